@@ -1,0 +1,82 @@
+"""Questions to Prometheus and the raw answers, byte for byte."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Query:
+    """One request: an instant query when `step_s` is None (then start equals end), else a range query.
+
+    `quantity` is the canonical name of what is asked (`completions`), `text` the PromQL. Times are Unix seconds.
+    """
+
+    cluster: str
+    quantity: str
+    text: str
+    start_s: float
+    end_s: float
+    step_s: float | None = None
+
+
+class AnswerStatus(StrEnum):
+    """Whether bytes came back; what they mean is decided later, by a pure function."""
+
+    OK = "ok"
+    FAILED = "failed"
+
+
+class Body(Protocol):
+    """Bytes that are read when they are needed, so that one answer at a time is in memory."""
+
+    def read(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBody:
+    """A body that is in memory already."""
+
+    content: bytes = b""
+
+    def read(self) -> bytes:
+        """The bytes."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A query with what came back; `reason` says in a sentence why nothing did."""
+
+    query: Query
+    status: AnswerStatus
+    body: Body
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One series' value at a time, in the unit of its quantity."""
+
+    labels: Mapping[str, str]
+    time_s: float
+    value: float
+
+
+class Absence(StrEnum):
+    """The ways of having no answer. None of them is zero."""
+
+    MISSING = "missing"
+    STALE = "stale"
+    NAN = "NaN"
+    FAILED = "failed"
+    UNATTRIBUTED = "unattributed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAnswer:
+    """Why there is no value, in words for a person: what, where, and what to do."""
+
+    absence: Absence
+    reason: str

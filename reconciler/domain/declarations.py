@@ -1,0 +1,195 @@
+"""What the repository declares, resource by resource, before anything is joined."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.service_classes import ServiceClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRef:
+    """One object inside a file: the document's position, and the field path to it inside a `List`."""
+
+    path: str
+    document: int
+    prefix: tuple[str | int, ...] = ()
+
+
+class Form(StrEnum):
+    """The three shapes of a VariantAutoscaling, told apart by their fields."""
+
+    PROFILE = "profile"
+    TARGET = "target"
+    NAME = "name"
+
+
+class StatusShape(StrEnum):
+    """Which status a VariantAutoscaling's own version has.
+
+    FULL: currentAlloc with waitAverage, desiredOptimizedAlloc, actuation. TTFT: the same with ttftAverage and
+    conditions. TARGET: desiredOptimizedAlloc, actuation, conditions.
+    """
+
+    FULL = "full"
+    TTFT = "ttft"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A Kubernetes condition as it stands in Git."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloClassRef:
+    """`sloClassRef`: a ConfigMap and a key in it, in the resource's namespace."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """One of our annotations, checked; `value` is already of the setting's type."""
+
+    value: str | int | float | bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantResource:
+    """A VariantAutoscaling as written.
+
+    `target_kind`/`target_name` are of the scale target (the Deployment of the same name in the profile and name
+    forms). `variant_cost` is relative and None when not written. `unsupported` says in words why this resource
+    cannot be decided yet although it is valid.
+    """
+
+    key: ResourceKey
+    document: DocumentRef
+    place: Place
+    form: Form
+    status_shape: StatusShape
+    model_id: str
+    target_kind: str
+    target_name: str
+    slo_class_ref: SloClassRef | None = None
+    profiles: tuple[PerformanceProfile, ...] = ()
+    variant_cost: float | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Field path (`spec.minReplicas`) -> place, of the fields that explain cites."""
+    unsupported: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A scale target as written: a Deployment.
+
+    `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
+    are the pod template's. `devices` counts each vendor resource one replica asks for, over its containers.
+    `templated` names a field whose place holds `${}` or `{{ }}` text.
+    """
+
+    key: ResourceKey
+    document: DocumentRef
+    place: Place
+    replicas: int | None
+    replicas_place: Place | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    device_container: int | None = None
+    served_names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    template_labels: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    templated: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOwner:
+    """Something else that sets a workload's replicas: an HPA, a ScaledObject, a kustomization.
+
+    `namespace` empty: in any namespace of its cluster (a kustomization does not say).
+    """
+
+    cluster: str
+    namespace: str
+    owner: str
+    target_kind: str
+    target_name: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedClass:
+    """A service class as one ConfigMap key lists it for one model."""
+
+    namespace: str
+    config_map: str
+    key: str
+    model_id: str
+    service_class: ServiceClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedCost:
+    """An entry of `accelerator-unit-costs`: cost of one accelerator, and the node label value that means it."""
+
+    accelerator: str
+    cost_per_hour: float
+    device_label: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredNamespace:
+    """A Namespace annotated `reconciler.io/ignore: "true"`."""
+
+    cluster: str
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenResource:
+    """A resource that cannot be used, and why: shown as held, its scale target counted as it stands."""
+
+    key: ResourceKey
+    place: Place
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """All that one commit declares, in every cluster, with what must be fixed."""
+
+    variants: tuple[VariantResource, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    owners: tuple[ReplicaOwner, ...] = ()
+    classes: Mapping[str, tuple[ListedClass, ...]] = field(default_factory=dict)
+    """By cluster."""
+    costs: Mapping[str, tuple[ListedCost, ...]] = field(default_factory=dict)
+    """By cluster."""
+    ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
+    broken: tuple[BrokenResource, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    shared_paths: frozenset[str] = frozenset()
+    """Files that two clusters reach: read, never edited."""
+    files: int = 0

@@ -1,0 +1,49 @@
+"""Keys: what names a resource, a model and a place in a repository."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ResourceKey:
+    """One object of one cluster; `part` names a backend or role inside it when it holds several variants."""
+
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    part: str = ""
+
+    @property
+    def label(self) -> str:
+        """NAMESPACE/NAME as every output prints it."""
+        return f"{self.namespace}/{self.name}" + (f"/{self.part}" if self.part else "")
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (
+            f"/{self.part}" if self.part else ""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ModelKey:
+    """A model as one demand: variants with an equal key share its load and compete for it."""
+
+    cluster: str
+    namespace: str
+    model_id: str
+    role: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.namespace}/{self.model_id}" + (f"/{self.role}" if self.role else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """Where a value stands in the repository: file, line from 1 (0 is the whole file), field path."""
+
+    path: str
+    line: int = 0
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path

@@ -1,0 +1,37 @@
+"""Load as observed: arrivals and token lengths of a model, and how each of its variants does under it."""
+
+from dataclasses import dataclass
+
+from reconciler.domain.allocations import Performance
+from reconciler.domain.answers import NoAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Offered arrivals and mean lengths over a window that ends at `time_s` of the newest sample.
+
+    `arrivals_from` names the source (`endpoint picker`, `completions and queue growth`, ...). Lengths are 0
+    only when nothing arrived.
+    """
+
+    arrival_rate_per_s: float
+    output_tokens: float
+    input_tokens: float | None
+    window_s: float
+    arrivals_from: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What Prometheus says of one variant: its replicas' metrics, attributed to it.
+
+    `last_sample_s` is Unix seconds of its newest sample; `absence` says why it must not be trusted.
+    """
+
+    performance: Performance
+    arrival_rate_per_s: float | None = None
+    num_running: float | None = None
+    num_waiting: float | None = None
+    replicas_reporting: int = 0
+    last_sample_s: float | None = None
+    absence: NoAnswer | None = None

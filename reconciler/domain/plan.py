@@ -1,0 +1,197 @@
+"""Plan: a decision for every variant, grouped as pull requests, each number with the steps that led to it."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.declarations import StatusShape
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.loads import Load
+from reconciler.domain.solutions import SolveStatus
+
+
+class Outcome(StrEnum):
+    """What a decision comes to."""
+
+    CHANGE = "change"
+    UNCHANGED = "unchanged"
+    HELD = "held"
+
+
+class VerdictKind(StrEnum):
+    """What the guard rails say of a change."""
+
+    ALLOW = "allow"
+    CLAMP = "clamp"
+    HOLD = "hold"
+    REFUSE = "refuse"
+    NEEDS_APPROVAL = "needs approval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A guard rail's answer with the rule that gave it (empty: no rule, a standing default)."""
+
+    kind: VerdictKind
+    rule: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One stage's effect on a value, in the words that explain and the pull request print."""
+
+    stage: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloOutlook:
+    """A target beside what is expected before and after the change, same statistic, in seconds; None is unknown.
+
+    `name` is itl, wait or ttft; `statistic` is `p95` or `mean`. `before_s` infinite: the load exceeds the capacity.
+    """
+
+    name: str
+    statistic: str
+    target_s: float
+    before_s: float | None
+    after_s: float | None
+
+    @property
+    def is_met_before(self) -> bool | None:
+        """Whether the current allocation keeps the target; None when that is unknown."""
+        return None if self.before_s is None else self.before_s <= self.target_s
+
+    @property
+    def is_met_after(self) -> bool | None:
+        """Whether the desired allocation keeps the target; None when that is unknown."""
+        return None if self.after_s is None else self.after_s <= self.target_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What happens to one variant, why, and what it is expected to change.
+
+    `demand_per_s` is its model's; `capacity_before_per_s`/`capacity_after_per_s` are this variant's replicas
+    together. Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant.
+    """
+
+    variant: ResourceKey
+    model: ModelKey
+    group: str
+    outcome: Outcome
+    current: Allocation
+    desired: Allocation
+    verdict: Verdict
+    steps: tuple[Step, ...]
+    reason: str = ""
+    place: str = ""
+    load: Load | None = None
+    demand_per_s: float | None = None
+    capacity_before_per_s: float | None = None
+    capacity_after_per_s: float | None = None
+    slos: tuple[SloOutlook, ...] = ()
+    cost_before_per_hour: float | None = None
+    cost_after_per_hour: float | None = None
+    expected: Performance | None = None
+    observed: Performance | None = None
+    max_batch_size: int | None = None
+    status_shape: StatusShape | None = None
+    metrics_available: bool = False
+
+    @property
+    def is_accelerator_change(self) -> bool:
+        """Whether the variant moves to another accelerator."""
+        return self.current.accelerator != self.desired.accelerator
+
+    @property
+    def worst_slo(self) -> SloOutlook | None:
+        """The target that is or would be used up most, relative to its limit; None without targets."""
+
+        def used(slo: SloOutlook) -> float:
+            return (
+                max(value for value in (slo.before_s, slo.after_s, 0.0) if value is not None) / slo.target_s
+            )
+
+        return max(self.slos, key=used, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """The decisions of one pull request; `fingerprint` alone triggers a push or a body edit."""
+
+    name: str
+    head_branch: str
+    decisions: tuple[Decision, ...]
+    kept_proposal: int | None = None
+
+    @property
+    def changes(self) -> tuple[Decision, ...]:
+        """The decisions that change something."""
+        return tuple(decision for decision in self.decisions if decision.outcome is Outcome.CHANGE)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the sorted (resource, field, value, verdict) of the changes; empty without a change."""
+        return decision_fingerprint(self.changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Running cost per hour over all variants of the plan; None while a price is missing."""
+
+    cost_before_per_hour: float | None
+    cost_after_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole answer of one run, in the order it is printed."""
+
+    now_s: float
+    repository: str
+    branch: str
+    commit: str
+    recording: str
+    currency: str
+    groups: tuple[GroupPlan, ...]
+    totals: Totals
+    solver: str
+    solve_status: SolveStatus
+    gap: float
+    objective: str
+    assumptions: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    failures: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Every decision of every group."""
+        return tuple(decision for group in self.groups for decision in group.decisions)
+
+    def with_outcome(self, outcome: Outcome) -> tuple[Decision, ...]:
+        """The decisions that came to `outcome`."""
+        return tuple(decision for decision in self.decisions if decision.outcome is outcome)
+
+
+def decision_fingerprint(changes: Iterable[Decision]) -> str:
+    """sha256 over the sorted (resource, field, value, verdict): no observation in it; empty for no change."""
+    rows = sorted(row for decision in changes for row in _fingerprint_rows(decision))
+    if not rows:
+        return ""
+    return hashlib.sha256("\n".join("\0".join(row) for row in rows).encode()).hexdigest()
+
+
+def _fingerprint_rows(decision: Decision) -> Iterable[tuple[str, str, str, str]]:
+    verdict = f"{decision.verdict.kind} {decision.verdict.rule}".strip()
+    yield str(decision.variant), "replicas", str(decision.desired.replicas), verdict
+    if decision.is_accelerator_change:
+        yield str(decision.variant), "accelerator", decision.desired.accelerator, verdict

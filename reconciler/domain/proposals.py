@@ -1,0 +1,50 @@
+"""Proposals: our pull requests as decide sees them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProposalState(StrEnum):
+    """How a pull request of ours stands. CLOSED is by a person; WITHDRAWN is by us."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    WITHDRAWN = "withdrawn"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ProposedChange:
+    """What a proposal does to one variant; `resource` is str(ResourceKey)."""
+
+    resource: str
+    replicas_before: int
+    replicas_after: int
+    accelerator_before: str
+    accelerator_after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One pull request of ours.
+
+    `decision` is the fingerprint its hidden marker carries, `branch_decision` the one of its head branch's commit
+    (empty: no branch, or a commit without our trailer); `changes` come from the marker and can only make us do less.
+    `touched_by` names a person whose commit is on the branch. Times are Unix seconds.
+    """
+
+    group: str
+    number: int
+    state: ProposalState
+    head_branch: str
+    decision: str
+    changes: tuple[ProposedChange, ...] = ()
+    head_commit: str = ""
+    branch_decision: str = ""
+    touched_by: str = ""
+    labels: tuple[str, ...] = ()
+    in_merge_queue: bool = False
+    closed_at_s: float | None = None
+    title: str = ""
+    body_digest: str = ""
+    url: str = ""

@@ -1,0 +1,52 @@
+"""Recording: what came back from Git, Prometheus and the forge, byte for byte. Everything is decided from it."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.domain.answers import Answer
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.settings import Settings
+
+RECORDING_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """A file of the base commit that holds at least one document of a kind we read."""
+
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithheldFile:
+    """A file that was not recorded because it holds a Secret; its objects of kinds we read are held."""
+
+    path: str
+    objects: tuple[ResourceKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials."""
+
+    now_s: float
+    repository: str
+    branch: str
+    commit: str
+    settings: Settings
+    manifests: tuple[ManifestFile, ...]
+    withheld: tuple[WithheldFile, ...]
+    answers: tuple[Answer, ...]
+    proposals: tuple[Proposal, ...]
+
+
+def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:
+    """sha256 over the sorted (name, sha256 of content) of a recording's entries, in hexadecimal."""
+    digests = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in entries)
+    total = hashlib.sha256()
+    for name, digest in digests:
+        total.update(f"{name}\0{digest}\n".encode())
+    return total.hexdigest()

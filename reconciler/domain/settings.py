@@ -1,0 +1,162 @@
+"""The effective settings of a run as domain values: what configuration files, flags and environment add up to.
+
+Secrets are references only, so a recording can hold all of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.accelerators import Accelerator
+from reconciler.domain.identity import Place
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.service_classes import ServiceClass
+
+SettingScalar = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """Where a secret is read from on each use: a file or an environment variable, never its text."""
+
+    file: str = ""
+    env: str = ""
+
+    def __str__(self) -> str:
+        return f"file {self.file}" if self.file else f"environment variable {self.env}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasicAuth:
+    """User name and the reference to the password."""
+
+    username: str
+    password: SecretRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """PEM files: a CA bundle instead of the system's, and a client certificate with its key."""
+
+    ca: SecretRef | None = None
+    cert: SecretRef | None = None
+    key: SecretRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """One Prometheus: where, with which credentials, and how its labels are spelled.
+
+    `label_names` maps our names (namespace, pod, model) to the server's; `queries` maps a quantity to PromQL that
+    is tried before the built-in candidates.
+    """
+
+    url: str
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    label_names: Mapping[str, str] = field(default_factory=dict)
+    bearer_token: SecretRef | None = None
+    basic_auth: BasicAuth | None = None
+    tls: Tls = field(default_factory=Tls)
+    headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """A cluster: the paths that describe it (globs from the repository's root) and its Prometheus."""
+
+    name: str
+    include: tuple[str, ...] = ("**",)
+    exclude: tuple[str, ...] = ()
+    prometheus: PrometheusSettings | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One variant setting as written in one layer; its name is the key it is stored under (`sizing.headroom`)."""
+
+    value: SettingScalar
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """What the configuration says of one model."""
+
+    model_id: str
+    served_names: tuple[str, ...] = ()
+    profiles: tuple[PerformanceProfile, ...] = ()
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Variant settings for whatever `match` fits: globs on cluster, namespace, name, model, path; and labels."""
+
+    match: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a commit is by."""
+
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitSettings:
+    """How commits and branches are made."""
+
+    base_branch: str = ""
+    branch_prefix: str = "reconciler/"
+    author: Identity | None = None
+    sign_off: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgeSettings:
+    """Where pull requests live; empty values are found from the remote's host."""
+
+    kind: str = ""
+    url: str = ""
+    token: SecretRef | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestSettings:
+    """How proposals are grouped and presented."""
+
+    group_by: tuple[str, ...] = ("cluster", "namespace")
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    draft: bool = False
+    reopen_after_s: float = 7 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that was configured, whoever configured it.
+
+    `assumed` lists, in words, what nobody stated (`one cluster`); the plan prints it above its table.
+    """
+
+    currency: str = "USD"
+    clusters: tuple[ClusterSettings, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+    service_classes: tuple[ServiceClass, ...] = ()
+    models: tuple[ModelSettings, ...] = ()
+    defaults: Mapping[str, Setting] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+    git: GitSettings = field(default_factory=GitSettings)
+    forge: ForgeSettings = field(default_factory=ForgeSettings)
+    pull_requests: PullRequestSettings = field(default_factory=PullRequestSettings)
+    status: str = "file"
+    objective: str = "cost"
+    assumed: tuple[str, ...] = ()

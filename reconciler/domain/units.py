@@ -1,0 +1,30 @@
+"""Conversions at the borders; everything inside is seconds, per second, bytes, fractions and cost per hour."""
+
+MS_PER_S = 1000.0
+S_PER_MINUTE = 60.0
+CENTS_PER_UNIT = 100.0
+
+
+def seconds_from_ms(value_ms: float) -> float:
+    """Milliseconds, as resources and upstream ConfigMaps write them, in seconds."""
+    return value_ms / MS_PER_S
+
+
+def ms_from_seconds(value_s: float) -> float:
+    """Seconds in milliseconds, as a resource's status wants them."""
+    return value_s * MS_PER_S
+
+
+def per_second_from_per_minute(value_per_minute: float) -> float:
+    """Requests a minute in requests a second."""
+    return value_per_minute / S_PER_MINUTE
+
+
+def per_minute_from_per_second(value_per_s: float) -> float:
+    """Requests a second in requests a minute, as a resource's status wants them."""
+    return value_per_s * S_PER_MINUTE
+
+
+def cost_per_hour_from_cents(cents: float) -> float:
+    """Cents an hour, as `accelerator-unit-costs` writes them in JSON, in currency units an hour."""
+    return cents / CENTS_PER_UNIT

@@ -1,0 +1,70 @@
+"""Variants: a resource joined with its scale target, its settings, its class and its profiles."""
+
+from dataclasses import dataclass
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import Condition, DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.service_classes import ServiceClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantSettings:
+    """The effective variant settings, each with its source and what it displaced.
+
+    `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load.
+    """
+
+    accelerator: Sourced[str]
+    min_replicas: Sourced[int]
+    max_replicas: Sourced[int | None]
+    group: Sourced[str]
+    ignore: Sourced[bool]
+    engine: Sourced[str]
+    headroom: Sourced[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A profile that may be chosen for a variant, with what one replica of it costs and takes.
+
+    `weight` is None when nothing ranks it. `unwritable` says in words why Git could not be edited to it.
+    """
+
+    profile: PerformanceProfile
+    accelerator: str
+    accelerators_per_replica: int
+    devices_per_replica: int
+    resource: str
+    cost_per_hour: float | None
+    cost_place: Place | None
+    unwritable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The replicas serving one model on one accelerator in one configuration, ready to be decided.
+
+    `obstacle` says in words why it must stay as it is: who owns its replicas, what is missing or unreadable.
+    `service_class` None with an empty `obstacle` means that no class is asked for.
+    """
+
+    key: ResourceKey
+    model: ModelKey
+    form: Form
+    status_shape: StatusShape
+    document: DocumentRef
+    place: Place
+    workload: Workload | None
+    current: Allocation
+    accelerator_source: str
+    settings: VariantSettings
+    service_class: Sourced[ServiceClass] | None
+    options: tuple[Option, ...]
+    served_names: tuple[str, ...]
+    relative_cost: float | None
+    current_cost_per_hour: float | None
+    conditions: tuple[Condition, ...] = ()
+    obstacle: str = ""
