@@ -19,9 +19,7 @@ class ResourceKey:
         return f"{self.namespace}/{self.name}" + (f"/{self.part}" if self.part else "")
 
     def __str__(self) -> str:
-        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (
-            f"/{self.part}" if self.part else ""
-        )
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (f"/{self.part}" if self.part else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

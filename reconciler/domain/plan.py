@@ -115,9 +115,7 @@ class Decision:
         """The target that is or would be used up most, relative to its limit; None without targets."""
 
         def used(slo: SloOutlook) -> float:
-            return (
-                max(value for value in (slo.before_s, slo.after_s, 0.0) if value is not None) / slo.target_s
-            )
+            return max(value for value in (slo.before_s, slo.after_s, 0.0) if value is not None) / slo.target_s
 
         return max(self.slos, key=used, default=None)
 

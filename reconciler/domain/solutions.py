@@ -42,11 +42,7 @@ class Solution:
     @property
     def gap(self) -> float:
         """The proven distance from the best value, as a fraction of it."""
-        return (
-            0.0
-            if self.value <= self.lower_bound
-            else (self.value - self.lower_bound) / max(abs(self.value), 1e-12)
-        )
+        return 0.0 if self.value <= self.lower_bound else (self.value - self.lower_bound) / max(abs(self.value), 1e-12)
 
 
 class Solver(Protocol):
