@@ -122,12 +122,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """The decisions of one pull request; `fingerprint` alone triggers a push or a body edit."""
+    """The decisions of one pull request; `fingerprint` alone triggers a push or a body edit.
+
+    `kept_proposal` numbers the open pull request whose values were kept because the new ones would save too little.
+    `blocked` says in words why nothing is published for this group although it may have changes.
+    """
 
     name: str
     head_branch: str
     decisions: tuple[Decision, ...]
     kept_proposal: int | None = None
+    blocked: str = ""
 
     @property
     def changes(self) -> tuple[Decision, ...]:

@@ -85,13 +85,14 @@ class Pool:
 class Problem:
     """Everything the optimizer is told, about all models together.
 
-    `pinned` variants keep their allocation (it serves its model all the same); `preferences` are in-order
-    variants, whose candidates are tried by `order` instead of by cost.
+    `pinned` variants keep their allocation (it serves its model all the same); `in_order` variants take the first
+    of their candidates by `order`, not the cheapest. `current_weights` is the weight of one current replica.
     """
 
     requirements: tuple[Requirement, ...]
     candidates: tuple[Candidate, ...]
     current: Mapping[ResourceKey, Allocation]
+    current_weights: Mapping[ResourceKey, float]
     bounds: Mapping[ResourceKey, Bounds]
     pinned: Mapping[ResourceKey, Allocation] = field(default_factory=dict)
     in_order: frozenset[ResourceKey] = frozenset()

@@ -1,0 +1,186 @@
+"""Joins each resource with its scale target, its settings, its class and its options into a variant."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
+from reconciler.decision.classes import find_class
+from reconciler.decision.options import Running, devices_of, options_for, profiles_for
+from reconciler.decision.settings import Layers, resolve_settings
+from reconciler.domain.accelerators import Accelerator, Catalog
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import Declaration, ReplicaOwner, VariantResource, Workload
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.variants import Option, Variant, VariantSettings
+
+ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
+KUSTOMIZATION = "kustomization"
+
+
+def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
+    """The catalog of every cluster."""
+    return {
+        cluster.name: build_catalog(settings.accelerators, declaration.costs.get(cluster.name, ()))
+        for cluster in settings.clusters
+    }
+
+
+def join_variants(settings: Settings, declaration: Declaration, catalogs: Mapping[str, Catalog]) -> tuple[Variant, ...]:
+    """Every declared variant, sorted by key."""
+    index = _Index.of(settings, declaration)
+    ordered = sorted(declaration.variants, key=lambda resource: resource.key)
+    return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Index:
+    """What a resource is joined with, by key: one pass over the declaration, no scans after it."""
+
+    settings: Settings
+    declaration: Declaration
+    workloads: Mapping[ResourceKey, Workload]
+    models: Mapping[str, ModelSettings]
+    owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
+    claims: Counter[ResourceKey]
+    ignored: Mapping[tuple[str, str], str]
+
+    @classmethod
+    def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
+        return cls(
+            settings=settings,
+            declaration=declaration,
+            workloads={workload.key: workload for workload in declaration.workloads},
+            models={model.model_id: model for model in settings.models},
+            owners={
+                (owner.cluster, owner.namespace, owner.target_kind, owner.target_name): owner
+                for owner in reversed(declaration.owners)
+            },
+            claims=Counter(_target_key(resource) for resource in declaration.variants),
+            ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
+        )
+
+    def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
+        for namespace in (target.namespace, ""):
+            owner = self.owners.get((target.cluster, namespace, target.kind, target.name))
+            if owner is not None:
+                return owner
+        return None
+
+
+def _target_key(resource: VariantResource) -> ResourceKey:
+    return ResourceKey(
+        cluster=resource.key.cluster,
+        namespace=resource.key.namespace,
+        kind=resource.target_kind,
+        name=resource.target_name,
+    )
+
+
+def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
+    target = _target_key(resource)
+    workload = index.workloads.get(target)
+    model = index.models.get(resource.model_id)
+    layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
+    settings = resolve_settings(layers)
+    profiles = profiles_for(resource, model)
+    label = resource.labels.get(ACCELERATOR_LABEL, "")
+    accelerator, source = recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
+    if accelerator is None and len(resource.profiles) == 1:
+        accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
+    running = Running(accelerator=accelerator, resource=resource, workload=workload)
+    lookup = find_class(layers, index.declaration.classes.get(resource.key.cluster, ()))
+    options = options_for(catalog, running, profiles, settings.accelerator.value)
+    return Variant(
+        key=resource.key,
+        model=ModelKey(cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id),
+        form=resource.form,
+        status_shape=resource.status_shape,
+        document=resource.document,
+        place=resource.place,
+        workload=workload,
+        current=Allocation(
+            accelerator=accelerator.name if accelerator else "",
+            replicas=(workload.replicas or 0) if workload is not None else 0,
+        ),
+        accelerator_source=source,
+        settings=settings,
+        service_class=lookup.service_class,
+        options=options,
+        served_names=_served_names(model, workload, resource.model_id),
+        relative_cost=resource.variant_cost,
+        current_cost_per_hour=_current_cost(accelerator, options, workload),
+        conditions=resource.conditions,
+        obstacle=_obstacle(resource, target, workload, settings, index) or lookup.missing,
+    )
+
+
+def _served_names(model: ModelSettings | None, workload: Workload | None, model_id: str) -> tuple[str, ...]:
+    configured = model.served_names if model is not None else ()
+    return configured or (workload.served_names if workload is not None else ()) or (model_id,)
+
+
+def _current_cost(
+    accelerator: Accelerator | None, options: Iterable[Option], workload: Workload | None
+) -> float | None:
+    """What one replica costs an hour now; the profile's accelerators per replica count, where there is one."""
+    if accelerator is None:
+        return None
+    for option in options:
+        if option.accelerator == accelerator.name:
+            return option.cost_per_hour
+    price = accelerator.cost_per_hour
+    return None if price is None else price * devices_of(accelerator, workload)
+
+
+def _obstacle(
+    resource: VariantResource,
+    target: ResourceKey,
+    workload: Workload | None,
+    settings: VariantSettings,
+    index: _Index,
+) -> str:
+    """Why this variant must stay as it is, the most telling reason first; empty when it may change."""
+    namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
+    if namespace is not None:
+        return f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
+    if settings.ignore.value:
+        return f"ignored: {settings.ignore.source}"
+    if workload is None:
+        return f"scale target {target.kind} {target.label} is not in Git"
+    if index.claims[target] > 1:
+        return f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
+    return (
+        _unwritable(workload, index)
+        or _owned(target, index)
+        or _contradictory(settings.min_replicas, settings.max_replicas)
+        or resource.unsupported
+    )
+
+
+def _unwritable(workload: Workload, index: _Index) -> str:
+    if workload.templated:
+        return f"{workload.templated} is filled in by a template ({workload.place})"
+    if workload.replicas is None:
+        return (
+            f"{workload.key.kind} {workload.key.label} has no spec.replicas ({workload.place}): "
+            "write the live count there, and no autoscaler beside it"
+        )
+    if workload.document.path in index.declaration.shared_paths:
+        return f"{workload.document.path} is reached by two clusters: a change would reach both"
+    return ""
+
+
+def _owned(target: ResourceKey, index: _Index) -> str:
+    owner = index.owner_of(target)
+    if owner is None:
+        return ""
+    return f"replicas are owned by {owner.owner} ({owner.place})"
+
+
+def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> str:
+    if most.value is None or least.value <= most.value:
+        return ""
+    return f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"

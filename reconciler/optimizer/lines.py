@@ -1,0 +1,68 @@
+"""What an objective makes of a candidate: a value that is linear in the replica count."""
+
+from dataclasses import dataclass
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.requirements import Bounds, Candidate, Problem
+from reconciler.optimizer.objectives import transition_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A candidate as the search sees it: value = fixed + slope * replicas, for lowest <= replicas <= highest.
+
+    `per_replica` is what a replica carries, in the requirement's unit; `highest` None is unbounded.
+    """
+
+    candidate: Candidate
+    fixed: float
+    slope: float
+    per_replica: float
+    lowest: int
+    highest: int | None
+
+    def value_at(self, replicas: int) -> float:
+        """The objective's value of that many replicas."""
+        return self.fixed + self.slope * replicas
+
+    @property
+    def allocation_at_lowest(self) -> Allocation:
+        """The smallest allocation that the bounds admit."""
+        return self.at(self.lowest)
+
+    def at(self, replicas: int) -> Allocation:
+        """The allocation of that many replicas."""
+        return Allocation(accelerator=self.candidate.key.accelerator, replicas=replicas)
+
+
+def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: Bounds) -> Line:
+    """The candidate's line under the problem's objective.
+
+    `cost`: what the replicas cost to run. `inferno`: the transition value, which is linear in the replicas of a
+    given accelerator, so two points define it.
+    """
+    fixed, slope = 0.0, candidate.weight
+    if problem.objective == "inferno":
+        fixed = _transition(problem, candidate, 0)
+        slope = _transition(problem, candidate, 1) - fixed
+    return Line(
+        candidate=candidate,
+        fixed=fixed,
+        slope=slope,
+        per_replica=per_replica,
+        lowest=bounds.minimum,
+        highest=bounds.maximum,
+    )
+
+
+def _transition(problem: Problem, candidate: Candidate, replicas: int) -> float:
+    variant = candidate.key.variant
+    current = problem.current[variant]
+    return transition_value(
+        current_accelerator=current.accelerator,
+        current_replicas=current.replicas,
+        current_cost_per_hour=current.replicas * problem.current_weights[variant],
+        accelerator=candidate.key.accelerator,
+        replicas=replicas,
+        cost_per_hour=replicas * candidate.weight,
+    )
