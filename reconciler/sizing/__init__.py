@@ -1,0 +1,1 @@
+"""PURE. What one replica carries inside its SLO, and what a demand therefore asks for."""

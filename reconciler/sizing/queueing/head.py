@@ -1,0 +1,150 @@
+"""The chain below and at the full batch: states 0..N, where every request in the system is served.
+
+Without a queue the chain is a loss system whose service rate depends on the state. Two ways lead to the same
+numbers: a recursion over the states, which is exact for every input and costs N steps, and a closed form by the
+regularised incomplete beta function, whose cost does not depend on N.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.sizing.queueing.curves import Bools, Floats, Integers, ServiceCurves
+
+# Up to this batch the recursion is the cheaper way (measured: the two cross near 28).
+_SHORT_BATCH = 24
+# The closed form needs rate * per_request_s < 1 and loses 1/(1 - that) digits; a full batch beyond its rate
+# (ratio > 1) lets the incomplete beta function underflow. The recursion takes over.
+_LARGEST_SPREAD = 0.9995
+# A flat curve is a spread of zero, where the beta function becomes a gamma function. This much slope makes the
+# service time wrong by less than a float64 can show, and keeps one formula.
+_FLATTEST = 1e-16
+# Candidates per block of the recursion: its six work arrays then stay in the first-level cache.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHead:
+    """Steady state of the chain cut at the full batch, arrays of shape (candidates,).
+
+    `full` is the probability of N, `below` that of less than N (kept apart: each may be tiny), `empty` that of 0,
+    `mean` the mean number in service.
+    """
+
+    full: Floats
+    below: Floats
+    empty: Floats
+    mean: Floats
+
+
+def solve_head(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
+    """Return the steady state of states 0..N for positive arrival rates, each candidate by the way that fits it."""
+    closed = _is_closed_form_safe(curves, rate_per_s)
+    if closed.all():
+        return _solve_by_beta_function(curves, rate_per_s)
+    if not closed.any():
+        return _solve_by_recursion(curves, rate_per_s)
+    parts = (
+        (closed, _solve_by_beta_function(curves.take(closed), rate_per_s[closed])),
+        (~closed, _solve_by_recursion(curves.take(~closed), rate_per_s[~closed])),
+    )
+    return QueueHead(**{name: _scatter(parts, name) for name in QueueHead.__slots__})
+
+
+def _scatter(parts: tuple[tuple[Bools, QueueHead], ...], name: str) -> Floats:
+    whole = np.empty(parts[0][0].shape)
+    for mask, part in parts:
+        whole[mask] = getattr(part, name)
+    return whole
+
+
+def _is_closed_form_safe(curves: ServiceCurves, rate_per_s: Floats) -> Bools:
+    full_ratio = rate_per_s / curves.service_rate_per_s(curves.max_batch)
+    spread = rate_per_s * curves.per_request_s
+    return (curves.max_batch > _SHORT_BATCH) & (full_ratio <= 1) & (spread <= _LARGEST_SPREAD)
+
+
+def _solve_by_recursion(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
+    """Add one state at a time, as the Erlang B recursion does: only positive terms, no overflow, any load.
+
+    With t = rate / mu(n) * P(n-1 | <= n-1): P(n | <= n) = t / (1 + t) and all older states shrink by 1 / (1 + t).
+    """
+    order = np.argsort(-curves.max_batch, kind="stable")
+    full, below, empty, mean = (np.empty(order.shape) for _ in range(4))
+    for start in range(0, order.size, _BLOCK):
+        block = order[start : start + _BLOCK]
+        full[block], below[block], empty[block], mean[block] = _recur(curves.take(block), rate_per_s[block])
+    return QueueHead(full=full, below=below, empty=empty, mean=mean)
+
+
+def _recur(curves: ServiceCurves, rate_per_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Run the recursion over candidates sorted by falling N, so that the unfinished ones are a prefix."""
+    base = rate_per_s * curves.base_s
+    spread = rate_per_s * curves.per_request_s
+    full, empty = np.ones_like(base), np.ones_like(base)
+    below, mean = np.zeros_like(base), np.zeros_like(base)
+    unfinished = _count_at_least(curves.max_batch)
+    for n in range(1, int(curves.max_batch[0]) + 1):
+        alive = slice(0, unfinished[n])
+        odds = (base[alive] / n + spread[alive]) * full[alive]
+        shrink = 1 / (1 + odds)
+        below[alive] = shrink
+        full[alive] = odds * shrink
+        empty[alive] *= shrink
+        mean[alive] = mean[alive] * shrink + n * full[alive]
+    return full, below, empty, mean
+
+
+def _count_at_least(falling: Floats) -> Integers:
+    """Return for each n from 0 to the largest how many of the falling numbers are n or more."""
+    levels = np.arange(falling[0] + 1)
+    return falling.size - np.searchsorted(falling[::-1], levels, side="left")
+
+
+def _solve_by_beta_function(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
+    """Read the states as a negative binomial distribution of shape a = base/slope + 1 and success 1 - x.
+
+    The weights are (a)_n x^n / n! with x = rate * slope, so the sum over n < N is its distribution function,
+    1 - I_x(N, a), and the mean follows from n w_n = x (a + n - 1) w_(n-1).
+    """
+    from scipy.special import betainc
+
+    top = curves.max_batch
+    slope = np.maximum(curves.per_request_s, _FLATTEST * curves.base_s)
+    shape = curves.base_s / slope + 1
+    x = rate_per_s * slope
+    # betaincc would say the same and takes twelve times as long; nothing cancels, for below the full rate the
+    # complement is never small.
+    below = np.subtract(1.0, betainc(top, shape, x), dtype=np.float64)
+    full = np.exp(_log_mass(top, shape, x))
+    total = below + full
+    below, full = below / total, full / total
+    empty = np.exp(shape * np.log1p(-x)) / total
+    mean = rate_per_s * ((curves.base_s + slope) * below - slope * top * full) / (1 - x)
+    return QueueHead(full=full, below=below, empty=empty, mean=mean)
+
+
+def _log_mass(top: Floats, shape: Floats, x: Floats) -> Floats:
+    """Return the logarithm of the negative binomial probability of `top`.
+
+    Stirling's formula is taken out of the gamma functions by hand: their difference would lose all digits of a
+    flat curve (shape 1e8 and more), while what remains here are two deviances and three small corrections.
+    """
+    share = x * (shape + top) / top
+    deviance = top * np.log(share) + shape * np.log1p(top * (1 - share) / shape)
+    correction = _stirling_correction(shape + top) - _stirling_correction(shape) - _stirling_correction(top)
+    return deviance + 0.5 * np.log(shape / ((shape + top) * top * 2 * np.pi)) + correction
+
+
+def _stirling_correction(z: Floats) -> Floats:
+    """Return gammaln(z) minus Stirling's formula; the series is exact to float64 from 16 on."""
+    from scipy.special import gammaln
+
+    inverse = 1 / z
+    square = inverse * inverse
+    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
+    small = z < 16
+    if small.any():
+        near = z[small]
+        series[small] = gammaln(near) - ((near - 0.5) * np.log(near) - near + 0.5 * np.log(2 * np.pi))
+    return series
