@@ -1,0 +1,175 @@
+"""A private clone of one branch: what `run` reads, commits to and pushes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, RivalRunError, TransientError
+from reconciler.git.command import TIMEOUT_S, GitCommand
+from reconciler.git.commits import CommitRecord, parse_commit, write_import
+from reconciler.git.credentials import Credentials
+from reconciler.git.failures import explain_failure, shorten
+from reconciler.git.merging import merges_cleanly
+from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, is_branch_name, is_object_id
+from reconciler.git.remotes import open_remote
+from reconciler.git.repository import Repository
+
+FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clone(Repository):
+    """A repository that may also be written: commits here, branches on the remote, each push with a lease."""
+
+    def write_commit(
+        self, *, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int
+    ) -> str:
+        """Commit `files` (path -> whole content) on top of `parent` and return the new commit's id.
+
+        Other files and all modes stay as in `parent`. The same arguments give the same id. Only objects are written:
+        no work tree, hook or filter takes part. Raises InputError for a path that is a link or leaves the tree.
+        """
+        stream = write_import(
+            parent=parent,
+            entries=self._files_of(parent),
+            files=files,
+            message=message,
+            author=author,
+            date_s=date_s,
+        )
+        arguments = ("fast-import", "--quiet", "--done", "--force", "--date-format=raw")
+        output = self.git.run(*arguments, action="write the commit", stdin=stream)
+        return check_object_id(output.strip().decode("ascii", "replace"))
+
+    def remote_branches(self, prefix: str) -> dict[str, str]:
+        """Names and object ids of the remote's branches that begin with `prefix`."""
+        check_branch_name(prefix.removesuffix("/"))
+        refs = _list_remote(self.git, f"refs/heads/{prefix}*")
+        names = {ref.removeprefix("refs/heads/"): oid for ref, oid in refs.items()}
+        return {name: oid for name, oid in names.items() if name.startswith(prefix) and is_branch_name(name)}
+
+    def fetch_branch(self, name: str, depth: int = 2) -> CommitRecord:
+        """Fetch a branch with `depth` commits and return its newest; RivalRunError when it is gone by now."""
+        return self.read_commit(_fetch(self.git, name, depth))
+
+    def read_commit(self, oid: str) -> CommitRecord:
+        """One commit that is here already."""
+        content = self.git.run("cat-file", "commit", check_object_id(oid), action=f"read commit {oid}")
+        return parse_commit(oid, content)
+
+    def merges_cleanly(self, *, head: str, onto: str, parent: str) -> bool:
+        """Whether `head`, a single commit on `parent`, still merges into `onto` without a conflict."""
+        trees = (self._files_of(parent), self._files_of(head), self._files_of(onto))
+        return merges_cleanly(self, *trees)
+
+    def push(self, branch: str, commit: str, *, expected: str | None) -> None:
+        """Make the remote's `branch` point to `commit` if it still points to `expected` (None: must not exist).
+
+        Raises RivalRunError when it points elsewhere, TransientError with git's reason when the remote refuses.
+        """
+        self._push(branch, f"{check_object_id(commit)}:{branch_ref(branch)}", expected, wanted=commit)
+
+    def delete_branch(self, branch: str, *, expected: str) -> None:
+        """Delete the remote's `branch` if it still points to `expected`; errors as of `push`."""
+        self._push(branch, f":{branch_ref(branch)}", check_object_id(expected), wanted=None)
+
+    def _push(self, branch: str, refspec: str, expected: str | None, wanted: str | None) -> None:
+        action = f"push {branch}"
+        lease = f"--force-with-lease={branch_ref(branch)}:{check_object_id(expected) if expected is not None else ''}"
+        arguments = ("push", "--porcelain", "--no-verify", "--no-signed", lease, "--", self._url, refspec)
+        completed = self.git.attempt(*arguments, action=action)
+        if completed.status == 0:
+            return
+        if not any(line.startswith(b"!") for line in completed.stdout.splitlines()):
+            raise explain_failure(action, completed.status, completed.stderr, self.git.credentials)
+        # The remote answered and refused. Why, its present state tells better than any text.
+        found = _list_remote(self.git, branch_ref(branch)).get(branch_ref(branch))
+        if found == wanted:
+            return
+        if found != expected:
+            raise RivalRunError(
+                f"{action}: another run or person moved it to {found or 'nothing'} meanwhile; left alone"
+            )
+        reason = shorten(completed.stdout + completed.stderr, self.git.credentials)
+        raise TransientError(f"{action}: the remote refused it (branch protection or a hook?): {reason}")
+
+    @property
+    def _url(self) -> str:
+        return _url_of(self.git)
+
+
+def clone_base(
+    source: str,
+    *,
+    base: str | None,
+    credentials: Credentials | None,
+    directory: Path,
+    timeout_s: float = TIMEOUT_S,
+) -> Clone:
+    """Fetch the newest commit of branch `base` (None: the remote's default branch) into a new bare `directory`.
+
+    `source` is a URL (https, ssh, user@host:path; http for this machine only) or a directory. Only this commit comes,
+    without its history. Raises ConfigurationError for a source, branch or credential that is wrong.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise ConfigurationError(f"{directory}: expected an empty directory to clone into")
+    remote = open_remote(source)
+    git = GitCommand(directory=directory.absolute(), remote=remote, credentials=credentials, timeout_s=timeout_s)
+    branch, oid = _find_base(git, base)
+    object_format = "sha256" if len(oid) == 64 else "sha1"
+    git.run("init", "--bare", "--quiet", "--template=", f"--object-format={object_format}", action="start a clone")
+    return Clone(git=git, commit=_fetch(git, branch, depth=1), branch=branch)
+
+
+def _find_base(git: GitCommand, base: str | None) -> tuple[str, str]:
+    """Branch and object id; always asked first, since a clone of a HEAD that points nowhere is silently empty."""
+    if base is not None:
+        refs = _list_remote(git, branch_ref(base))
+        if branch_ref(base) not in refs:
+            raise ConfigurationError(f"{git.remote}: no branch {base!r}; check --base or git.baseBranch")
+        return base, refs[branch_ref(base)]
+    output = git.run(
+        "ls-remote", "--symref", *_upload_pack(git), "--", _url_of(git), "HEAD", action=f"ask {git.remote}"
+    )
+    lines = [line.split("\t") for line in output.decode("utf-8", "replace").splitlines()]
+    targets = [
+        left.removeprefix("ref: refs/heads/") for left, name in lines if left.startswith("ref: ") and name == "HEAD"
+    ]
+    oids = [left for left, name in lines if name == "HEAD" and is_object_id(left)]
+    if not oids or not targets:
+        raise ConfigurationError(
+            f"{git.remote}: its HEAD names no branch that exists (an empty repository, or a default branch that was "
+            "renamed or deleted); name a branch with --base or git.baseBranch"
+        )
+    return check_branch_name(targets[0]), oids[0]
+
+
+def _list_remote(git: GitCommand, *patterns: str) -> dict[str, str]:
+    arguments = ("ls-remote", "--heads", *_upload_pack(git), "--", _url_of(git), *patterns)
+    output = git.run(*arguments, action=f"list branches of {git.remote}")
+    pairs = [line.partition("\t") for line in output.decode("utf-8", "replace").splitlines()]
+    return {ref: oid for oid, _, ref in pairs if is_object_id(oid)}
+
+
+def _fetch(git: GitCommand, branch: str, depth: int) -> str:
+    ref = branch_ref(branch)
+    arguments = (*FETCH, f"--depth={depth}", *_upload_pack(git), "--", _url_of(git), f"{ref}:{ref}")
+    action = f"fetch {branch} of {git.remote}"
+    completed = git.attempt(*arguments, action=action)
+    if b"couldn't find remote ref" in completed.stderr:
+        raise RivalRunError(f"{action}: the branch was deleted meanwhile")
+    if completed.status != 0:
+        raise explain_failure(action, completed.status, completed.stderr, git.credentials)
+    output = git.run("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", action=action)
+    return check_object_id(output.strip().decode("ascii", "replace"))
+
+
+def _upload_pack(git: GitCommand) -> tuple[str, ...]:
+    return git.remote.upload_pack if git.remote else ()
+
+
+def _url_of(git: GitCommand) -> str:
+    if git.remote is None:
+        raise ConfigurationError("this repository was opened for reading and has no remote")
+    return git.remote.url

@@ -1,0 +1,113 @@
+"""The one place that runs git, through GitPython's argument-list runner and nothing else of GitPython."""
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.errors import ConfigurationError, TransientError
+from reconciler.git.credentials import Credentials
+from reconciler.git.environment import build_environment, inherited_git_variables
+from reconciler.git.failures import explain_failure
+from reconciler.git.remotes import Remote
+
+if TYPE_CHECKING:
+    from git.cmd import Git
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 120.0
+END_S = 5.0
+MISSING = "git was not found or does not run: install it, or add its directory to PATH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A command that ended by itself; the output is git's, byte for byte."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitCommand:
+    """git for one repository and one remote.
+
+    `directory` is the git directory (None: found from where the arguments say), `remote` the only place that may be
+    talked to (None: no place at all), `timeout_s` the limit for each command.
+    """
+
+    directory: Path | None = None
+    remote: Remote | None = None
+    credentials: Credentials | None = None
+    timeout_s: float = TIMEOUT_S
+
+    def run(self, *arguments: str, action: str, stdin: bytes = b"") -> bytes:
+        """Run git and return what it printed; `action` tells a person what was tried.
+
+        Raises ConfigurationError or TransientError, see `failures`.
+        """
+        completed = self.attempt(*arguments, action=action, stdin=stdin)
+        if completed.status != 0:
+            raise explain_failure(action, completed.status, completed.stderr, self.credentials)
+        return completed.stdout
+
+    def attempt(self, *arguments: str, action: str, stdin: bytes = b"") -> Completed:
+        """Run git and return also a failure; TransientError when it did not end in time."""
+        environment = build_environment(self.directory, self.remote, self.credentials)
+        logger.debug("git %s", arguments[0])
+        interrupt = _start([*_command(environment), *arguments], environment)
+        process = _process_of(interrupt)
+        try:
+            stdout, stderr = process.communicate(input=stdin, timeout=self.timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TransientError(
+                f"{action}: no end after {self.timeout_s:g} s, git was stopped; the remote may be overloaded"
+            ) from None
+        finally:
+            _end_group(process)
+        return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
+
+
+def _command(environment: Mapping[str, str]) -> list[str]:
+    executable = shutil.which("git")
+    if executable is None:
+        raise ConfigurationError(MISSING)
+    # GitPython lays variables over the process's own and cannot take any away.
+    unset = [word for name in inherited_git_variables(environment) for word in ("-u", name)]
+    return [*(["env", *unset] if unset else []), executable]
+
+
+def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInterrupt":
+    try:
+        from git.cmd import Git
+    except ImportError as error:  # what GitPython raises when it finds no git that works
+        raise ConfigurationError(MISSING) from error
+    return Git(os.sep).execute(
+        command,
+        istream=subprocess.PIPE,
+        as_process=True,
+        env=environment,
+        shell=False,
+        start_new_session=True,  # one group: git's transports are children that must end with it
+    )
+
+
+def _process_of(interrupt: "Git.AutoInterrupt") -> "subprocess.Popen[bytes]":
+    if interrupt.proc is None:
+        raise TransientError("git ended before it began")
+    return interrupt.proc
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=END_S)  # until the last child has let go of the pipes

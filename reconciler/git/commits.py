@@ -1,0 +1,113 @@
+"""Commits as bytes: read from an object, written as a stream for `git fast-import`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, InputError, TransientError
+from reconciler.git.refs import check_object_id
+from reconciler.git.trees import EntryKind, TreeEntry
+
+PERSON = re.compile(r"(?P<name>.*?) ?<(?P<email>[^>]*)>.*")
+NEW_FILE_MODE = "100644"
+DRAFT_REF = "refs/reconciler/draft"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One commit as its object says; names and message come from outside and are hostile text."""
+
+    oid: str
+    tree: str
+    parents: tuple[str, ...]
+    author: Identity
+    committer: Identity
+    message: str
+
+
+def parse_commit(oid: str, content: bytes) -> CommitRecord:
+    """The commit behind an object's content."""
+    head, _, message = content.decode("utf-8", "replace").partition("\n\n")
+    # A continuation line (of a signature) begins with a space and is none of ours.
+    fields = [line.partition(" ") for line in head.split("\n") if not line.startswith(" ")]
+    values: dict[str, list[str]] = {}
+    for key, _, value in fields:
+        values.setdefault(key, []).append(value)
+    if not values.get("tree"):
+        raise TransientError(f"commit {oid}: the object holds no tree")
+    return CommitRecord(
+        oid=oid,
+        tree=values["tree"][0],
+        parents=tuple(values.get("parent", ())),
+        author=_parse_person(values.get("author", [""])[0]),
+        committer=_parse_person(values.get("committer", [""])[0]),
+        message=message,
+    )
+
+
+def write_import(
+    *,
+    parent: str,
+    entries: Mapping[str, TreeEntry],
+    files: Mapping[str, bytes],
+    message: str,
+    author: Identity,
+    date_s: int,
+) -> bytes:
+    """A `fast-import` stream of one commit on `parent` that sets `files`; it prints the new commit's id.
+
+    The same arguments give the same commit. A file keeps the mode it has in `entries`, a new one gets 100644.
+    Raises InputError for a path that cannot be written.
+    """
+    person = _format_person(author)
+    text = message.encode() if message.endswith("\n") else f"{message}\n".encode()
+    pieces = [
+        f"commit {DRAFT_REF}\nmark :1\n".encode(),
+        f"author {person} {date_s} +0000\ncommitter {person} {date_s} +0000\n".encode(),
+        _block(text),
+        f"from {check_object_id(parent)}\n".encode(),
+        *_format_files(entries, files),
+        b"\nget-mark :1\ndone\n",
+    ]
+    return b"".join(pieces)
+
+
+def _format_files(entries: Mapping[str, TreeEntry], files: Mapping[str, bytes]) -> Iterator[bytes]:
+    for path, content in sorted(files.items()):
+        yield f"M {_mode_for(path, entries.get(path))} inline {_quote(path)}\n".encode()
+        yield _block(content)
+
+
+def _mode_for(path: str, entry: TreeEntry | None) -> str:
+    parts = path.split("/")
+    if any(part in {"", ".", ".."} or part.lower() == ".git" for part in parts) or "\0" in path:
+        raise InputError(path, 0, "", "cannot be written: the path leaves the repository or is git's own")
+    if entry is None:
+        return NEW_FILE_MODE
+    if entry.kind is not EntryKind.FILE:
+        raise InputError(path, 0, "", f"cannot be written: it is a {entry.kind}; edit the file that it stands for")
+    return entry.mode
+
+
+def _quote(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _block(content: bytes) -> bytes:
+    return b"data %d\n%b\n" % (len(content), content)
+
+
+def _format_person(identity: Identity) -> str:
+    if not identity.name.strip() or any(sign in identity.name + identity.email for sign in "<>\n\r\0"):
+        raise ConfigurationError(
+            f"git.author: expected a name and an email address without angle brackets and line breaks, "
+            f"found {identity.name!r} and {identity.email!r}"
+        )
+    return f"{identity.name} <{identity.email}>"
+
+
+def _parse_person(text: str) -> Identity:
+    match = PERSON.fullmatch(text)
+    return Identity(name=match["name"], email=match["email"]) if match else Identity(name=text, email="")

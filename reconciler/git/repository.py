@@ -1,0 +1,128 @@
+"""One commit of a repository, read from its object store and never from a work tree."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.errors import ConfigurationError
+from reconciler.git.command import TIMEOUT_S, GitCommand
+from reconciler.git.refs import check_branch_name, check_object_id, is_branch_name, is_object_id
+from reconciler.git.remotes import resolve_directory
+from reconciler.git.trees import EntryKind, TreeEntry, parse_batch, parse_tree
+
+VERIFY = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+BRANCH_REF = re.compile(r"refs/(?:heads|remotes/[^/]+)/(?P<name>.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository at one commit, for reading.
+
+    `commit` is a full object id, `branch` the name that led to it (empty for a detached HEAD or a given commit).
+    """
+
+    git: GitCommand
+    commit: str
+    branch: str
+    _trees: dict[str, tuple[TreeEntry, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def list_files(self, commit: str | None = None) -> tuple[TreeEntry, ...]:
+        """Everything in the tree of `commit` (the repository's own by default), links and submodules by their kind."""
+        commit = check_object_id(commit or self.commit)
+        if commit not in self._trees:
+            arguments = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
+            self._trees[commit] = parse_tree(self.git.run(*arguments, action=f"list the files of {commit}"))
+        return self._trees[commit]
+
+    def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Object id and exact bytes of each blob, in the order asked, from one process."""
+        asked = "".join(f"{check_object_id(oid)}\n" for oid in oids)
+        if not asked:
+            return iter(())
+        output = self.git.run("cat-file", "--batch", "--buffer", action="read files", stdin=asked.encode())
+        return parse_batch(output)
+
+    def read_file_at(self, commit: str, path: str) -> bytes | None:
+        """The bytes of a file at `commit`; None without such a file (a symbolic link is none and is not followed)."""
+        entry = self._files_of(commit).get(path)
+        if entry is None or entry.kind is not EntryKind.FILE:
+            return None
+        return next(content for _, content in self.read_files([entry.oid]))
+
+    def tree_of(self, commit: str) -> str:
+        """The id of a commit's tree: equal trees are equal files."""
+        revision = f"{check_object_id(commit)}^{{tree}}"
+        return _read_id(self.git.run(*VERIFY, revision, action=f"read the tree of {commit}"))
+
+    def _files_of(self, commit: str) -> Mapping[str, TreeEntry]:
+        return {entry.path: entry for entry in self.list_files(commit) if entry.kind is not EntryKind.UNREADABLE_NAME}
+
+
+def open_directory(path: str | Path, *, base: str | None = None, timeout_s: float = TIMEOUT_S) -> Repository:
+    """A clone or bare directory at HEAD or at `base` (branch, tag, remote branch or object id), read where it lies.
+
+    Nothing is fetched or written, and uncommitted files are not seen. Raises ConfigurationError without a repository
+    or commit.
+    """
+    git = GitCommand(directory=git_directory(path, timeout_s=timeout_s), timeout_s=timeout_s)
+    ref, commit = _resolve(git, path, base)
+    return Repository(git=git, commit=commit, branch=_branch_of(git, ref))
+
+
+def origin_url(path: str | Path) -> str | None:
+    """Where the directory's remote `origin` is (a relative path is made absolute); None without one."""
+    directory = git_directory(path)
+    git = GitCommand(directory=directory)
+    answer = git.attempt("config", "--local", "--null", "--get", "remote.origin.url", action=f"read origin of {path}")
+    url = answer.stdout.rstrip(b"\0").decode("utf-8", "replace")
+    if answer.status != 0 or not url:
+        return None
+    top = directory.parent if directory.name == ".git" else directory
+    beside = (top / url).resolve()
+    return str(beside) if beside.is_dir() else url
+
+
+def is_bare(path: str | Path) -> bool:
+    """Whether a directory is a bare repository, which is its own remote."""
+    git = GitCommand(directory=git_directory(path))
+    return git.run("rev-parse", "--is-bare-repository", action=f"look at {path}").strip() == b"true"
+
+
+def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
+    """The git directory of a clone, of a folder inside one, or of a bare repository; else ConfigurationError."""
+    command = ("-C", str(resolve_directory(path)), "rev-parse", "--absolute-git-dir")
+    answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
+    if answer.status != 0:
+        raise ConfigurationError(f"repository {path}: not a git repository; expected a clone or a bare directory")
+    return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape"))
+
+
+def _resolve(git: GitCommand, path: str | Path, base: str | None) -> tuple[str, str]:
+    for revision in _revisions(base):
+        answer = git.attempt(*VERIFY, f"{revision}^{{commit}}", action=f"find {revision} in {path}")
+        if answer.status == 0:
+            return revision, _read_id(answer.stdout)
+    wanted = "HEAD points at no commit: make a first commit" if base is None else f"no branch or commit {base!r}"
+    raise ConfigurationError(f"repository {path}: {wanted}, or name another with --base")
+
+
+def _revisions(base: str | None) -> list[str]:
+    if base is None or base == "HEAD":
+        return ["HEAD"]
+    if is_object_id(base):
+        return [base]
+    places = ("refs/heads/", "refs/remotes/origin/", "refs/remotes/", "refs/tags/", "")
+    return [f"{place}{check_branch_name(base)}" for place in places]
+
+
+def _branch_of(git: GitCommand, ref: str) -> str:
+    if ref == "HEAD":
+        answer = git.attempt("symbolic-ref", "--quiet", "HEAD", action="read HEAD")
+        ref = answer.stdout.rstrip(b"\n").decode("utf-8", "replace")
+    match = BRANCH_REF.fullmatch(ref)
+    return match["name"] if match and is_branch_name(match["name"]) else ""
+
+
+def _read_id(output: bytes) -> str:
+    return check_object_id(output.strip().decode("ascii", "replace"))

@@ -1,0 +1,207 @@
+"""Against a real `git http-backend`, with faults."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.git import Clone, Credentials, clone_base
+from tests.servers.git_http import Fault, GitServer, serve_git
+from tests.servers.git_workshop import MANIFEST, Workshop, run_git
+
+CloneOverHttp = Callable[[str], Clone]
+
+
+@pytest.fixture
+def slow_limit_s() -> float:
+    """Long enough for git to reach the server, short enough for a test."""
+    return 0.5
+
+
+@pytest.fixture
+def elsewhere(workshop: Workshop) -> Iterator[GitServer]:
+    """A second host that would take anybody's token."""
+    with serve_git(workshop.remote) as running:
+        yield running
+
+
+def commit_on(clone: Clone, author: Identity, content: bytes) -> str:
+    files = {"apps/llama.yaml": content}
+    return clone.write_commit(parent=clone.commit, files=files, message="Scale", author=author, date_s=0)
+
+
+def assert_hidden(text: str, credentials: Credentials) -> None:
+    for form in credentials.secret_forms:
+        assert form not in text
+
+
+def test_a_clone_is_read_changed_and_pushed_over_http(
+    workshop: Workshop, clone_over_http: CloneOverHttp, author: Identity
+) -> None:
+    clone = clone_over_http("private")
+    assert clone.read_file_at(clone.commit, "apps/llama.yaml") == MANIFEST
+    first, second = (commit_on(clone, author, content) for content in (b"1", b"2"))
+    clone.push("reconciler/a", first, expected=None)
+    clone.push("reconciler/a", second, expected=first)
+    assert clone_over_http("later").fetch_branch("reconciler/a").oid == second
+    with pytest.raises(RivalRunError):
+        clone.push("reconciler/a", first, expected=None)
+    clone.delete_branch("reconciler/a", expected=second)
+    assert workshop.head("reconciler/a") == ""
+
+
+def test_a_large_push_arrives_in_pieces(workshop: Workshop, clone_over_http: CloneOverHttp, author: Identity) -> None:
+    clone = clone_over_http("private")
+    commit = commit_on(clone, author, os.urandom(2 << 20))  # above http.postBuffer git sends chunks
+    clone.push("reconciler/a", commit, expected=None)
+    assert workshop.head("reconciler/a") == commit
+
+
+FAULTS = [
+    (Fault.UNAUTHORIZED, ConfigurationError, "check that the token is set"),
+    (Fault.FORBIDDEN, ConfigurationError, "needs to read and write contents"),
+    (Fault.NOT_FOUND, ConfigurationError, "no repository there"),
+    (Fault.SERVER_ERROR, TransientError, "500"),
+    (Fault.CUT, TransientError, "git ended with"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "advice"), FAULTS)
+def test_a_fault_on_reading_is_told_apart_by_what_the_server_answered(
+    server: GitServer,
+    credentials: Credentials,
+    tmp_path: Path,
+    fault: Fault,
+    kind: type[ReconcilerError],
+    advice: str,
+) -> None:
+    server.fault = fault
+    with pytest.raises(kind, match=advice) as raised:
+        clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / "private")
+    assert_hidden(str(raised.value), credentials)
+
+
+def test_a_fault_on_pushing_is_told_apart_by_what_the_server_answered(
+    server: GitServer, credentials: Credentials, clone_over_http: CloneOverHttp, author: Identity
+) -> None:
+    clone = clone_over_http("private")
+    commit = commit_on(clone, author, b"1")
+    server.fault_on = "git-receive-pack"
+    for fault, kind, advice in FAULTS:
+        server.fault = fault
+        with pytest.raises(kind, match=advice) as raised:
+            clone.push("reconciler/a", commit, expected=None)
+        assert_hidden(str(raised.value), credentials)
+
+
+@pytest.mark.parametrize("token", [None, "ghp_WrongSecret0123456789"])
+def test_a_missing_or_wrong_token_is_a_configuration_error(
+    server: GitServer, tmp_path: Path, token: str | None
+) -> None:
+    credentials = Credentials(username="robot", token=token) if token else None
+    with pytest.raises(ConfigurationError, match="valid credentials") as raised:
+        clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / "private")
+    assert "WrongSecret" not in str(raised.value)
+
+
+def test_an_answer_that_never_comes_is_transient_and_leaves_no_process(
+    server: GitServer, credentials: Credentials, tmp_path: Path, slow_limit_s: float
+) -> None:
+    server.fault = Fault.HANG
+    directory = tmp_path / "private"
+    with pytest.raises(TransientError, match=r"no end after 0\.5 s"):
+        clone_base(server.url, base="main", credentials=credentials, directory=directory, timeout_s=slow_limit_s)
+    running = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    assert not any(server.url.encode() in command for command in running)
+
+
+def test_a_host_that_nobody_listens_on_is_transient(server: GitServer, tmp_path: Path) -> None:
+    url = re.sub(r":\d+/", ":1/", server.url)
+    with pytest.raises(TransientError):
+        clone_base(url, base="main", credentials=None, directory=tmp_path / "private")
+
+
+def test_a_redirect_is_refused_and_the_token_stays_home(
+    server: GitServer, elsewhere: GitServer, credentials: Credentials, tmp_path: Path
+) -> None:
+    server.redirect_to = elsewhere.url
+    with pytest.raises(ConfigurationError, match="final URL"):
+        clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / "private")
+    assert server.requests
+    assert not any(request.authorization for request in elsewhere.requests)
+
+
+def test_the_token_is_in_no_file_argument_log_or_error(
+    server: GitServer,
+    credentials: Credentials,
+    clone_over_http: CloneOverHttp,
+    author: Identity,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    journal = tmp_path / "arguments"
+    spy_on_git(tmp_path / "bin", journal, monkeypatch)
+    clone = clone_over_http("private")
+    clone.push("reconciler/a", commit_on(clone, author, b"1"), expected=None)
+    server.fault = Fault.SERVER_ERROR
+    with pytest.raises(TransientError) as raised:
+        clone.remote_branches("reconciler/")
+
+    assert server.requests[-1].authorization == credentials.authorization.removeprefix("Authorization: ")
+    arguments = journal.read_text()
+    assert "fast-import" in arguments
+    assert "push" in arguments
+    assert_hidden(arguments + caplog.text + str(raised.value) + repr(raised.value) + repr(clone), credentials)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert_hidden(file.read_text("latin-1"), credentials)
+
+
+def spy_on_git(folder: Path, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program named `git` first in PATH that writes down its arguments and then is git."""
+    folder.mkdir()
+    real = next(path for part in os.environ["PATH"].split(os.pathsep) if (path := Path(part, "git")).exists())
+    (folder / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>"{journal}"\nexec "{real}" "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_token_echoed_by_the_server_is_redacted(
+    workshop: Workshop, clone_over_http: CloneOverHttp, credentials: Credentials, author: Identity
+) -> None:
+    clone = clone_over_http("private")
+    hook = workshop.remote / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho 'you are {credentials.token}, {credentials.authorization}' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(TransientError, match=r"you are \*\*\*") as raised:
+        clone.push("reconciler/a", commit_on(clone, author, b"1"), expected=None)
+    assert_hidden(str(raised.value), credentials)
+
+
+def test_of_two_racing_pushes_exactly_one_wins(
+    workshop: Workshop, clone_over_http: CloneOverHttp, author: Identity
+) -> None:
+    clones = [clone_over_http("one"), clone_over_http("two")]
+    commits = [commit_on(clone, author, name) for clone, name in zip(clones, (b"1", b"2"), strict=True)]
+
+    def push(number: int) -> bool:
+        try:
+            clones[number].push("reconciler/a", commits[number], expected=None)
+        except TransientError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        won = list(pool.map(push, (0, 1)))
+    assert sorted(won) == [False, True]
+    assert workshop.head("reconciler/a") == commits[won.index(True)]
+    assert run_git(workshop.remote, "fsck", "--connectivity-only", "--no-dangling") == ""

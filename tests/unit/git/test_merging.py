@@ -1,0 +1,89 @@
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.settings import Identity
+from reconciler.git import clone_base
+from tests.servers.git_workshop import Workshop
+
+LINES = b"".join(b"line %d\n" % number for number in range(12))
+
+
+def edited(number: int, text: bytes) -> bytes:
+    return LINES.replace(b"line %d\n" % number, text + b"\n")
+
+
+def remove(path: str) -> Callable[[Workshop], None]:
+    return lambda workshop: (workshop.clone / path).unlink()
+
+
+def write(path: str, content: bytes) -> Callable[[Workshop], None]:
+    return lambda workshop: workshop.write(path, content)
+
+
+def replace_file_by_folder(workshop: Workshop) -> None:
+    (workshop.clone / "a.yaml").unlink()
+    workshop.write("a.yaml/b", b"inside\n")
+
+
+def replace_file_by_link(workshop: Workshop) -> None:
+    (workshop.clone / "a.yaml").unlink()
+    (workshop.clone / "a.yaml").symlink_to("README.md")
+
+
+OURS = {"a.yaml": edited(2, b"ours")}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "clean"),
+    [
+        pytest.param(OURS, write("other.yaml", b"x"), True, id="another file"),
+        pytest.param(OURS, write("a.yaml", edited(9, b"theirs")), True, id="far lines"),
+        pytest.param(OURS, write("a.yaml", edited(2, b"theirs")), False, id="the same line"),
+        pytest.param(OURS, write("a.yaml", edited(2, b"ours")), True, id="the same edit"),
+        pytest.param(OURS, write("a.yaml", edited(2, b"ours") + b"more\n"), True, id="the same edit and more"),
+        pytest.param(OURS, remove("a.yaml"), False, id="deleted there"),
+        pytest.param(OURS, replace_file_by_folder, False, id="a folder there"),
+        pytest.param(OURS, replace_file_by_link, False, id="a link there"),
+        pytest.param(OURS, write("a.yaml", b"\0binary"), False, id="binary there"),
+        pytest.param({"n.yaml": b"new\n"}, write("n.yaml", b"other\n"), False, id="added on both sides"),
+        pytest.param({"n.yaml": b"new\n"}, write("n.yaml", b"new\n"), True, id="added alike"),
+        pytest.param({"n/x": b"new\n"}, write("n", b"file\n"), False, id="folder here and file there"),
+        pytest.param({"n": b"new\n"}, write("n/x", b"file\n"), False, id="file here and folder there"),
+        pytest.param({"n/x": b"new\n"}, write("n/y", b"file\n"), True, id="a folder on both sides"),
+    ],
+)
+def test_a_merge_is_judged_as_git_would(
+    workshop: Workshop,
+    author: Identity,
+    tmp_path: Path,
+    ours: dict[str, bytes],
+    theirs: Callable[[Workshop], None],
+    clean: bool,
+) -> None:
+    workshop.write("a.yaml", LINES)
+    parent = workshop.commit("Base")
+    first = clone_base(str(workshop.remote), base="main", credentials=None, directory=tmp_path / "first")
+    head = first.write_commit(parent=parent, files=ours, message="Ours", author=author, date_s=0)
+    first.push("reconciler/a", head, expected=None)
+    theirs(workshop)
+    onto = workshop.commit("Theirs")
+
+    later = clone_base(str(workshop.remote), base="main", credentials=None, directory=tmp_path / "later")
+    record = later.fetch_branch("reconciler/a")
+    assert later.merges_cleanly(head=record.oid, onto=later.commit, parent=record.parents[0]) is clean
+
+    workshop.git("fetch", "-q", "origin", "reconciler/a")
+    assert later.commit == onto
+    assert git_merges(workshop) is clean
+
+
+def git_merges(workshop: Workshop) -> bool:
+    """What git itself says, where all history is at hand; merge-tree ends with 1 for a conflict."""
+    try:
+        workshop.git("merge-tree", "--write-tree", "HEAD", "FETCH_HEAD")
+    except subprocess.CalledProcessError as error:
+        return error.returncode != 1
+    return True
