@@ -37,6 +37,10 @@ PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
         "not a git repository that this user may write to: check the path and its owner",
     ),
     (
+        re.compile(r"lazy fetching disabled|from promisor remote"),
+        "this clone is incomplete (partial), and nothing is fetched for it: use a full clone or the remote's URL",
+    ),
+    (
         re.compile(r"SSL certificate problem|server certificate verification failed"),
         "the certificate is not trusted: set REQUESTS_CA_BUNDLE to your certificate authority's file",
     ),

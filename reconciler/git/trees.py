@@ -23,7 +23,8 @@ class TreeEntry:
     """One entry of a tree.
 
     `path` is relative to the repository's root and hostile: it may hold `..`, quotes or line breaks; of an
-    UNREADABLE_NAME it is escaped and only good for showing. `size_bytes` is 0 for a submodule.
+    UNREADABLE_NAME it is escaped and only good for showing. `size_bytes` is 0 for a submodule, and for a
+    file whose object is missing.
     """
 
     path: str
@@ -60,7 +61,7 @@ def _parse_entry(record: bytes) -> TreeEntry:
     path, kind = raw_path.decode("utf-8", "backslashreplace"), _kind_of(mode)
     if path.encode("utf-8") != raw_path:
         kind = EntryKind.UNREADABLE_NAME
-    return TreeEntry(path=path, mode=mode, oid=oid, size_bytes=0 if size == "-" else int(size), kind=kind)
+    return TreeEntry(path=path, mode=mode, oid=oid, size_bytes=int(size) if size.isdigit() else 0, kind=kind)
 
 
 def _kind_of(mode: str) -> EntryKind:

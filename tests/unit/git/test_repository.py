@@ -122,6 +122,14 @@ def test_nothing_asked_is_nothing_read_and_a_missing_object_is_explained(worksho
         list(repository.read_files(["0" * 40]))
 
 
+def test_a_partial_clone_is_not_completed_behind_the_operators_back(workshop: Workshop, tmp_path: Path) -> None:
+    run_git(workshop.remote, "config", "uploadpack.allowFilter", "true")
+    run_git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", f"file://{workshop.remote}", "partial")
+    repository = open_directory(tmp_path / "partial")
+    with pytest.raises(ConfigurationError, match="incomplete"):
+        repository.list_files()
+
+
 def test_the_origin_of_a_clone_is_its_remote(workshop: Workshop) -> None:
     assert origin_url(workshop.clone / "apps") == str(workshop.remote)
     assert origin_url(workshop.remote) is None
