@@ -69,6 +69,10 @@ class Bounds:
     minimum: int
     maximum: int | None = None
 
+    def admits(self, replicas: int) -> bool:
+        """Whether that many replicas are within the bounds."""
+        return self.minimum <= replicas and (self.maximum is None or replicas <= self.maximum)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:

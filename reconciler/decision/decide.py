@@ -1,0 +1,159 @@
+"""The pure heart: a snapshot in, a plan out. Same snapshot, same bytes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.decision.capacities import Capacities
+from reconciler.decision.groups import head_branch
+from reconciler.decision.narration import decision_for
+from reconciler.decision.outlook import Outlook
+from reconciler.decision.problems import Posed, pose, rows_of
+from reconciler.decision.proposals import Settled, blocked_group, settle_with_open
+from reconciler.decision.standing import Standing, standings_of
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.solutions import Solution
+from reconciler.optimizer import SOLVERS
+
+SOLVER = "separable"
+
+
+def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None) -> Plan:
+    """A decision for every variant of the snapshot.
+
+    `refused` are changes that a draft could not write, with the reason: those variants stay as they are, so that
+    the plan that is shown is the plan that is written. Reads no clock, no file and no network.
+    """
+    standings = standings_of(snapshot, refused or {})
+    capacities = Capacities(rows_of(standings))
+    posed = pose(standings, capacities, snapshot.settings.objective)
+    solution = SOLVERS[SOLVER].solve(posed.problem)
+    allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
+    settled = settle_with_open(standings, posed, capacities, allocations, snapshot.proposals)
+    case = Case(
+        snapshot=snapshot,
+        capacities=capacities,
+        posed=posed,
+        solution=solution,
+        settled=settled,
+        before=Outlook(standings, capacities, posed.demands, posed.problem.current),
+        after=Outlook(standings, capacities, posed.demands, settled.allocations),
+    )
+    decisions = [
+        *(decision_for(case, standing) for standing in standings),
+        *(_broken(snapshot, broken) for broken in snapshot.broken),
+    ]
+    return _plan(case, standings, decisions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Everything that a single decision is told from."""
+
+    snapshot: Snapshot
+    capacities: Capacities
+    posed: Posed
+    solution: Solution
+    settled: Settled
+    before: Outlook
+    after: Outlook
+
+
+def _allocation(solution: Solution, standing: Standing) -> Allocation:
+    """What the solution says; where it is silent, what stands in Git."""
+    return solution.allocations.get(standing.variant.key, standing.variant.current)
+
+
+def _broken(snapshot: Snapshot, broken: BrokenResource) -> Decision:
+    """A resource that could not be read is shown as held, in the group its namespace suggests."""
+    nothing = Allocation(accelerator="", replicas=0)
+    return Decision(
+        variant=broken.key,
+        model=ModelKey(cluster=broken.key.cluster, namespace=broken.key.namespace, model_id=""),
+        group=_group_of_broken(snapshot, broken.key),
+        outcome=Outcome.HELD,
+        current=nothing,
+        desired=nothing,
+        verdict=Verdict(kind=VerdictKind.HOLD, reason=broken.reason),
+        steps=(),
+        reason=broken.reason,
+        place=str(broken.place),
+    )
+
+
+def _group_of_broken(snapshot: Snapshot, key: ResourceKey) -> str:
+    subject = {"cluster": key.cluster, "namespace": key.namespace}
+    values = (subject.get(name, "none") for name in snapshot.settings.pull_requests.group_by)
+    return "/".join(values) or "all"
+
+
+def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decision]) -> Plan:
+    snapshot = case.snapshot
+    lacking = frozenset(str(standing.variant.key) for standing in standings if standing.lacks_metrics)
+    lacking |= frozenset(str(broken.key) for broken in snapshot.broken)
+    return Plan(
+        now_s=snapshot.now_s,
+        repository=snapshot.repository,
+        branch=snapshot.branch,
+        commit=snapshot.commit,
+        recording=snapshot.fingerprint,
+        currency=snapshot.settings.currency,
+        groups=tuple(_group(case, name, members, lacking) for name, members in _by_group(decisions).items()),
+        totals=_totals(decisions),
+        solver=SOLVER,
+        solve_status=case.solution.status,
+        gap=case.solution.gap,
+        objective=snapshot.settings.objective,
+        assumptions=_assumptions(snapshot, decisions),
+        findings=snapshot.findings,
+        failures=snapshot.failures,
+        warnings=snapshot.warnings,
+    )
+
+
+def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
+    groups: dict[str, list[Decision]] = {}
+    for decision in sorted(decisions, key=lambda each: (each.group, each.variant)):
+        groups.setdefault(decision.group, []).append(decision)
+    return groups
+
+
+def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: frozenset[str]) -> GroupPlan:
+    settings = case.snapshot.settings
+    changes = [decision for decision in decisions if decision.outcome is Outcome.CHANGE]
+    proposals = [proposal for proposal in case.snapshot.proposals if proposal.group == name]
+    return GroupPlan(
+        name=name,
+        head_branch=head_branch(settings.git.branch_prefix, name),
+        decisions=tuple(decisions),
+        kept_proposal=case.settled.kept.get(name),
+        blocked=blocked_group(changes, proposals, lacking, case.snapshot.now_s, settings.pull_requests.reopen_after_s),
+    )
+
+
+def _totals(decisions: Sequence[Decision]) -> Totals:
+    """Sums over every variant that was read; None as soon as one price is missing."""
+    before = [each.cost_before_per_hour for each in decisions]
+    after = [each.cost_after_per_hour for each in decisions]
+    return Totals(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after))
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if len(known) == len(costs) else None
+
+
+def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str, ...]:
+    unpriced = [each for each in decisions if each.cost_before_per_hour is None]
+    models = {variant.model for variant in snapshot.variants}
+    without_slo = {variant.model for variant in snapshot.variants if variant.service_class is None}
+    words = list(snapshot.settings.assumed)
+    if unpriced:
+        words.append(f"cost of {len(unpriced)} of {len(decisions)} variants unknown")
+    if without_slo:
+        words.append(f"{len(without_slo)} of {len(models)} models have no SLO")
+    words.append("accelerators unlimited: scarcity was not considered")
+    return tuple(words)

@@ -1,0 +1,212 @@
+"""From standings and capacities to the optimizer's problem: requirements, candidates, bounds, pins."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.decision.capacities import Capacities, Capacity, Row
+from reconciler.decision.options import IN_ORDER
+from reconciler.decision.standing import Standing
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.domain.variants import Option, Variant
+
+UPSTREAM_RELATIVE_COST = 10.0
+"""What upstream's resource takes a `variantCost` that is not written for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDemand:
+    """A model's demand: its load with the headroom that its variants ask for."""
+
+    rate_per_s: float
+    headroom: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posed:
+    """A problem with what was left out of it: variants that got no candidate, options that were not considered."""
+
+    problem: Problem
+    demands: Mapping[ModelKey, ModelDemand]
+    stuck: Mapping[ResourceKey, str] = field(default_factory=dict)
+    notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
+
+
+def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
+    """The candidates to size: all options of a free variant, the current accelerator's of a held one."""
+    return tuple(row for standing in standings if standing.is_sized for row in _rows(standing))
+
+
+def pose(standings: Sequence[Standing], capacities: Capacities, objective: str) -> Posed:
+    """The problem of all models together."""
+    draft = _Draft(capacities=capacities)
+    for model, members in _by_model(standings).items():
+        draft.add_model(model, members)
+    return draft.posed(standings, objective)
+
+
+def _rows(standing: Standing) -> Iterable[Row]:
+    variant = standing.variant
+    if variant.service_class is None or standing.load is None:
+        return
+    for option in variant.options:
+        if standing.is_free or option.accelerator == variant.current.accelerator:
+            yield Row(
+                key=_key(variant, option),
+                profile=option.profile,
+                load=standing.load,
+                service_class=variant.service_class.value,
+            )
+
+
+def _key(variant: Variant, option: Option) -> CandidateKey:
+    return CandidateKey(variant=variant.key, accelerator=option.accelerator)
+
+
+def _by_model(standings: Iterable[Standing]) -> dict[ModelKey, list[Standing]]:
+    models: defaultdict[ModelKey, list[Standing]] = defaultdict(list)
+    for standing in standings:
+        models[standing.variant.model].append(standing)
+    return dict(sorted(models.items()))
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Collects the problem model by model."""
+
+    capacities: Capacities
+    requirements: list[Requirement] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
+    stuck: dict[ResourceKey, str] = field(default_factory=dict)
+    notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
+
+    def add_model(self, model: ModelKey, members: Sequence[Standing]) -> None:
+        load = members[0].load
+        if load is None:
+            return
+        headroom = max(standing.variant.settings.headroom.value for standing in members)
+        demand = ModelDemand(rate_per_s=load.arrival_rate_per_s * (1 + headroom), headroom=headroom)
+        self.demands[model] = demand
+        if load.arrival_rate_per_s > 0:
+            self._add_loaded(model, members, demand)
+        else:
+            self._add_idle(model, members)
+
+    def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
+        """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
+        free = [standing.variant for standing in members if standing.is_free]
+        fixed = {variant.key: idle_replicas(variant) for variant in free}
+        self.requirements.append(Requirement(model=model, unit="replicas", segments=(), per_replica={}, fixed=fixed))
+
+    def _add_loaded(self, model: ModelKey, members: Sequence[Standing], demand: ModelDemand) -> None:
+        usable = {standing.variant.key: self._usable(standing.variant) for standing in members if standing.is_free}
+        variants = {standing.variant.key: standing.variant for standing in members}
+        unpriced = sorted(
+            {each.accelerator for group in usable.values() for each in group if each.cost_per_hour is None}
+        )
+        chosen = {key: self._rankable(variants[key], options, unpriced) for key, options in usable.items()}
+        offered = {key: options for key, options in chosen.items() if options}
+        is_priced = all(option.cost_per_hour is not None for options in offered.values() for option in options)
+        for key, options in offered.items():
+            self.candidates += [
+                _candidate(variants[key], option, order, is_priced=is_priced) for order, option in enumerate(options)
+            ]
+        self.requirements.append(
+            Requirement(
+                model=model,
+                unit="req/s",
+                segments=(Segment(amount=demand.rate_per_s),),
+                per_replica=self._carried(members),
+            )
+        )
+
+    def _usable(self, variant: Variant) -> tuple[Option, ...]:
+        """The options that meet the SLO and can be written; a variant without any stays, with the reasons."""
+        obstacles = {option.accelerator: self._obstacle(variant, option) for option in variant.options}
+        usable = tuple(option for option in variant.options if not obstacles[option.accelerator])
+        if not usable:
+            words = "; ".join(f"{accelerator}: {reason}" for accelerator, reason in obstacles.items())
+            self.stuck[variant.key] = f"SLO unattainable: {words}"
+        else:
+            self.notes[variant.key] = tuple(
+                f"not {accelerator}: {reason}" for accelerator, reason in obstacles.items() if reason
+            )
+        return usable
+
+    def _obstacle(self, variant: Variant, option: Option) -> str:
+        capacity = self._capacity(_key(variant, option))
+        return capacity.words if capacity.rate_per_s <= 0 else option.unwritable
+
+    def _rankable(self, variant: Variant, options: tuple[Option, ...], unpriced: list[str]) -> tuple[Option, ...]:
+        """Options among which a price or an order decides; while the model misses a price accelerators are kept."""
+        if len(options) < 2 or _is_in_order(variant) or not unpriced:
+            return options
+        words = f"cost of {', '.join(unpriced)} is unknown"
+        kept = tuple(option for option in options if option.accelerator == variant.current.accelerator)
+        if not kept:
+            self.stuck[variant.key] = (
+                f"{words}, and nothing else ranks the accelerators: set accelerators[].costPerHour"
+            )
+        else:
+            self.notes[variant.key] += (f"{words}: the accelerator is kept",)
+        return kept
+
+    def _carried(self, members: Sequence[Standing]) -> dict[CandidateKey, float]:
+        keys = (_key(standing.variant, option) for standing in members for option in standing.variant.options)
+        return {key: self.capacities.of[key].rate_per_s for key in keys if key in self.capacities.of}
+
+    def _capacity(self, key: CandidateKey) -> Capacity:
+        return self.capacities.of[key]
+
+    def posed(self, standings: Sequence[Standing], objective: str) -> Posed:
+        free = [
+            standing.variant for standing in standings if standing.is_free and standing.variant.key not in self.stuck
+        ]
+        held = {standing.variant.key: standing.variant.current for standing in standings}
+        for variant in free:
+            del held[variant.key]
+        problem = Problem(
+            requirements=tuple(self.requirements),
+            candidates=tuple(self.candidates),
+            current={standing.variant.key: standing.variant.current for standing in standings},
+            current_weights={variant.key: variant.current_cost_per_hour or _relative(variant) for variant in free},
+            bounds={variant.key: _bounds(variant) for variant in free},
+            pinned=held,
+            in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
+            objective=objective,
+        )
+        return Posed(problem=problem, demands=self.demands, stuck=self.stuck, notes=self.notes)
+
+
+def _is_in_order(variant: Variant) -> bool:
+    return variant.settings.accelerator.value == IN_ORDER
+
+
+def idle_replicas(variant: Variant) -> int:
+    """The fewest replicas of a variant without load.
+
+    A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync.
+    """
+    least = variant.settings.min_replicas.value
+    return least if least > 0 else min(variant.current.replicas, 1)
+
+
+def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool) -> Candidate:
+    weight = option.cost_per_hour if is_priced and option.cost_per_hour is not None else _relative(variant)
+    return Candidate(
+        key=_key(variant, option),
+        weight=weight,
+        cost_per_hour=option.cost_per_hour,
+        devices={option.resource: option.devices_per_replica},
+        order=order,
+    )
+
+
+def _relative(variant: Variant) -> float:
+    return UPSTREAM_RELATIVE_COST if variant.relative_cost is None else variant.relative_cost
+
+
+def _bounds(variant: Variant) -> Bounds:
+    return Bounds(minimum=variant.settings.min_replicas.value, maximum=variant.settings.max_replicas.value)

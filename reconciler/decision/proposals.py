@@ -1,0 +1,187 @@
+"""What our own pull requests do to a new plan: an open one that still serves is kept, a closed one is remembered."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.decision.capacities import Capacities
+from reconciler.decision.outlook import Allocations, cost_of
+from reconciler.decision.problems import Posed
+from reconciler.decision.standing import Standing
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.plan import Decision, decision_fingerprint
+from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.requirements import CandidateKey
+
+KEEP_BELOW = 0.05
+"""A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes."""
+
+CLOSED_BAND = 0.1
+"""A closed value returns only when the new one leaves it by more than this fraction, and by more than one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Allocations after the open proposals had their say, and why they differ from the optimum."""
+
+    allocations: Allocations
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """Group -> number of the open pull request whose values stand."""
+    reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
+
+
+def settle_with_open(
+    standings: Sequence[Standing],
+    posed: Posed,
+    capacities: Capacities,
+    optimum: Allocations,
+    proposals: Iterable[Proposal],
+) -> Settled:
+    """Keeps an open proposal's values model by model while they carry the demand and save nearly as much."""
+    open_by_group = {each.group: each for each in proposals if each.state is ProposalState.OPEN}
+    allocations = dict(optimum)
+    kept: dict[str, int] = {}
+    reasons: dict[ResourceKey, str] = {}
+    for model, members in _members(standings).items():
+        groups = {standing.variant.settings.group.value for standing in members}
+        proposal = open_by_group.get(min(groups)) if len(groups) == 1 else None
+        if proposal is None or model not in posed.demands:
+            continue
+        proposed = _proposed(members, proposal, optimum)
+        if proposed == {key: optimum[key] for key in proposed}:
+            continue
+        saving = _saving(members, proposed, optimum)
+        if not _carries(members, proposed, posed, capacities) or saving is None or saving >= KEEP_BELOW:
+            continue
+        allocations.update(proposed)
+        kept[proposal.group] = proposal.number
+        reasons.update(
+            {
+                key: f"as in open pull request #{proposal.number}: the new optimum would save "
+                f"{max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
+                for key in proposed
+            }
+        )
+    return Settled(allocations=allocations, kept=kept, reasons=reasons)
+
+
+def blocked_group(
+    decisions: Sequence[Decision],
+    proposals: Iterable[Proposal],
+    lacking: frozenset[str],
+    now_s: float,
+    reopen_after_s: float,
+) -> str:
+    """Why nothing may be published for a group, in words; empty when something may.
+
+    `lacking` names the resources (str of their keys) that are held because metrics are missing: what an open
+    proposal says of them is left as it is.
+    """
+    proposals = list(proposals)
+    for proposal in proposals:
+        if proposal.state is ProposalState.OPEN:
+            missing = [change.resource for change in proposal.changes if change.resource in lacking]
+            if missing:
+                return f"open pull request #{proposal.number} stays as it is: metrics of {missing[0]} are missing"
+    changes = [proposed_change(decision) for decision in decisions]
+    for proposal in proposals:
+        is_like = proposal.decision == decision_fingerprint(decisions) or _is_like(changes, proposal)
+        if changes and is_like and _is_rejection(proposal, now_s, reopen_after_s):
+            return f"a person closed pull request #{proposal.number} for this decision"
+    return ""
+
+
+def proposed_change(decision: Decision) -> ProposedChange:
+    """A decision's change as a proposal carries it."""
+    return ProposedChange(
+        resource=str(decision.variant),
+        replicas_before=decision.current.replicas,
+        replicas_after=decision.desired.replicas,
+        accelerator_before=decision.current.accelerator,
+        accelerator_after=decision.desired.accelerator,
+    )
+
+
+def _members(standings: Iterable[Standing]) -> dict[ModelKey, list[Standing]]:
+    members: dict[ModelKey, list[Standing]] = {}
+    for standing in standings:
+        members.setdefault(standing.variant.model, []).append(standing)
+    return members
+
+
+def _proposed(members: Iterable[Standing], proposal: Proposal, optimum: Allocations) -> dict[ResourceKey, Allocation]:
+    """The free variants' allocations were the proposal merged; values nobody could choose now are not kept."""
+    changes = {change.resource: change for change in proposal.changes}
+    proposed = {}
+    for standing in members:
+        variant = standing.variant
+        if not standing.is_free or variant.key not in optimum:
+            continue
+        change = changes.get(str(variant.key))
+        proposed[variant.key] = (
+            variant.current
+            if change is None
+            else Allocation(accelerator=change.accelerator_after, replicas=change.replicas_after)
+        )
+    return proposed
+
+
+def _carries(
+    members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], posed: Posed, capacities: Capacities
+) -> bool:
+    """Whether the model's demand is covered inside its SLO and every bound is kept under the proposal."""
+    carried = 0.0
+    demand = 0.0
+    for standing in members:
+        variant = standing.variant
+        allocation = proposed.get(variant.key, variant.current)
+        capacity = capacities.of.get(CandidateKey(variant=variant.key, accelerator=allocation.accelerator))
+        demand = posed.demands[variant.model].rate_per_s
+        carried += capacity.rate_per_s * allocation.replicas if capacity is not None else 0.0
+        bounds = posed.problem.bounds.get(variant.key)
+        if bounds is not None and not bounds.admits(allocation.replicas):
+            return False
+    return carried >= demand * (1 - 1e-9)
+
+
+def _saving(
+    members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], optimum: Allocations
+) -> float | None:
+    """What the optimum saves of the proposal's cost, as a fraction; by replicas while a price is missing."""
+    variants = [standing.variant for standing in members if standing.variant.key in proposed]
+    old = [cost_of(variant, proposed[variant.key]) for variant in variants]
+    new = [cost_of(variant, optimum[variant.key]) for variant in variants]
+    costs_old = [cost for cost in old if cost is not None]
+    costs_new = [cost for cost in new if cost is not None]
+    if len(costs_old) < len(old) or len(costs_new) < len(new):
+        before = float(sum(proposed[variant.key].replicas for variant in variants))
+        after = float(sum(optimum[variant.key].replicas for variant in variants))
+    else:
+        before, after = sum(costs_old), sum(costs_new)
+    return None if before <= 0 else (before - after) / before
+
+
+def _is_rejection(proposal: Proposal, now_s: float, reopen_after_s: float) -> bool:
+    if proposal.state is not ProposalState.CLOSED or proposal.closed_at_s is None:
+        return False
+    return now_s - proposal.closed_at_s < reopen_after_s
+
+
+def _is_like(changes: Iterable[ProposedChange], closed: Proposal) -> bool:
+    """Whether every change is one that a person declined: same direction and accelerator, a value in its band."""
+    declined = {change.resource: change for change in closed.changes}
+    return all(change.resource in declined and _is_in_band(change, declined[change.resource]) for change in changes)
+
+
+def _is_in_band(change: ProposedChange, declined: ProposedChange) -> bool:
+    band = max(1.0, CLOSED_BAND * declined.replicas_after)
+    return (
+        abs(change.replicas_after - declined.replicas_after) <= band
+        and _direction(change) == _direction(declined)
+        and change.accelerator_after == declined.accelerator_after
+    )
+
+
+def _direction(change: ProposedChange) -> int:
+    difference = change.replicas_after - change.replicas_before
+    return (difference > 0) - (difference < 0)

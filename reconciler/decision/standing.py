@@ -1,0 +1,113 @@
+"""Whether a variant may change, and whether what it carries is known: two questions, each with its reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.answers import NoAnswer
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.loads import Load
+from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+
+SUPPORTED_LAWS = frozenset({"decode_only"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A variant with its model's load.
+
+    `hold` says why it must stay as it is; `gap` why what its replicas carry is unknown; both empty: it is decided.
+    `lacks_metrics` marks a hold that missing data caused: it may slow a change, never reverse it.
+    """
+
+    variant: Variant
+    load: Load | None
+    hold: str = ""
+    gap: str = ""
+    lacks_metrics: bool = False
+
+    @property
+    def reason(self) -> str:
+        """The one line for a person; empty when the variant is decided."""
+        return self.hold or self.gap
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the optimizer may choose for it."""
+        return not self.reason
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether its capacity can be computed, be it free or held."""
+        return self.load is not None and not self.gap and self.load.arrival_rate_per_s > 0
+
+
+def standings_of(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[Standing, ...]:
+    """The standing of every variant; `refused` are changes that could not be written."""
+    alone = tuple(_standing(snapshot, variant, refused.get(variant.key, "")) for variant in snapshot.variants)
+    unknown = {
+        standing.variant.model: standing
+        for standing in reversed(alone)
+        if standing.gap and standing.variant.current.replicas > 0
+    }
+    return tuple(_beside(standing, unknown.get(standing.variant.model)) for standing in alone)
+
+
+def _standing(snapshot: Snapshot, variant: Variant, refused: str) -> Standing:
+    load = snapshot.loads.get(variant.model)
+    observation = snapshot.observations.get(variant.key)
+    absence = load if isinstance(load, NoAnswer) else None
+    if absence is None and observation is not None:
+        absence = observation.absence
+    known = load if isinstance(load, Load) else None
+    lacks_metrics = absence is not None or known is None
+    metrics_reason = absence.reason if absence is not None else ("no metrics were asked for" if known is None else "")
+    return Standing(
+        variant=variant,
+        load=known,
+        hold=variant.obstacle or refused or metrics_reason,
+        gap=_gap(variant),
+        lacks_metrics=lacks_metrics and not variant.obstacle,
+    )
+
+
+def _beside(standing: Standing, unknown: Standing | None) -> Standing:
+    """A variant whose model is also served by one of unknown capacity cannot be sized either."""
+    if unknown is None or unknown.variant.key == standing.variant.key or standing.reason:
+        return standing
+    return Standing(
+        variant=standing.variant,
+        load=standing.load,
+        hold=f"shares its model's load with {unknown.variant.key.label}, whose capacity is unknown: {unknown.gap}",
+        gap=standing.gap,
+    )
+
+
+def _gap(variant: Variant) -> str:
+    if not variant.current.accelerator:
+        return (
+            "accelerator unknown: no node selector, affinity or label "
+            "inference.optimization/acceleratorName says what it runs on"
+        )
+    if not variant.options:
+        return _no_option(variant)
+    for option in variant.options:
+        if option.profile.law not in SUPPORTED_LAWS:
+            return f"law {option.profile.law} not available yet: {option.accelerator} has gamma or delta"
+    if variant.service_class is None:
+        return "no service class; saturation engine not available yet"
+    return _unsupported_target(variant.service_class.value)
+
+
+def _no_option(variant: Variant) -> str:
+    allowed = variant.settings.accelerator
+    if allowed.value in ("choose", "keep", "in-order"):
+        return "no profile; saturation engine not available yet"
+    return f"accelerator {allowed.value} ({allowed.source}) has no profile"
+
+
+def _unsupported_target(service_class: ServiceClass) -> str:
+    if service_class.itl is not None and service_class.itl.percentile is not None:
+        return f"service class {service_class.name}: ITL {service_class.itl.statistic} is not available yet, only mean"
+    return ""
