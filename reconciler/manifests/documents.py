@@ -1,0 +1,127 @@
+"""Documents of a file: their values, and the line of every field."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.errors import InputError
+from reconciler.manifests.composer import Budget, ComposedDocument, Lines, Value, compose_documents
+from reconciler.manifests.sections import (
+    MAX_DOCUMENTS,
+    Section,
+    Source,
+    decode_source,
+    refuse_ambiguous_breaks,
+    refuse_binary,
+    split_sections,
+)
+
+# Inside double quotes these can spell a letter, or break a word over two lines.
+_ESCAPE: Final = re.compile(r"\\[xuU\r\n]")
+_ESCAPE_BYTES: Final = re.compile(rb"\\[xuU\r\n]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One YAML document.
+
+    `index` is its position among all documents of the file, skipped ones too. `value` is shared where the file
+    uses aliases: never change it. Lines count from 1.
+    """
+
+    path: str
+    index: int
+    value: Value
+    first_line: int
+    lines: Lines = field(repr=False, compare=False)
+    line_offset: int = field(default=1, repr=False, compare=False)
+
+    def line_of(self, field: Sequence[str | int]) -> int:
+        """Line of a field's key, or of a list item; the nearest ancestor's when the field is not there."""
+        line, node = self.first_line, self.lines
+        for part in field:
+            child = None if isinstance(node, int) else _member(node[1], part)
+            if child is None:
+                break
+            node = child
+            line = self.line_offset + (node if isinstance(node, int) else node[0])
+        return line
+
+
+def _member(members: dict[str, Lines] | list[Lines], part: str | int) -> Lines | None:
+    if isinstance(members, dict):
+        return members.get(part) if isinstance(part, str) else None
+    return members[part] if isinstance(part, int) and 0 <= part < len(members) else None
+
+
+def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = None) -> tuple[Document, ...]:
+    """Parse a file within caps; with `kinds`, skip the documents that contain none of these words.
+
+    Raises InputError for the first document that cannot be read: see `parse_readable` for the others.
+    """
+    documents, errors = parse_readable(path, data, kinds=kinds)
+    if errors:
+        raise errors[0]
+    return documents
+
+
+def parse_readable(
+    path: str, data: bytes, *, kinds: frozenset[bytes] | None = None
+) -> tuple[tuple[Document, ...], tuple[InputError, ...]]:
+    """Parse what can be parsed: the readable documents, and one error for each of the others."""
+    try:
+        refuse_binary(path, data)
+        if kinds is not None and not _may_name_kind(data, kinds):
+            return (), ()
+        source = decode_source(path, data)
+        sections = split_sections(source)
+    except InputError as error:
+        return (), (error,)
+    words = None if kinds is None else tuple(sorted(kind.decode() for kind in kinds))
+    documents: list[Document] = []
+    errors: list[InputError] = []
+    budget = Budget()
+    for section in sections:
+        if words is not None and not _may_contain(source.text, section, words):
+            continue
+        try:
+            documents.extend(_parse_section(source, section, budget))
+        except InputError as error:
+            errors.append(error)
+    return tuple(documents), tuple(errors)
+
+
+def _may_name_kind(data: bytes, kinds: frozenset[bytes]) -> bool:
+    return any(kind in data for kind in kinds) or _ESCAPE_BYTES.search(data) is not None
+
+
+def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
+    start, end = section.start, section.end
+    for word in words:
+        if text.find(word, start, end) >= 0:
+            return True
+    return text.find("\\", start, end) >= 0 and _ESCAPE.search(text, start, end) is not None
+
+
+def compose_section(source: Source, section: Section, budget: Budget) -> list[ComposedDocument]:
+    """Compose the documents of one section; InputError when it cannot be read within what is left of the caps."""
+    refuse_ambiguous_breaks(source, section)
+    text = source.text[section.start : section.end]
+    composed = compose_documents(source.path, text, first_line=section.first_line, budget=budget)
+    if len(composed) > MAX_DOCUMENTS:
+        message = f"expected at most {MAX_DOCUMENTS} documents, got {len(composed)}: split the file"
+        raise InputError(source.path, 0, "", message)
+    return composed
+
+
+def _parse_section(source: Source, section: Section, budget: Budget) -> Iterator[Document]:
+    for position, composed in enumerate(compose_section(source, section, budget)):
+        yield Document(
+            path=source.path,
+            index=section.index + position,
+            value=composed.value,
+            first_line=section.first_line + composed.first_line,
+            lines=composed.lines,
+            line_offset=section.first_line,
+        )
