@@ -1,7 +1,25 @@
-"""PURE. YAML bytes and positions: parse within caps and locate. Knows no Kubernetes."""
+"""PURE. YAML bytes and positions: parse within caps, locate, replace, insert, prove. Knows no Kubernetes.
+
+Read with `parse_documents`; write with `apply_edits`, which changes only the bytes of the wanted values and proves it.
+"""
 
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_documents, parse_readable
+from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ReplaceBlock, SetScalar
 from reconciler.manifests.fields import Field, format_field
 
-__all__ = ["Document", "Field", "Value", "format_field", "parse_documents", "parse_readable"]
+__all__ = [
+    "Document",
+    "Edit",
+    "EditRefused",
+    "Field",
+    "InsertBlock",
+    "ReplaceBlock",
+    "SetScalar",
+    "Value",
+    "apply_edits",
+    "format_field",
+    "parse_documents",
+    "parse_readable",
+]

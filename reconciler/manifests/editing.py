@@ -1,0 +1,143 @@
+"""Edits to a file's bytes: locate, splice, prove."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from reconciler.errors import InputError
+from reconciler.manifests.composer import Budget, Value
+from reconciler.manifests.documents import compose_section
+from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ObstacleError, SetScalar, field_of
+from reconciler.manifests.fields import Field, format_field
+from reconciler.manifests.nodes import build_tree
+from reconciler.manifests.proof import prove
+from reconciler.manifests.sections import Section, Source, decode_source, split_sections
+from reconciler.manifests.splices import Located, Splice, splice_insertion, splice_replacement, splice_scalar
+
+
+def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
+    """Change the wanted fields of a file and not one byte else.
+
+    All edits refer to the file as it is given. The result has been read again and differs from before in exactly the
+    wanted fields and values. An edit that changes nothing leaves the bytes alone.
+    Raises EditRefused, naming what is in the way; then no edit of the file is made.
+    """
+    if not edits:
+        return data
+    try:
+        source = decode_source(path, data)
+        sections = split_sections(source)
+    except InputError as error:
+        raise EditRefused(path, error.line, error.field, error.message) from error
+    splices: list[Splice] = []
+    expected: dict[int, list[Value]] = {}
+    for position, section_edits in _by_section(source, sections, edits).items():
+        section = sections[position]
+        section_splices, expected[position] = _edit_section(source, section, section_edits)
+        splices.extend(section_splices)
+    try:
+        edited = source.encode(_splice(source.text, splices))
+        prove(source, sections, edited, expected)
+    except ObstacleError as obstacle:
+        line, field = _first_place(source, splices, edits, obstacle)
+        raise EditRefused(path, line, field, obstacle.reason) from obstacle
+    return edited
+
+
+def _by_section(source: Source, sections: Sequence[Section], edits: Sequence[Edit]) -> dict[int, list[Edit]]:
+    by_section: defaultdict[int, list[Edit]] = defaultdict(list)
+    places: set[tuple[int, Field]] = set()
+    for edit in edits:
+        place = (edit.document, field_of(edit))
+        if place in places:
+            raise EditRefused(source.path, 0, format_field(field_of(edit)), "two edits want the same field")
+        places.add(place)
+        candidates = [position for position, section in enumerate(sections) if section.index <= edit.document]
+        if not candidates:
+            raise EditRefused(source.path, 0, format_field(field_of(edit)), f"there is no document {edit.document}")
+        by_section[candidates[-1]].append(edit)
+    return by_section
+
+
+def _edit_section(source: Source, section: Section, edits: Sequence[Edit]) -> tuple[list[Splice], list[Value]]:
+    """Find one section's splices, and the values that its documents must have afterwards."""
+    try:
+        values = [document.value for document in compose_section(source, section, Budget())]
+    except InputError as error:
+        raise EditRefused(error.path, error.line, error.field, error.message) from error
+    text = source.text[section.start : section.end]
+    tree = build_tree(text)
+    splices: list[Splice] = []
+    for edit in edits:
+        try:
+            number = _document_number(edit, section, len(values))
+            edit_splices, value = _splices_of(Located(text, tree, tree.roots[number]), edit, values[number])
+        except ObstacleError as obstacle:
+            line = section.first_line + text.count("\n", 0, obstacle.index or 0)
+            raise EditRefused(source.path, line, format_field(field_of(edit)), obstacle.reason) from obstacle
+        values[number] = _with_value(values[number], field_of(edit), value)
+        splices.extend(_shift(splice, section.start) for splice in edit_splices)
+    return splices, values
+
+
+def _document_number(edit: Edit, section: Section, num_documents: int) -> int:
+    number = edit.document - section.index
+    if not 0 <= number < num_documents:
+        raise ObstacleError(f"there is no document {edit.document}")
+    return number
+
+
+def _splices_of(located: Located, edit: Edit, document: Value) -> tuple[list[Splice], Value]:
+    if isinstance(edit, SetScalar):
+        return splice_scalar(located, edit, _value_at(document, edit.field))
+    if isinstance(edit, InsertBlock):
+        return splice_insertion(located, edit)
+    return splice_replacement(located, edit, _value_at(document, edit.field))
+
+
+def _value_at(value: Value, field: Field) -> Value:
+    for part in field:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _with_value(root: Value, field: Field, value: Value) -> Value:
+    """Copy a value with one field set; what is not on the way is shared."""
+    if not field:
+        return value
+    part, rest = field[0], field[1:]
+    if isinstance(root, dict) and isinstance(part, str):
+        return {**root, part: _with_value(root.get(part), rest, value)}
+    if isinstance(root, list) and isinstance(part, int):
+        return [*root[:part], _with_value(root[part], rest, value), *root[part + 1 :]]
+    return root
+
+
+def _shift(splice: Splice, distance: int) -> Splice:
+    return Splice(splice.start + distance, splice.end + distance, splice.text, splice.column)
+
+
+def _splice(text: str, splices: Sequence[Splice]) -> str:
+    """Put all splices in; ObstacleError when two edits want the same place."""
+    ordered = sorted(splices, key=lambda splice: (splice.start, splice.end > splice.start, -splice.column))
+    for first, second in pairwise(ordered):
+        if second.start < first.end:
+            raise ObstacleError("two edits want the same place", second.start)
+    parts: list[str] = []
+    position = 0
+    for splice in ordered:
+        parts += [text[position : splice.start], splice.text]
+        position = splice.end
+    return "".join([*parts, text[position:]])
+
+
+def _first_place(
+    source: Source, splices: Sequence[Splice], edits: Sequence[Edit], obstacle: ObstacleError
+) -> tuple[int, str]:
+    index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
+    return source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits)
