@@ -1,0 +1,153 @@
+"""The plan as one document in base units, for programs: what is unknown or infinite is null."""
+
+import math
+from collections.abc import Mapping
+
+from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.loads import Load
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, SloOutlook, Step
+
+VERSION = 1
+
+Json = Mapping[str, object]
+
+
+def plan_json(plan: Plan) -> Json:
+    """Everything in the plan, in its own order; equal plans give equal documents."""
+    return {
+        "version": VERSION,
+        "now_s": _number(plan.now_s),
+        "repository": plan.repository,
+        "branch": plan.branch,
+        "commit": plan.commit,
+        "recording": plan.recording,
+        "currency": plan.currency,
+        "counts": {str(outcome): len(plan.with_outcome(outcome)) for outcome in Outcome},
+        "cost_before_per_hour": _number(plan.totals.cost_before_per_hour),
+        "cost_after_per_hour": _number(plan.totals.cost_after_per_hour),
+        "solver": {
+            "name": plan.solver,
+            "status": str(plan.solve_status),
+            "gap": _number(plan.gap),
+            "objective": plan.objective,
+        },
+        "assumptions": list(plan.assumptions),
+        "findings": [_finding(finding) for finding in plan.findings],
+        "failures": list(plan.failures),
+        "warnings": list(plan.warnings),
+        "notes": list(plan.notes),
+        "groups": [_group(group) for group in plan.groups],
+    }
+
+
+def decision_json(decision: Decision) -> Json:
+    """One decision with its steps."""
+    return {
+        "variant": _key(decision.variant),
+        "model": {"id": decision.model.model_id, "role": decision.model.role},
+        "outcome": str(decision.outcome),
+        "reason": decision.reason,
+        "place": decision.place,
+        "current": _allocation(decision.current),
+        "desired": _allocation(decision.desired),
+        "verdict": {
+            "kind": str(decision.verdict.kind),
+            "rule": decision.verdict.rule,
+            "reason": decision.verdict.reason,
+        },
+        "demand_per_s": _number(decision.demand_per_s),
+        "capacity_before_per_s": _number(decision.capacity_before_per_s),
+        "capacity_after_per_s": _number(decision.capacity_after_per_s),
+        "cost_before_per_hour": _number(decision.cost_before_per_hour),
+        "cost_after_per_hour": _number(decision.cost_after_per_hour),
+        "max_batch_size": decision.max_batch_size,
+        "metrics_available": decision.metrics_available,
+        "load": _load(decision.load),
+        "slos": [_slo(slo) for slo in decision.slos],
+        "observed": _performance(decision.observed),
+        "expected": _performance(decision.expected),
+        "steps": [_step(step) for step in decision.steps],
+    }
+
+
+def _group(group: GroupPlan) -> Json:
+    return {
+        "name": group.name,
+        "head_branch": group.head_branch,
+        "fingerprint": group.fingerprint,
+        "kept_proposal": group.kept_proposal,
+        "decisions": [decision_json(decision) for decision in group.decisions],
+    }
+
+
+def _key(key: ResourceKey) -> Json:
+    return {
+        "cluster": key.cluster,
+        "namespace": key.namespace,
+        "kind": key.kind,
+        "name": key.name,
+        "part": key.part,
+    }
+
+
+def _allocation(allocation: Allocation) -> Json:
+    return {"accelerator": allocation.accelerator or None, "replicas": allocation.replicas}
+
+
+def _slo(slo: SloOutlook) -> Json:
+    # An infinite time is null like an unknown one; whether the target is met tells them apart.
+    return {
+        "name": slo.name,
+        "statistic": slo.statistic,
+        "target_s": _number(slo.target_s),
+        "before_s": _number(slo.before_s),
+        "after_s": _number(slo.after_s),
+        "is_met_before": slo.is_met_before,
+        "is_met_after": slo.is_met_after,
+    }
+
+
+def _load(load: Load | None) -> Json | None:
+    if load is None:
+        return None
+    return {
+        "arrival_rate_per_s": _number(load.arrival_rate_per_s),
+        "input_tokens": _number(load.input_tokens),
+        "output_tokens": _number(load.output_tokens),
+        "window_s": _number(load.window_s),
+        "arrivals_from": load.arrivals_from,
+    }
+
+
+def _performance(performance: Performance | None) -> Json | None:
+    if performance is None:
+        return None
+    return {
+        "itl_s": _number(performance.itl_s),
+        "wait_s": _number(performance.wait_s),
+        "ttft_s": _number(performance.ttft_s),
+        "utilization": _number(performance.utilization),
+    }
+
+
+def _step(step: Step) -> Json:
+    return {"stage": step.stage, "before": step.before, "after": step.after, "reason": step.reason}
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        "path": finding.place.path,
+        "line": finding.place.line,
+        "field": finding.place.field,
+        "severity": str(finding.severity),
+        "message": finding.message,
+    }
+
+
+def _number(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    # Negative zero is a number that no reader expects.
+    return value + 0.0

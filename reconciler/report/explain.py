@@ -1,0 +1,80 @@
+"""Every value and step behind one variant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.plan import Decision
+from reconciler.report.document import decision_json
+from reconciler.report.labels import labels_of
+from reconciler.report.plain import display_width, one_line, pad
+from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
+
+CELL_LENGTH = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """An effective value as text, where it is from, and what it displaced (empty: nothing)."""
+
+    name: str
+    value: str
+    source: str
+    displaced: str = ""
+
+
+def explain_text(decision: Decision, settings: Sequence[SettingRow], *, label: str = "", width: int = 0) -> str:
+    """Settings with their places, then the steps from load to decision; `label` is the name as the plan prints it.
+
+    Reasons wrap at `width` cells; 0 is unlimited.
+    """
+    name = label or labels_of([decision.variant])[decision.variant]
+    accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
+    place = f" ({one_line(decision.place)})" if decision.place else ""
+    lines = [f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}"]
+    lines.extend(_setting_lines(settings))
+    lines.extend(_step_lines(decision, width))
+    if decision.reason:
+        lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.reason)}", indent=0, width=width))
+    return "\n".join(lines) + "\n"
+
+
+def explain_json(decision: Decision, settings: Sequence[SettingRow]) -> Mapping[str, object]:
+    """The same as a document: `settings` beside the decision as `plan -o json` prints it."""
+    rows = [
+        {"name": row.name, "value": row.value, "source": row.source, "displaced": row.displaced or None}
+        for row in settings
+    ]
+    return {"version": 1, "settings": rows, "decision": decision_json(decision)}
+
+
+def _setting_lines(settings: Sequence[SettingRow]) -> tuple[str, ...]:
+    if not settings:
+        return ()
+    names = max(display_width(one_line(row.name)) for row in settings)
+    values = tuple(f"{pad(one_line(row.name), names)}  {_cell(row.value)}" for row in settings)
+    return lines_of(
+        (
+            Column(heading="VALUE", cells=values),
+            Column(heading="FROM", cells=tuple(_cell(row.source) for row in settings)),
+            Column(heading="DISPLACED", cells=tuple(_cell(row.displaced) for row in settings)),
+        )
+    )
+
+
+def _step_lines(decision: Decision, width: int) -> tuple[str, ...]:
+    steps = decision.steps
+    if not steps:
+        return ()
+    columns = (
+        Column(heading="STEP", cells=tuple(_cell(step.stage) for step in steps)),
+        Column(heading="BEFORE", cells=tuple(_cell(step.before) for step in steps)),
+        Column(heading="AFTER", cells=tuple(_cell(step.after) for step in steps)),
+    )
+    reasons = ("REASON", *(one_line(step.reason) for step in steps))
+    cells = zip(*(column.padded() for column in columns), strict=True)
+    heads = (GAP.join((*head, "")) for head in cells)
+    return tuple(line for head, why in zip(heads, reasons, strict=True) for line in hung(head, why, width=width))
+
+
+def _cell(text: str) -> str:
+    return one_line(text, limit=CELL_LENGTH)

@@ -1,0 +1,39 @@
+"""Text from outside made harmless on one line: no control, bidi or escape characters, cut to a length."""
+
+import unicodedata
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+ELLIPSIS = "…"
+LABEL_LENGTH = 90
+TEXT_LENGTH = 400
+
+# Cf holds bidi overrides, zero-width characters and tags: all of them make a reader see something else than is there.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs"})
+
+
+def one_line(text: str, *, limit: int = TEXT_LENGTH) -> str:
+    """`text` on one line of at most `limit` characters; what a reader cannot see is shown as the replacement character.
+
+    White space of any kind and length becomes one space, so that nothing can start a line of its own.
+    """
+    words = " ".join(text[: 4 * limit].split())
+    seen = "".join(REPLACEMENT if unicodedata.category(char) in _HIDDEN else char for char in words)
+    was_cut = len(seen) > limit or len(text) > 4 * limit
+    return seen[: limit - 1].rstrip() + ELLIPSIS if was_cut else seen
+
+
+def display_width(text: str) -> int:
+    """How many terminal cells `text` takes: wide and full-width characters two, combining ones none."""
+    return sum(_cells(char) for char in text)
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """`text` filled with spaces to `width` terminal cells; `right` aligns it to the right."""
+    fill = " " * max(0, width - display_width(text))
+    return fill + text if right else text + fill
+
+
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1

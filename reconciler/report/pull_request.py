@@ -1,0 +1,203 @@
+"""What the templates of a pull request and a commit are given: frozen values, every number already in words."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.report.labels import short_labels_of
+from reconciler.report.numbers import UNKNOWN, count
+from reconciler.report.plain import one_line
+from reconciler.report.rows import MARKS, ChangeRow, HeldRow, by_urgency, change_row, held_rows
+from reconciler.report.summary import (
+    consequence,
+    cost_amount,
+    cost_unit,
+    counts,
+    of_outcome,
+    proof,
+    shortcoming,
+    subject,
+    title,
+)
+
+ROWS_KEPT = 20
+"""How many rows a table keeps when all of it does not fit a forge's limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRow:
+    """Variants with one verdict for one reason."""
+
+    mark: str
+    variants: tuple[str, ...]
+    verdict: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailRow:
+    """How one variant's number came about."""
+
+    variant: str
+    model: str
+    place: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestView:
+    """Everything a pull request's body says; `cut` names what was left out to fit a limit.
+
+    `is_proposal` False is the whole plan outside of a pull request: nothing to close, no marker.
+    """
+
+    title: str
+    counts: str
+    amount: str
+    consequence: str
+    shortcoming: str
+    proof: str
+    rows: tuple[ChangeRow, ...]
+    cost_unit: str
+    shows_slo: bool
+    shows_cost: bool
+    verdicts: tuple[VerdictRow, ...]
+    held: tuple[HeldRow, ...]
+    problems: tuple[str, ...]
+    details: tuple[DetailRow, ...]
+    unchanged: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+    commit: str
+    recording: str
+    is_proposal: bool
+    marker: str = ""
+    cut: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitView:
+    """A commit message: subject, one line a change, trailers. `sign_off` is `Name <address>` or empty."""
+
+    subject: str
+    lines: tuple[str, ...]
+    decision: str
+    sign_off: str = ""
+
+
+def pull_request_view(plan: Plan, group: GroupPlan, *, marker: str = "") -> PullRequestView:
+    """One group's pull request; `marker` is the hidden comment that identifies it, placed last and never cut."""
+    heading = title(by_urgency(group.changes), group.name, plan.currency)
+    view = _view(plan, group.decisions, heading)
+    return replace(view, is_proposal=True, marker=marker)
+
+
+def plan_view(plan: Plan) -> PullRequestView:
+    """The whole plan in the same words, with what went wrong beside it."""
+    heading = title(by_urgency(plan.with_outcome(Outcome.CHANGE)), plan.branch, plan.currency)
+    problems = (*plan.failures, *map(str, plan.findings), *plan.warnings)
+    return replace(_view(plan, plan.decisions, heading), problems=tuple(map(one_line, problems)))
+
+
+def commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
+    """One group's commit; its trailer carries the decision's fingerprint."""
+    changes = by_urgency(group.changes)
+    labels = short_labels_of(change.variant for change in changes)
+    return CommitView(
+        subject=subject(changes, group.name),
+        lines=tuple(_commit_line(change, labels[change.variant]) for change in changes),
+        decision=group.fingerprint,
+        sign_off=sign_off,
+    )
+
+
+def reductions(view: PullRequestView) -> Iterator[PullRequestView]:
+    """The view, then ever shorter ones: without the details, the held, the verdicts, then with fewer rows."""
+    yield view
+    for text, shorten in _SHORTENINGS:
+        view = replace(shorten(view), cut=(*view.cut, text))
+        yield view
+    view = replace(view, problems=view.problems[:ROWS_KEPT])
+    if len(view.rows) > ROWS_KEPT:
+        left_out = count(len(view.rows) - ROWS_KEPT, "row")
+        yield replace(view, rows=view.rows[:ROWS_KEPT], cut=(*view.cut, f"{left_out} of the table"))
+
+
+_SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ...] = (
+    ("the details", lambda view: replace(view, details=(), unchanged=())),
+    ("what is held", lambda view: replace(view, held=())),
+    ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
+)
+
+
+def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullRequestView:
+    changes = by_urgency(of_outcome(decisions, Outcome.CHANGE))
+    held = of_outcome(decisions, Outcome.HELD)
+    labels = short_labels_of(decision.variant for decision in decisions)
+    rows = tuple(change_row(change, labels[change.variant], marked=_differ(changes)) for change in changes)
+    return PullRequestView(
+        title=heading,
+        counts=counts(changes, len(held)),
+        amount=cost_amount(changes, plan.currency),
+        consequence=consequence(changes),
+        shortcoming=shortcoming(changes),
+        proof=proof(plan),
+        rows=rows,
+        cost_unit=cost_unit(plan, changes),
+        shows_slo=any(row.slo for row in rows),
+        shows_cost=any(row.cost != UNKNOWN for row in rows),
+        verdicts=_verdict_rows(changes, labels),
+        held=held_rows(held, labels),
+        problems=(),
+        details=tuple(_detail_row(decision, labels) for decision in (*changes, *held) if decision.steps),
+        unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
+        assumptions=plan.assumptions,
+        notes=plan.notes,
+        commit=plan.commit[:7],
+        recording=plan.recording[:6],
+        is_proposal=False,
+    )
+
+
+def _differ(changes: Sequence[Decision]) -> bool:
+    # A sign on every row says no more than the headline does.
+    return len({change.verdict.kind for change in changes}) > 1
+
+
+def _verdict_rows(changes: Sequence[Decision], labels: Mapping[ResourceKey, str]) -> tuple[VerdictRow, ...]:
+    groups: dict[tuple[VerdictKind, str, str], list[str]] = {}
+    for change in changes:
+        verdict = change.verdict
+        if verdict.kind is not VerdictKind.ALLOW and (verdict.rule or verdict.reason):
+            groups.setdefault((verdict.kind, verdict.rule, verdict.reason), []).append(labels[change.variant])
+    return tuple(
+        VerdictRow(
+            mark=MARKS.get(kind, ""), variants=tuple(names), verdict=_verb(kind, len(names)), rule=rule, reason=why
+        )
+        for (kind, rule, why), names in groups.items()
+    )
+
+
+def _verb(kind: VerdictKind, number: int) -> str:
+    if kind is VerdictKind.NEEDS_APPROVAL:
+        return "needs approval" if number == 1 else "need approval"
+    return {VerdictKind.CLAMP: "clamped", VerdictKind.HOLD: "held", VerdictKind.REFUSE: "refused"}.get(kind, str(kind))
+
+
+def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str]) -> DetailRow:
+    return DetailRow(
+        variant=labels[decision.variant],
+        model=decision.model.model_id,
+        place=decision.place,
+        steps=decision.steps,
+    )
+
+
+def _commit_line(change: Decision, label: str) -> str:
+    row = change_row(change, label)
+    parts = [f"{row.replicas} {'replica' if change.desired.replicas == 1 else 'replicas'}"]
+    if row.accelerator.before:
+        parts.append(str(row.accelerator))
+    return f"{label}: {', '.join(parts)}"

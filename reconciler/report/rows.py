@@ -1,0 +1,129 @@
+"""Rows: what is said of one variant, the same in a terminal, a pull request and a commit."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.plan import Decision, SloOutlook, Verdict, VerdictKind
+from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, rate, shift
+from reconciler.report.plain import one_line
+
+MORE, FEWER, MOVED, SAME = "▲", "▼", "⇄", "•"
+MARKS = {VerdictKind.NEEDS_APPROVAL: "✋", VerdictKind.CLAMP: "✂"}
+QUANTITIES = {"itl": "ITL", "ttft": "TTFT", "wait": "wait"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloRow:
+    """The target that is used up most: `TTFT p95`, before and after, the limit, ✅ or ⚠ (empty: unknown)."""
+
+    target: str
+    value: Shift
+    limit: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.value} ({self.limit})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """One variant that changes; costs are bare numbers, their unit is said once for all rows."""
+
+    symbol: str
+    mark: str
+    variant: str
+    replicas: Shift
+    accelerator: Shift
+    demand: str
+    capacity: str
+    slo: SloRow | None
+    cost: str
+    verdict: str
+
+    @property
+    def load(self) -> str:
+        """`46.2 → 53.0 req/s`: demand and the capacity that meets it."""
+        return f"{self.demand} → {self.capacity} req/s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRow:
+    """Variants that are held for one reason."""
+
+    variants: tuple[str, ...]
+    reason: str
+
+
+def change_row(decision: Decision, label: str, *, marked: bool = True) -> ChangeRow:
+    """The row of one change; `marked` puts the verdict's sign beside the name."""
+    slo = decision.worst_slo
+    return ChangeRow(
+        symbol=symbol_of(decision),
+        mark=MARKS.get(decision.verdict.kind, "") if marked else "",
+        variant=label,
+        replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
+        accelerator=shift(_accelerator(decision.current.accelerator), _accelerator(decision.desired.accelerator)),
+        demand=rate(decision.demand_per_s),
+        capacity=rate(decision.capacity_after_per_s),
+        slo=slo_row(slo) if slo else None,
+        cost=cost_change(decision.cost_before_per_hour, decision.cost_after_per_hour),
+        verdict=verdict_text(decision.verdict),
+    )
+
+
+def slo_row(slo: SloOutlook) -> SloRow:
+    """The row of one target."""
+    mark = {True: "✅", False: "⚠️", None: ""}[slo.is_met_after]
+    return SloRow(
+        target=slo_name(slo),
+        value=durations(slo.before_s, slo.after_s),
+        limit=duration(slo.target_s),
+        mark=mark,
+    )
+
+
+def slo_name(slo: SloOutlook) -> str:
+    """`TTFT p95`, `wait p95`, `ITL`: a mean is what people expect without a word."""
+    name = QUANTITIES.get(slo.name, slo.name)
+    return name if slo.statistic == "mean" else f"{name} {slo.statistic}"
+
+
+def symbol_of(decision: Decision) -> str:
+    """⇄ for another accelerator, ▲ for more replicas, ▼ for fewer."""
+    if decision.is_accelerator_change:
+        return MOVED
+    difference = decision.desired.replicas - decision.current.replicas
+    return MORE if difference > 0 else FEWER if difference < 0 else SAME
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """`needs approval: accelerator-change`; without a rule the kind alone."""
+    return one_line(f"{verdict.kind}: {verdict.rule}" if verdict.rule else str(verdict.kind), limit=90)
+
+
+def held_rows(held: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> tuple[HeldRow, ...]:
+    """Held variants by reason, in the order in which the reasons first occur."""
+    reasons: dict[str, list[str]] = {}
+    for decision in held:
+        reasons.setdefault(held_reason(decision), []).append(labels[decision.variant])
+    return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
+
+
+def held_reason(decision: Decision) -> str:
+    """Why a variant is held: its own line, else the rule's."""
+    return one_line(decision.reason or decision.verdict.reason or decision.verdict.rule or "no reason given")
+
+
+def by_urgency(changes: Iterable[Decision]) -> tuple[Decision, ...]:
+    """The odd case first: targets missed now or still missed afterwards, then moves; else the plan's order."""
+    return tuple(sorted(changes, key=lambda decision: (not misses(decision), not decision.is_accelerator_change)))
+
+
+def misses(decision: Decision) -> bool:
+    """Whether a target is missed before or after the change."""
+    return any(slo.is_met_before is False or slo.is_met_after is False for slo in decision.slos)
+
+
+def _accelerator(name: str) -> str:
+    return one_line(name, limit=60) if name else UNKNOWN

@@ -1,0 +1,169 @@
+"""The status that a change writes beside it, in the shape of the resource's own version.
+
+Nothing is written that the resource's schema rejects: sources are the two API references of `llmd.ai/v1alpha1`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from reconciler.domain.declarations import Condition, StatusShape
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
+from reconciler.report.plain import one_line
+
+ACCELERATOR_LENGTH = 2
+"""minLength of desiredOptimizedAlloc.accelerator in every version."""
+
+LEAST_REPLICAS: Mapping[StatusShape, int] = {StatusShape.FULL: 0, StatusShape.TTFT: 0, StatusShape.TARGET: 1}
+"""Minimum of desiredOptimizedAlloc.numReplicas."""
+
+TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentAllocation:
+    """`currentAlloc`: numbers with two decimals, times in ms, arrivals per minute."""
+
+    accelerator: str
+    replicas: int
+    max_batch: int
+    cost: str
+    itl_ms: str
+    wait_ms: str
+    ttft_ms: str
+    arrivals_per_minute: str
+    input_tokens: str
+    output_tokens: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """What the status templates print; `current` is None where one of its fields is not known: all are required."""
+
+    template: str
+    current: CurrentAllocation | None
+    last_run_time: str
+    accelerator: str
+    replicas: int
+    conditions: tuple[Condition, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusOmission:
+    """Why no status is written."""
+
+    reason: str
+
+
+def status_view(decision: Decision, *, now_s: float, previous: Iterable[Condition] = ()) -> StatusView | StatusOmission:
+    """The status of one decision; `previous` conditions in Git keep their time unless their status flips."""
+    shape = decision.status_shape
+    if shape is None:
+        return StatusOmission(reason="its kind has no status of ours")
+    accelerator = decision.desired.accelerator
+    if len(accelerator) < ACCELERATOR_LENGTH:
+        return StatusOmission(reason=f'status.desiredOptimizedAlloc.accelerator: "{accelerator}" is under 2 characters')
+    if decision.desired.replicas < LEAST_REPLICAS[shape]:
+        return StatusOmission(reason="status.desiredOptimizedAlloc.numReplicas: its schema has no 0")
+    moment = rfc3339(now_s)
+    return StatusView(
+        template=f"manifests/variantautoscaling-status-{shape}.yaml.j2",
+        current=_current(decision, shape),
+        last_run_time=moment,
+        accelerator=accelerator,
+        replicas=decision.desired.replicas,
+        conditions=() if shape is StatusShape.FULL else _conditions(decision, moment, previous),
+    )
+
+
+def rfc3339(time_s: float) -> str:
+    """Unix seconds as Kubernetes writes times: UTC, whole seconds."""
+    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _current(decision: Decision, shape: StatusShape) -> CurrentAllocation | None:
+    observed, load = decision.observed, decision.load
+    if shape is StatusShape.TARGET or not decision.metrics_available or observed is None or load is None:
+        return None
+    if not decision.current.accelerator or decision.max_batch_size is None:
+        return None
+    current = CurrentAllocation(
+        accelerator=decision.current.accelerator,
+        replicas=decision.current.replicas,
+        max_batch=decision.max_batch_size,
+        cost=_decimal(decision.cost_before_per_hour),
+        itl_ms=_decimal(_ms(observed.itl_s)),
+        wait_ms=_decimal(_ms(observed.wait_s)),
+        ttft_ms=_decimal(_ms(observed.ttft_s)),
+        arrivals_per_minute=_decimal(per_minute_from_per_second(load.arrival_rate_per_s)),
+        input_tokens=_decimal(load.input_tokens),
+        output_tokens=_decimal(load.output_tokens),
+    )
+    return current if all(_required(current, shape)) else None
+
+
+def _required(current: CurrentAllocation, shape: StatusShape) -> tuple[str, ...]:
+    both = (current.cost, current.itl_ms, current.arrivals_per_minute, current.output_tokens)
+    if shape is StatusShape.TTFT:
+        return (*both, current.ttft_ms, current.input_tokens)
+    return (*both, current.wait_ms)
+
+
+def _conditions(decision: Decision, moment: str, previous: Iterable[Condition]) -> tuple[Condition, ...]:
+    before = {condition.type: condition for condition in previous}
+    return tuple(
+        Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=_transition_time(before.get(kind), status, moment),
+        )
+        for kind, status, reason, message in (_metrics_condition(decision), _optimization_condition(decision))
+    )
+
+
+def _metrics_condition(decision: Decision) -> tuple[str, str, str, str]:
+    if decision.metrics_available:
+        message = "Saturation metrics data is available for scaling decisions"
+        return "MetricsAvailable", "True", "MetricsAvailable", message
+    message = "No saturation metrics available - pods may not be ready or metrics not yet scraped"
+    return "MetricsAvailable", "False", "MetricsUnavailable", message
+
+
+def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
+    kind = "OptimizationReady"
+    if decision.outcome is Outcome.HELD:
+        reason = "SkippedProcessing" if decision.metrics_available else "MetricsUnavailable"
+        return kind, "False", reason, one_line(decision.reason or decision.verdict.reason or "held")
+    if decision.outcome is Outcome.UNCHANGED:
+        return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
+    message = f"Hybrid mode: {_direction(decision)} (target: {decision.desired.replicas} replicas)"
+    return kind, "True", "OptimizationSucceeded", message
+
+
+def _direction(decision: Decision) -> str:
+    difference = decision.desired.replicas - decision.current.replicas
+    if difference == 0:
+        return "accelerator change"
+    return "scale-up decision" if difference > 0 else "scale-down decision"
+
+
+def _transition_time(before: Condition | None, status: str, moment: str) -> str:
+    if before is None or before.status != status or not TIME.fullmatch(before.last_transition_time):
+        return moment
+    return before.last_transition_time
+
+
+def _ms(value_s: float | None) -> float | None:
+    return None if value_s is None else ms_from_seconds(value_s)
+
+
+def _decimal(value: float | None) -> str:
+    """Two decimals as `^\\d+(\\.\\d+)?$` wants them; empty when there is no such number."""
+    if value is None or not math.isfinite(value) or value < 0:
+        return ""
+    return f"{abs(value):.2f}"

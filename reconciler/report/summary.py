@@ -1,0 +1,150 @@
+"""The sentences that alone must be enough to approve or reject."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.plan import Decision, Outcome, Plan, SloOutlook, VerdictKind
+from reconciler.domain.solutions import SolveStatus
+from reconciler.report.labels import model_name, short_labels_of
+from reconciler.report.numbers import COST_UNITS, UNKNOWN, cost, count, duration, money_change, percentage, rate
+from reconciler.report.plain import one_line
+from reconciler.report.rows import by_urgency, slo_name
+
+NAME_LENGTH = 50
+SUBJECT_LENGTH = 50
+NOTHING_PROVEN = 0.00005
+"""Gaps below print as 0 %, and then the plan is simply the cheapest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A model that misses a target, with the outlook that says so."""
+
+    decision: Decision
+    slo: SloOutlook
+
+
+def title(changes: Sequence[Decision], group: str, currency: str) -> str:
+    """`Scale llama-3.1-8b and 2 more in prod/llm (+$19.50/h)`; no amount while a price is unknown or nothing is due."""
+    place = one_line(group, limit=80)
+    if not changes:
+        return f"Change nothing in {place}"
+    amount = cost_amount(changes, currency)
+    return f"{_action(changes)} in {place}" + (f" ({amount})" if amount else "")
+
+
+def subject(changes: Sequence[Decision], group: str) -> str:
+    """A commit's first line: the longest of a few ways to say it that keeps to 50 characters."""
+    place = one_line(group, limit=SUBJECT_LENGTH)
+    action, amount = _action(changes), count(len(changes), "variant")
+    ways = (f"{action} in {place}", action, f"Scale {amount} in {place}")
+    return next((way for way in ways if len(way) <= SUBJECT_LENGTH), f"Scale {amount}")
+
+
+def cost_amount(changes: Iterable[Decision], currency: str) -> str:
+    """`+$19.50/h`, the sum over all changes; empty while one of them has no price or when they cancel out."""
+    pairs = [(change.cost_before_per_hour, change.cost_after_per_hour) for change in changes]
+    differences = [after - before for before, after in pairs if before is not None and after is not None]
+    if len(differences) < len(pairs):
+        return ""
+    total = sum(differences)
+    return "" if round(total, 2) == 0 else f"{money_change(total, currency)}/h"
+
+
+def cost_unit(plan: Plan, changes: Iterable[Decision]) -> str:
+    """`USD/h`, or `cost units/h` while a price is missing."""
+    rows = tuple(changes)
+    is_priced = all(row.cost_before_per_hour is not None and row.cost_after_per_hour is not None for row in rows)
+    totals = (plan.totals.cost_before_per_hour, plan.totals.cost_after_per_hour)
+    return f"{plan.currency if is_priced and None not in totals else COST_UNITS}/h"
+
+
+def counts(changes: Sequence[Decision], held: int) -> str:
+    """`3 changes, 1 needs approval, 2 held`."""
+    parts = [count(len(changes), "change"), _approvals(changes), f"{held} held" if held else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def totals_text(plan: Plan) -> str:
+    """`214.60 → 223.78 USD/h (+9.18)`, or that a price is missing."""
+    before, after = plan.totals.cost_before_per_hour, plan.totals.cost_after_per_hour
+    if before is None or after is None:
+        return f"{cost(before)} → {cost(after)} {COST_UNITS}/h (a price is missing)"
+    difference = money_change(after - before, "").partition(" ")[0]
+    return f"{cost(before)} → {cost(after)} {plan.currency}/h ({difference})"
+
+
+def consequence(changes: Sequence[Decision]) -> str:
+    """Which model misses its target without the changes; empty when none does."""
+    missed = misses_before(changes)
+    if not missed:
+        return ""
+    first, more = missed[0], len(missed) - 1
+    pronoun = "it" if len(changes) == 1 else "them"
+    others = f", and {count(more, 'more model')} {'misses its' if more == 1 else 'miss their'} target" if more else ""
+    missed_text = _miss_text(first, first.slo.before_s, first.decision.capacity_before_per_s)
+    return f"Without {pronoun}, {model_name(first.decision.model)} {missed_text}{others}."
+
+
+def shortcoming(changes: Sequence[Decision]) -> str:
+    """Which model misses its target even with the changes; empty when none does."""
+    missed = _missed(changes, after=True)
+    if not missed:
+        return ""
+    first, more = missed[0], len(missed) - 1
+    others = f", and so {'does' if more == 1 else 'do'} {count(more, 'more model')}" if more else ""
+    missed_text = _miss_text(first, first.slo.after_s, first.decision.capacity_after_per_s)
+    return f"{model_name(first.decision.model)} still {missed_text}{others}."
+
+
+def proof(plan: Plan) -> str:
+    """What the solver proved: `Proven within 0.04 % of the cheapest plan.`"""
+    best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
+    gap = percentage(plan.gap)
+    if gap in (UNKNOWN, "") or not 0 <= plan.gap < 1e6:
+        return f"How far this is from {best} is not known."
+    if plan.solve_status is SolveStatus.OPTIMAL:
+        return f"Proven to be {best}." if plan.gap < NOTHING_PROVEN else f"Proven within {gap} of {best}."
+    return f"Found before the search ended: at most {gap} from {best}."
+
+
+def misses_before(changes: Iterable[Decision]) -> tuple[Miss, ...]:
+    """The models that miss a target as things stand, one miss a model, the most urgent first."""
+    return _missed(changes, after=False)
+
+
+def of_outcome(decisions: Iterable[Decision], outcome: Outcome) -> tuple[Decision, ...]:
+    """Those decisions that came to `outcome`."""
+    return tuple(decision for decision in decisions if decision.outcome is outcome)
+
+
+def _missed(changes: Iterable[Decision], *, after: bool) -> tuple[Miss, ...]:
+    found: dict[object, Miss] = {}
+    for change in by_urgency(changes):
+        for slo in change.slos:
+            if (slo.is_met_after if after else slo.is_met_before) is False:
+                found.setdefault(change.model, Miss(decision=change, slo=slo))
+    return tuple(found.values())
+
+
+def _miss_text(miss: Miss, value_s: float | None, capacity_per_s: float | None) -> str:
+    missed = f"{duration(value_s)} instead of {duration(miss.slo.target_s)}"
+    load = f"demand {rate(miss.decision.demand_per_s)} req/s, capacity {rate(capacity_per_s)} req/s"
+    return f"misses its {slo_name(miss.slo)} target: {missed} ({load})"
+
+
+def _approvals(changes: Sequence[Decision]) -> str:
+    waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
+    if waiting and waiting == len(changes):
+        return "all need approval" if waiting > 1 else "needs approval"
+    return f"{waiting} {'needs' if waiting == 1 else 'need'} approval" if waiting else ""
+
+
+def _action(changes: Sequence[Decision]) -> str:
+    ordered = by_urgency(changes)
+    label = short_labels_of(change.variant for change in changes)[ordered[0].variant]
+    name = one_line(label, limit=NAME_LENGTH)
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    if len(changes) == 1 and ordered[0].is_accelerator_change and ordered[0].desired.accelerator:
+        return f"Move {name} to {one_line(ordered[0].desired.accelerator, limit=40)}"
+    return f"Scale {name}{more}"

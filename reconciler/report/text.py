@@ -1,0 +1,125 @@
+"""The plan as plain text for a terminal."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.report.labels import labels_of
+from reconciler.report.numbers import count
+from reconciler.report.plain import display_width, one_line, pad
+from reconciler.report.rows import ChangeRow, HeldRow, by_urgency, change_row, held_reason
+from reconciler.report.summary import cost_unit, proof, totals_text
+from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
+
+NO_SLO = "no SLO"
+CLUSTERS_NAMED = 3
+
+
+def plan_text(plan: Plan, *, width: int = 0) -> str:
+    """The whole plan; where its table is wider than `width` cells each change takes lines of its own.
+
+    `width` 0 is unlimited, as for a pipe.
+    """
+    labels = labels_of(decision.variant for decision in plan.decisions)
+    changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
+    rows = [change_row(change, labels[change.variant]) for change in changes]
+    held = [
+        HeldRow(variants=(labels[each.variant],), reason=held_reason(each)) for each in plan.with_outcome(Outcome.HELD)
+    ]
+    name_width = max((display_width(name) for row in held for name in row.variants), default=0)
+    table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
+    sections = (
+        _head(plan, width),
+        table,
+        _section("Failed", plan.failures, width),
+        _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
+        _held(held, name_width, width),
+    )
+    blocks = ["\n".join(section) for section in sections if section]
+    # The last word stands close to what is held, but apart from a table.
+    blocks[-1] += ("\n" if held else "\n\n") + "\n".join(_foot(plan, width)) + "\n"
+    return "\n\n".join(blocks)
+
+
+def counts_text(plan: Plan) -> str:
+    """`3 changes (1 needs approval), 2 held, 4 unchanged.`"""
+    changes = plan.with_outcome(Outcome.CHANGE)
+    waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
+    verb = "needs" if waiting == 1 else "need"
+    approval = f" ({waiting} {verb} approval)" if waiting else ""
+    held, unchanged = (len(plan.with_outcome(outcome)) for outcome in (Outcome.HELD, Outcome.UNCHANGED))
+    return f"{count(len(changes), 'change')}{approval}, {held} held, {unchanged} unchanged."
+
+
+def _head(plan: Plan, width: int) -> tuple[str, ...]:
+    moment = datetime.fromtimestamp(plan.now_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    where = f"{_where(plan.decisions, plan.repository)} at {plan.commit[:7]} ({one_line(plan.branch, limit=80)})"
+    lines = [f"{where}, {moment}, recording {plan.recording[:6]}", f"{counts_text(plan)}  {totals_text(plan)}"]
+    if plan.assumptions:
+        lines.extend(hung("assumed: ", one_line("; ".join(plan.assumptions), limit=2000), width=width))
+    return tuple(lines)
+
+
+def _where(decisions: Iterable[Decision], repository: str) -> str:
+    clusters = sorted({decision.variant.cluster for decision in decisions})
+    if not clusters:
+        return one_line(repository)
+    if len(clusters) > CLUSTERS_NAMED:
+        return count(len(clusters), "cluster")
+    return one_line(", ".join(clusters))
+
+
+def _table(rows: Sequence[ChangeRow], unit: str, least: int, width: int) -> tuple[tuple[str, ...], int]:
+    """The table and the width of its first column, which the held section shares."""
+    if not rows:
+        return (), least
+    columns = _columns(rows, unit.upper(), least)
+    lines = tuple(
+        f" {symbol} {line}"
+        for symbol, line in zip((" ", *(row.symbol for row in rows)), lines_of(columns), strict=True)
+    )
+    if width > 0 and max(map(display_width, lines)) > width:
+        return tuple(line for row in rows for line in _stacked(row, unit)), min(least, width // 3)
+    return tuple(line.rstrip() for line in lines), columns[0].width
+
+
+def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, ...]:
+    demands = Column(heading="", cells=tuple(row.demand for row in rows), right=True).padded()[1:]
+    loads = tuple(f"{demand} → {row.capacity} req/s" for demand, row in zip(demands, rows, strict=True))
+    return (
+        Column(heading=pad("VARIANT", least), cells=tuple(row.variant for row in rows)),
+        Column(heading="REPLICAS", cells=tuple(str(row.replicas) for row in rows)),
+        Column(heading="ACCELERATOR", cells=tuple(str(row.accelerator) for row in rows)),
+        Column(heading="DEMAND → CAPACITY", cells=loads, right=True),
+        Column(heading="WORST SLO (TARGET)", cells=tuple(str(row.slo or NO_SLO) for row in rows)),
+        Column(heading=unit, cells=tuple(row.cost for row in rows), right=True),
+        Column(heading="VERDICT", cells=tuple(row.verdict for row in rows)),
+    )
+
+
+def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
+    return (
+        f" {row.symbol} {row.variant}",
+        f"     {row.replicas} × {row.accelerator}, {row.cost} {unit}",
+        f"     {row.load}",
+        f"     {row.slo or NO_SLO}",
+        f"     {row.verdict}",
+    )
+
+
+def _held(rows: Sequence[HeldRow], name_width: int, width: int) -> tuple[str, ...]:
+    if not rows:
+        return ()
+    heads = ("   " + GAP.join((pad(row.variants[0], name_width), "")) for row in rows)
+    lines = (line for head, row in zip(heads, rows, strict=True) for line in hung(head, row.reason, width=width))
+    return ("Held", *lines)
+
+
+def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
+    if not texts:
+        return ()
+    return (heading, *(line for text in texts for line in hung("   ", one_line(text), width=width)))
+
+
+def _foot(plan: Plan, width: int) -> tuple[str, ...]:
+    return wrapped(" ".join((proof(plan), *(one_line(note) for note in plan.notes))), indent=0, width=width)

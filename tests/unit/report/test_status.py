@@ -1,0 +1,108 @@
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import Condition, StatusShape
+from reconciler.domain.plan import Decision, Outcome, Plan
+from reconciler.report import StatusOmission, StatusView, status_view
+
+NOW_S = 1795183500.0
+NOW = "2026-11-20T14:05:00Z"
+
+
+@pytest.fixture
+def decision(plan: Plan) -> Decision:
+    return next(each for each in plan.decisions if each.variant.name == "llama-8b-h100")
+
+
+def view_of(decision: Decision, *previous: Condition) -> StatusView:
+    view = status_view(decision, now_s=NOW_S, previous=previous)
+    assert isinstance(view, StatusView)
+    return view
+
+
+def condition(type_: str, status: str, at: str = "2026-01-09T22:00:00Z") -> Condition:
+    return Condition(type=type_, status=status, reason="", message="", last_transition_time=at)
+
+
+def test_times_are_milliseconds_and_arrivals_a_minute_with_two_decimals(decision: Decision) -> None:
+    current = view_of(decision).current
+    assert current is not None
+    assert (current.cost, current.itl_ms, current.wait_ms) == ("20.64", "21.00", "634.00")
+    assert (current.arrivals_per_minute, current.output_tokens) == ("2346.00", "180.00")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"metrics_available": False},
+        {"observed": None},
+        {"load": None},
+        {"cost_before_per_hour": None},
+        {"cost_before_per_hour": float("nan")},
+        {"max_batch_size": None},
+        {"current": Allocation(accelerator="", replicas=3)},
+    ],
+)
+def test_the_current_allocation_is_left_out_whole_when_a_part_of_it_is_missing(
+    decision: Decision, missing: dict[str, object]
+) -> None:
+    assert view_of(dataclasses.replace(decision, **missing)).current is None  # type: ignore[arg-type]  # test data
+
+
+@pytest.mark.parametrize("accelerator", ["", "A"])
+def test_an_accelerator_under_two_characters_omits_the_status(decision: Decision, accelerator: str) -> None:
+    changed = dataclasses.replace(decision, desired=Allocation(accelerator=accelerator, replicas=1))
+    omission = status_view(changed, now_s=NOW_S)
+    assert isinstance(omission, StatusOmission)
+    assert "accelerator" in omission.reason
+
+
+def test_zero_replicas_omit_the_status_only_where_its_schema_has_no_zero(decision: Decision) -> None:
+    zero = dataclasses.replace(decision, desired=Allocation(accelerator="H100", replicas=0))
+    assert view_of(zero).replicas == 0
+    omission = status_view(dataclasses.replace(zero, status_shape=StatusShape.TARGET), now_s=NOW_S)
+    assert isinstance(omission, StatusOmission)
+
+
+def test_a_condition_keeps_its_time_until_its_status_flips(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    metrics, ready = view_of(
+        target, condition("MetricsAvailable", "True"), condition("OptimizationReady", "False")
+    ).conditions
+    assert metrics.last_transition_time == "2026-01-09T22:00:00Z"
+    assert ready.last_transition_time == NOW
+
+
+def test_a_time_that_is_none_is_not_kept(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    metrics = view_of(target, condition("MetricsAvailable", "True", at="yesterday")).conditions[0]
+    assert metrics.last_transition_time == NOW
+
+
+def test_conditions_use_the_reasons_and_messages_of_upstream(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    metrics, ready = view_of(target).conditions
+    assert metrics.reason == "MetricsAvailable"
+    assert metrics.message == "Saturation metrics data is available for scaling decisions"
+    assert ready.reason == "OptimizationSucceeded"
+    assert ready.message == "Hybrid mode: scale-up decision (target: 5 replicas)"
+
+
+def test_a_held_variant_without_metrics_is_not_ready(decision: Decision) -> None:
+    held = dataclasses.replace(
+        decision,
+        status_shape=StatusShape.TTFT,
+        outcome=Outcome.HELD,
+        metrics_available=False,
+        reason="metrics missing",
+    )
+    metrics, ready = view_of(held).conditions
+    assert (metrics.status, metrics.reason) == ("False", "MetricsUnavailable")
+    assert (ready.status, ready.reason, ready.message) == ("False", "MetricsUnavailable", "metrics missing")
+
+
+def test_a_resource_without_a_status_of_ours_gets_none(decide: Callable[..., Decision]) -> None:
+    assert isinstance(status_view(decide(), now_s=NOW_S), StatusOmission)

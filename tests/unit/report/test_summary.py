@@ -1,0 +1,85 @@
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.plan import Decision, Outcome, Plan, Verdict, VerdictKind
+from reconciler.domain.solutions import SolveStatus
+from reconciler.report import commit_view, plan_view, pull_request_view, summary
+
+
+def test_the_title_names_the_most_urgent_change_the_group_and_the_cost(priced_plan: Plan) -> None:
+    view = pull_request_view(priced_plan, priced_plan.groups[0])
+    assert view.title == "Scale llama-8b-h100 and 2 more in us-east/llm (+$9.18/h)"
+
+
+def test_the_title_has_no_amount_while_a_price_is_unknown(plan: Plan) -> None:
+    assert pull_request_view(plan, plan.groups[0]).title == "Scale llama-8b-h100 and 2 more in us-east/llm"
+
+
+def test_one_accelerator_change_is_a_move(decide: Callable[..., Decision]) -> None:
+    change = decide("granite", desired=Allocation(accelerator="A100", replicas=3))
+    assert summary.title([change], "prod/llm", "USD") == "Move granite to A100 in prod/llm"
+
+
+def test_the_headline_says_who_misses_what_without_the_change(overloaded_plan: Plan) -> None:
+    view = pull_request_view(overloaded_plan, overloaded_plan.groups[0])
+    assert view.counts == "1 change, needs approval"
+    assert view.consequence == (
+        "Without it, Llama-3.1-8B-Instruct misses its TTFT p95 target: over capacity instead of 500 ms"
+        " (demand 46.2 req/s, capacity 31.8 req/s)."
+    )
+    assert view.shortcoming.startswith("Llama-3.1-8B-Instruct still misses its TTFT p95 target: 620 ms instead of 500")
+
+
+@pytest.mark.parametrize(
+    ("status", "gap", "objective", "text"),
+    [
+        (SolveStatus.OPTIMAL, 0.0, "cost", "Proven to be the cheapest plan."),
+        (SolveStatus.OPTIMAL, 1e-9, "cost", "Proven to be the cheapest plan."),
+        (SolveStatus.OPTIMAL, 0.0004, "cost", "Proven within 0.04 % of the cheapest plan."),
+        (SolveStatus.FEASIBLE, 0.031, "cost", "Found before the search ended: at most 3.1 % from the cheapest plan."),
+        (SolveStatus.OPTIMAL, 0.0, "inferno", "Proven to be the best plan by objective inferno."),
+        (SolveStatus.FEASIBLE, float("inf"), "cost", "How far this is from the cheapest plan is not known."),
+        (SolveStatus.FEASIBLE, float("nan"), "cost", "How far this is from the cheapest plan is not known."),
+    ],
+)
+def test_the_proof_claims_what_the_solver_proved(
+    plan: Plan, status: SolveStatus, gap: float, objective: str, text: str
+) -> None:
+    assert summary.proof(dataclasses.replace(plan, solve_status=status, gap=gap, objective=objective)) == text
+
+
+def test_a_sign_marks_verdicts_only_where_they_differ(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    clamped = decide("b", verdict=Verdict(kind=VerdictKind.CLAMP, rule="step-down", reason="1 to 2"))
+    mixed, same = plan_of(decide("a"), clamped), plan_of(decide("a"), decide("b"))
+    assert [row.mark for row in pull_request_view(mixed, mixed.groups[0]).rows] == ["✋", "✂"]
+    assert [row.mark for row in pull_request_view(same, same.groups[0]).rows] == ["", ""]
+    assert pull_request_view(mixed, mixed.groups[0]).verdicts[0].rule == "step-down"
+
+
+def test_variants_held_for_one_reason_share_a_line(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    held = [decide(name, outcome=Outcome.HELD, reason="metrics missing") for name in ("a", "b")]
+    plan = plan_of(*held)
+    assert pull_request_view(plan, plan.groups[0]).held[0].variants == ("a", "b")
+
+
+def test_the_whole_plan_shows_failures_and_no_way_to_close_it(plan_of: Callable[..., Plan]) -> None:
+    view = plan_view(plan_of(failures=("eu-west: timed out",)))
+    assert view.problems == ("eu-west: timed out",)
+    assert not view.is_proposal
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 20, "a" * 34, "a" * 60, "a" * 10_000])
+def test_a_commit_subject_keeps_to_fifty_characters(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], name: str
+) -> None:
+    for decisions in ([decide(name)], [decide(name), decide("b")]):
+        subject = commit_view(plan_of(*decisions).groups[0]).subject
+        assert len(subject) <= 50
+        assert subject.startswith("Scale ")

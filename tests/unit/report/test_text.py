@@ -1,0 +1,97 @@
+from collections.abc import Callable
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.plan import Decision, Plan, Step
+from reconciler.report import SettingRow, explain_text, plan_text
+from reconciler.report.plain import display_width
+
+
+def test_the_plan_reads_as_agreed(priced_plan: Plan, match_golden: Callable[[str, str], None]) -> None:
+    match_golden(plan_text(priced_plan), "plan.txt")
+
+
+def test_a_missing_price_shows_as_cost_units(plan: Plan, match_golden: Callable[[str, str], None]) -> None:
+    match_golden(plan_text(plan), "plan-unpriced.txt")
+
+
+def test_a_narrow_terminal_stacks_each_change(plan: Plan, match_golden: Callable[[str, str], None]) -> None:
+    text = plan_text(plan, width=80)
+    match_golden(text, "plan-narrow.txt")
+
+
+def test_no_line_of_a_stacked_change_or_held_variant_leaves_the_terminal(plan: Plan) -> None:
+    lines = plan_text(plan, width=60).splitlines()
+    assert max(map(display_width, lines[3:])) <= 60
+
+
+def test_a_plan_without_changes_has_no_table(plan_of: Callable[..., Plan]) -> None:
+    text = plan_text(plan_of())
+    assert "VARIANT" not in text
+    assert text.splitlines()[1].startswith("0 changes, 0 held, 0 unchanged.")
+
+
+def test_failures_and_findings_stand_in_the_plan(plan_of: Callable[..., Plan]) -> None:
+    finding = Finding(place=Place(path="a.yaml", line=3), severity=Severity.ERROR, message="expected a number")
+    text = plan_text(plan_of(failures=("eu-west: Prometheus answered 503",), findings=(finding,)))
+    assert "Failed\n   eu-west: Prometheus answered 503\n" in text
+    assert "To fix\n   a.yaml:3: error: expected a number\n" in text
+
+
+def test_several_clusters_stand_before_the_names(plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> None:
+    there = ResourceKey(cluster="eu-west", namespace="llm", kind="VariantAutoscaling", name="llama")
+    text = plan_text(plan_of(decide("llama"), decide("x", variant=there)))
+    assert " us-east/llm/llama " in text
+    assert " eu-west/llm/llama " in text
+    assert text.startswith("eu-west, us-east at ")
+
+
+def test_the_kind_stands_before_names_that_two_share(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    other = ResourceKey(cluster="us-east", namespace="llm", kind="Playground", name="llama")
+    text = plan_text(plan_of(decide("llama"), decide("x", variant=other)))
+    assert " playground:llm/llama " in text
+    assert " variantautoscaling:llm/llama " in text
+
+
+def test_wide_characters_keep_the_columns_aligned(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    lines = plan_text(plan_of(decide("推論モデル"), decide("llama"))).splitlines()
+    wide, narrow = (next(line for line in lines if name in line) for name in ("推論モデル", "llama"))
+    assert display_width(wide[: wide.index("3 →")]) == display_width(narrow[: narrow.index("3 →")])
+
+
+def test_the_hostile_cannot_reach_the_terminal(plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> None:
+    text = plan_text(plan_of(decide("a\x1b[31m\n\u202eevil" + "x" * 10_000)))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(len, text.splitlines())) < 300
+
+
+def test_explain_shows_settings_then_steps(plan: Plan, match_golden: Callable[[str, str], None]) -> None:
+    decision = next(each for each in plan.decisions if each.variant.name == "llama-8b-h100")
+    settings = (
+        SettingRow(
+            name="serviceClass",
+            value="premium",
+            source="reconciler.yaml:55 models[0]",
+            displaced="Freemium (ConfigMap service-classes-config)",
+        ),
+        SettingRow(name="maxReplicas", value="8", source="annotation, apps/base/llama/deployment.yaml:9"),
+        SettingRow(name="delay start", value="4m10s", source="measured: p90 of 31 starts", displaced="5m (built-in)"),
+    )
+    match_golden(explain_text(decision, settings), "explain.txt")
+
+
+def test_explain_says_why_a_variant_is_held(plan: Plan) -> None:
+    decision = next(each for each in plan.decisions if each.variant.name == "phi-4")
+    assert explain_text(decision, ()).splitlines()[-1] == f"held: {decision.reason}"
+
+
+def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision]) -> None:
+    model = ModelKey(cluster="c", namespace="n", model_id="m")
+    decision = decide(model=model, steps=(Step(stage="load", before="", after="39.1 req/s", reason="word " * 20),))
+    lines = explain_text(decision, (), width=60).splitlines()
+    assert lines[-1].startswith(" " * 26 + "word")
