@@ -1,0 +1,104 @@
+"""How a value enters a text: one filter for each kind of place, and no way around them.
+
+Every filter answers `Filtered`; the renderer refuses to print anything else.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from reconciler.report.plain import LABEL_LENGTH, TEXT_LENGTH, one_line
+
+ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
+LINE_LENGTH = 200
+YAML_LENGTH = 32768
+"""What Kubernetes allows for the longest text we write, a condition's message."""
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]|~$!#])")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+# A mention notifies, a reference closes issues or links them, `[skip ci]` switches a repository's checks off.
+_EFFECTS = re.compile(r"(@|#|!(?=\d)|\[|://|\bGH-|\bwww(?=\.))", re.IGNORECASE)
+_LINE_START = re.compile(r"^(/|[-+](?=\s|$)|[-=](?=[-=\s]*$)|\d+(?=[.)](?:\s|$)))")
+_YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)+")
+
+
+class Filtered(str):
+    """Text that went through a filter and may be printed."""
+
+    __slots__ = ()
+
+
+def escape_markdown(value: object) -> Filtered:
+    """Text inside a Markdown paragraph, list item or table cell: it formats, links, mentions and hides nothing."""
+    text = one_line(str(value), limit=TEXT_LENGTH).translate(_ENTITIES)
+    text = _MARKDOWN.sub(r"\\\1", text)
+    text = _LINE_START.sub(_escape_line_start, text)
+    return Filtered(re.sub(r"(@|\\#|\\!(?=\d)|://|\bGH-|\bwww(?=\.))", r"\1&#8203;", text, flags=re.IGNORECASE))
+
+
+def code_span(value: object) -> Filtered:
+    """A name between backticks, safe in a table cell too; the fence is longer than any run of backticks inside.
+
+    A pipe would end a cell even here and no escape works both inside and outside of a table, so it is shown as its
+    broken twin; comment brackets are parted by a space nobody sees, so that no text can pose as our hidden marker.
+    """
+    text = one_line(str(value), limit=LABEL_LENGTH).replace("|", "¦")
+    text = text.replace("<!--", f"<{ZERO_WIDTH}!--").replace("-->", f"--{ZERO_WIDTH}>")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    padding = " " if text.startswith("`") or text.endswith("`") or not text else ""
+    return Filtered(f"{fence}{padding}{text}{padding}{fence}")
+
+
+def plain_line(value: object) -> Filtered:
+    """One line of a title or a commit message: no new line, no trailer, no mention, no reference that acts."""
+    return Filtered(_EFFECTS.sub(rf"\1{ZERO_WIDTH}", one_line(str(value), limit=LINE_LENGTH)))
+
+
+def trailer_value(value: object) -> Filtered:
+    """What stands behind a commit trailer's colon: one line, otherwise as it is, so that an address stays one."""
+    return Filtered(one_line(str(value), limit=LINE_LENGTH))
+
+
+def yaml_string(value: object) -> Filtered:
+    """A double-quoted YAML scalar that reads back as exactly this text."""
+    return Filtered('"' + "".join(map(_yaml_character, str(value)[:YAML_LENGTH])) + '"')
+
+
+def yaml_key(value: object) -> Filtered:
+    """A mapping key: as it stands when it is a plain name with a separator in it, else quoted."""
+    text = str(value)
+    return Filtered(text) if _YAML_KEY.fullmatch(text) else yaml_string(text)
+
+
+def verbatim(value: object) -> Filtered:
+    """Text that we made ourselves and that must not change by a byte: the hidden marker."""
+    return Filtered(value)
+
+
+FILTERS: Mapping[str, Callable[[object], Filtered]] = {
+    "md": escape_markdown,
+    "code": code_span,
+    "line": plain_line,
+    "trailer": trailer_value,
+    "yaml_string": yaml_string,
+    "yaml_key": yaml_key,
+    "verbatim": verbatim,
+}
+
+
+def _escape_line_start(match: re.Match[str]) -> str:
+    # A leading number needs its dot escaped, not itself; a slash would be a command of some forges.
+    start = match.group(1)
+    if start.isdigit():
+        return f"{start}&#8203;"
+    return f"&#{ord(start)};" if start == "/" else f"\\{start}"
+
+
+def _yaml_character(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if 0xD800 <= code <= 0xDFFF:
+        return r"\uFFFD"
+    return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

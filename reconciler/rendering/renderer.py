@@ -1,0 +1,79 @@
+"""Views in, texts out: a sandbox without clock, environment, chance or file, where nothing prints unfiltered."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from jinja2 import DictLoader, StrictUndefined, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from reconciler.errors import ConfigurationError
+from reconciler.rendering.filters import FILTERS, Filtered
+from reconciler.rendering.shipped import shipped_templates
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+ALLOWED_TESTS = ("defined", "equalto", "eq", "ne", "in")
+CUT_NOTE = "\n\n*Cut here: the rest does not fit the forge's limit.*\n"
+
+
+class Renderer:
+    """Renders templates by name; `templates` (name -> text) replaces the shipped ones."""
+
+    def __init__(self, templates: Mapping[str, str] | None = None) -> None:
+        self._environment = _environment(shipped_templates() if templates is None else templates)
+
+    def render(self, name: str, view: "DataclassInstance") -> str:
+        """The text of template `name`, its variables the fields of `view`.
+
+        Raises ConfigurationError when the template is missing, broken, prints what no filter saw, or names a
+        variable that the view does not have.
+        """
+        variables = {field.name: getattr(view, field.name) for field in dataclasses.fields(view)}
+        try:
+            return self._environment.get_template(name).render(variables)
+        except TemplateError as error:
+            line = getattr(error, "lineno", None)
+            place = f"template {name}" + (f", line {line}" if line else "")
+            raise ConfigurationError(f"{place}: {error.message}: see templates/README.md for its variables") from error
+
+    def render_within(self, name: str, views: Iterable["DataclassInstance"], *, limit: int, marker: str = "") -> str:
+        """The first of `views`, given longest first, whose text keeps to `limit` characters.
+
+        When none does, the last is cut at the end of a line, and `marker` is put after the cut.
+        """
+        text = ""
+        for view in views:
+            text = self.render(name, view)
+            if len(text) <= limit:
+                return text
+        tail = CUT_NOTE + (f"\n{marker}\n" if marker else "")
+        return text[: max(0, limit - len(tail))].rpartition("\n")[0] + tail
+
+
+def _environment(templates: Mapping[str, str]) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        loader=DictLoader(templates),
+        undefined=StrictUndefined,
+        # HTML escapes fit none of the places we print to; `finalize` makes a filter that fits mandatory.
+        autoescape=False,
+        finalize=_require_filtered,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    environment.globals.clear()
+    environment.filters = dict(FILTERS)
+    environment.tests = {name: environment.tests[name] for name in ALLOWED_TESTS}
+    return environment
+
+
+def _require_filtered(value: object) -> str:
+    """The only way out of an expression: text that went through a filter, and whole numbers."""
+    if isinstance(value, Filtered):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise TemplateError("a value is printed without a filter, choose one of " + ", ".join(sorted(FILTERS)))
