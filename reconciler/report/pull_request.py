@@ -14,6 +14,7 @@ from reconciler.report.summary import (
     cost_amount,
     cost_unit,
     counts,
+    currency_of,
     of_outcome,
     proof,
     shortcoming,
@@ -89,14 +90,15 @@ class CommitView:
 
 def pull_request_view(plan: Plan, group: GroupPlan, *, marker: str = "") -> PullRequestView:
     """One group's pull request; `marker` is the hidden comment that identifies it, placed last and never cut."""
-    heading = title(by_urgency(group.changes), group.name, plan.currency)
+    heading = title(group.changes, group.name, currency_of(plan, group.changes))
     view = _view(plan, group.decisions, heading)
     return replace(view, is_proposal=True, marker=marker)
 
 
 def plan_view(plan: Plan) -> PullRequestView:
     """The whole plan in the same words, with what went wrong beside it."""
-    heading = title(by_urgency(plan.with_outcome(Outcome.CHANGE)), plan.branch, plan.currency)
+    changes = plan.with_outcome(Outcome.CHANGE)
+    heading = title(changes, plan.branch, currency_of(plan, changes))
     problems = (*plan.failures, *map(str, plan.findings), *plan.warnings)
     return replace(_view(plan, plan.decisions, heading), problems=tuple(map(one_line, problems)))
 
@@ -140,7 +142,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
     return PullRequestView(
         title=heading,
         counts=counts(changes, len(held)),
-        amount=cost_amount(changes, plan.currency),
+        amount=cost_amount(changes, currency_of(plan, changes)),
         consequence=consequence(changes),
         shortcoming=shortcoming(changes),
         proof=proof(plan),

@@ -53,10 +53,15 @@ def cost_amount(changes: Iterable[Decision], currency: str) -> str:
 
 def cost_unit(plan: Plan, changes: Iterable[Decision]) -> str:
     """`USD/h`, or `cost units/h` while a price is missing."""
+    return f"{currency_of(plan, changes) or COST_UNITS}/h"
+
+
+def currency_of(plan: Plan, changes: Iterable[Decision]) -> str:
+    """The plan's currency; empty while any price is missing: one unit a fleet, and then it is not money."""
     rows = tuple(changes)
     is_priced = all(row.cost_before_per_hour is not None and row.cost_after_per_hour is not None for row in rows)
     totals = (plan.totals.cost_before_per_hour, plan.totals.cost_after_per_hour)
-    return f"{plan.currency if is_priced and None not in totals else COST_UNITS}/h"
+    return plan.currency if is_priced and None not in totals else ""
 
 
 def counts(changes: Sequence[Decision], held: int) -> str:

@@ -18,6 +18,13 @@ def test_the_title_has_no_amount_while_a_price_is_unknown(plan: Plan) -> None:
     assert pull_request_view(plan, plan.groups[0]).title == "Scale llama-8b-h100 and 2 more in us-east/llm"
 
 
+def test_no_currency_is_named_while_a_price_is_missing_elsewhere(plan_of: Callable[..., Plan], moved: Decision) -> None:
+    plan = plan_of(moved)
+    view = pull_request_view(plan, plan.groups[0])
+    assert view.amount == "−3.18 cost units/h"
+    assert view.cost_unit == "cost units/h"
+
+
 def test_one_accelerator_change_is_a_move(decide: Callable[..., Decision]) -> None:
     change = decide("granite", desired=Allocation(accelerator="A100", replicas=3))
     assert summary.title([change], "prod/llm", "USD") == "Move granite to A100 in prod/llm"
