@@ -46,6 +46,7 @@ class _Index:
     owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], str]
+    broken: Mapping[ResourceKey, str]
 
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
@@ -60,6 +61,7 @@ class _Index:
             },
             claims=Counter(_target_key(resource) for resource in declaration.variants),
             ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
+            broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
         )
 
     def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
@@ -149,7 +151,7 @@ def _obstacle(
     if settings.ignore.value:
         return f"ignored: {settings.ignore.source}"
     if workload is None:
-        return f"scale target {target.kind} {target.label} is not in Git"
+        return index.broken.get(target, f"scale target {target.kind} {target.label} is not in Git")
     if index.claims[target] > 1:
         return f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
     return (

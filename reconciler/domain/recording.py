@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer
+from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
@@ -30,7 +31,10 @@ class WithheldFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials."""
+    """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials.
+
+    `unread` says of files that were not read at all (links, giants) that they were not.
+    """
 
     now_s: float
     repository: str
@@ -39,6 +43,7 @@ class Recording:
     settings: Settings
     manifests: tuple[ManifestFile, ...]
     withheld: tuple[WithheldFile, ...]
+    unread: tuple[Finding, ...]
     answers: tuple[Answer, ...]
     proposals: tuple[Proposal, ...]
 

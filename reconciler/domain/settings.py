@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.accelerators import Accelerator
+from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
@@ -70,6 +71,11 @@ class ClusterSettings:
     exclude: tuple[str, ...] = ()
     prometheus: PrometheusSettings | None = None
     place: Place | None = None
+
+    def holds(self, path: str) -> bool:
+        """Whether a file of the repository describes this cluster."""
+        is_included = any(path_matches(pattern, path) for pattern in self.include)
+        return is_included and not any(path_matches(pattern, path) for pattern in self.exclude)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +151,7 @@ class Settings:
     """Everything that was configured, whoever configured it.
 
     `assumed` lists, in words, what nobody stated (`one cluster`); the plan prints it above its table.
+    `other_clusters` were left out of this run: a file that one of them reaches is shared, and never edited.
     """
 
     currency: str = "USD"
@@ -160,3 +167,4 @@ class Settings:
     status: str = "file"
     objective: str = "cost"
     assumed: tuple[str, ...] = ()
+    other_clusters: tuple[ClusterSettings, ...] = ()

@@ -1,0 +1,33 @@
+"""Everything outside that a run touches, so that a demo or a replay can open other doors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.answers import Answer, Query
+from reconciler.domain.settings import ClusterSettings, Identity
+from reconciler.forge import Forge
+from reconciler.git import Repository
+from reconciler.rendering import Renderer
+
+Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
+"""Answers the queries of one cluster, in their order; failures are answers too."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and of how much; for people who wait."""
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Nobody is waiting."""
+    del what, done, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """The repository at its base commit, Prometheus, and the forge (None: a plan without one)."""
+
+    repository: Repository
+    ask: Ask
+    forge: Forge | None
+    author: Identity
+    renderer: Renderer
+    progress: Progress = no_progress

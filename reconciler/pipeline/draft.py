@@ -1,0 +1,175 @@
+"""Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.decision.decide import decide
+from reconciler.decision.proposals import proposed_change
+from reconciler.domain.drafts import ChangeSet, Draft, Edited, Refusal
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.plan import Decision, GroupPlan, Plan
+from reconciler.domain.recording import ManifestFile
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+from reconciler.errors import InputError
+from reconciler.forge import Marker, write_marker
+from reconciler.manifests import Document, apply_edits, parse_documents
+from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of
+from reconciler.rendering import Renderer
+from reconciler.report.pull_request import commit_view, pull_request_view, reductions
+from reconciler.resources import KINDS
+
+
+def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
+    """The plan and its edits, decided again until every change that is shown can be written.
+
+    Each round pins at least one more variant, so it ends; nearly always the first round is the last.
+    """
+    files = {manifest.path: manifest.body for manifest in manifests}
+    refused: dict[ResourceKey, str] = {}
+    while True:
+        plan = decide(snapshot, refused)
+        edited = _edit(plan, snapshot, files, renderer)
+        if not edited.refusals:
+            return plan, edited
+        refused.update({refusal.variant: refusal.reason for refusal in edited.refusals})
+
+
+def write_texts(
+    plan: Plan, edited: Edited, renderer: Renderer, *, body_limit: int, sign_off: str = ""
+) -> tuple[Draft, ...]:
+    """The drafts: each change set with its commit message, title and body of at most `body_limit` characters."""
+    groups = {group.name: group for group in plan.groups}
+    return tuple(
+        _draft(plan, groups[change_set.group], change_set, renderer, body_limit, sign_off)
+        for change_set in edited.change_sets
+    )
+
+
+def _draft(
+    plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, body_limit: int, sign_off: str
+) -> Draft:
+    marker = write_marker(Marker(group=group.name, decision=change_set.decision, changes=change_set.changes))
+    view = pull_request_view(plan, group, marker=marker)
+    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=body_limit, marker=marker)
+    return Draft(
+        change_set=change_set,
+        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=sign_off)),
+        title=renderer.render("pull_request/title.j2", view).strip(),
+        body=body,
+    )
+
+
+def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer) -> Edited:
+    desk = _Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
+    change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
+    return Edited(change_sets=change_sets, refusals=tuple(desk.refusals), omissions=desk.omissions)
+
+
+def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
+    edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
+    return ChangeSet(
+        group=group.name,
+        head_branch=group.head_branch,
+        decision=group.fingerprint,
+        files=desk.apply(edits),
+        changes=tuple(sorted(proposed_change(decision) for decision in group.changes)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VariantEdits:
+    """What a variant's change writes: the edits without which it is refused, and the status that rides along."""
+
+    needed: tuple[FileEdit, ...]
+    status: tuple[FileEdit, ...] = ()
+
+    @property
+    def all(self) -> tuple[FileEdit, ...]:
+        return (*self.needed, *self.status)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Desk:
+    """Where the edits of one plan are made: parses each touched file once, collects what was refused."""
+
+    snapshot: Snapshot
+    files: Mapping[str, bytes]
+    editor: Editor
+    refusals: list[Refusal] = field(default_factory=list)
+    omissions: dict[ResourceKey, str] = field(default_factory=dict)
+    variants: dict[ResourceKey, Variant] = field(default_factory=dict)
+    documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.variants = {variant.key: variant for variant in self.snapshot.variants}
+
+    def edits_of(self, decision: Decision) -> _VariantEdits:
+        """The edits of one change; none, and a refusal, when something is in the way."""
+        variant = self.variants[decision.variant]
+        if variant.workload is None:
+            return _VariantEdits(needed=())
+        resource, target = self._sheet(variant), self._target(variant)
+        accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
+        try:
+            needed = tuple(self.editor.edits_for(decision, variant, accelerator, resource, target))
+        except InputError as error:
+            self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
+            return _VariantEdits(needed=())
+        return _VariantEdits(needed=needed, status=self._status(decision, variant, resource))
+
+    def apply(self, edits: Mapping[ResourceKey, _VariantEdits]) -> dict[str, bytes]:
+        """New bytes of every file; when a file refuses, its variants are tried one by one to tell who is to blame."""
+        try:
+            return self._write(edit for each in edits.values() for edit in each.all)
+        except InputError:
+            kept = {variant: self._tried(variant, each) for variant, each in edits.items()}
+            return self._write(edit for each in kept.values() for edit in each.all)
+
+    def _tried(self, variant: ResourceKey, edits: _VariantEdits) -> _VariantEdits:
+        """What of one variant's edits can be written: all, all but the status, or nothing."""
+        try:
+            self._write(edits.needed)
+        except InputError as error:
+            self.refusals.append(Refusal(variant=variant, reason=_words(error)))
+            return _VariantEdits(needed=())
+        try:
+            self._write(edits.all)
+        except InputError as error:
+            self.omissions[variant] = _words(error)
+            return _VariantEdits(needed=edits.needed)
+        return edits
+
+    def _write(self, edits: Iterable[FileEdit]) -> dict[str, bytes]:
+        by_path: dict[str, list[FileEdit]] = {}
+        for edit in edits:
+            by_path.setdefault(edit.path, []).append(edit)
+        return {
+            path: apply_edits(path, self.files[path], [each.edit for each in group])
+            for path, group in sorted(by_path.items())
+        }
+
+    def _status(self, decision: Decision, variant: Variant, resource: Sheet) -> tuple[FileEdit, ...]:
+        if self.snapshot.settings.status == "off":
+            return ()
+        edit = self.editor.status_edit(decision, variant, resource, self.snapshot.now_s)
+        if isinstance(edit, str):
+            self.omissions[variant.key] = edit
+            return ()
+        return (edit,)
+
+    def _sheet(self, variant: Variant) -> Sheet:
+        return sheet_of(self._parse(variant.document.path), variant.document)
+
+    def _target(self, variant: Variant) -> Sheet:
+        reference = variant.workload.document if variant.workload is not None else variant.document
+        return sheet_of(self._parse(reference.path), reference)
+
+    def _parse(self, path: str) -> tuple[Document, ...]:
+        if path not in self.documents:
+            self.documents[path] = parse_documents(path, self.files[path], kinds=KINDS)
+        return self.documents[path]
+
+
+def _words(error: InputError) -> str:
+    return f"cannot be written: {error}"

@@ -1,0 +1,177 @@
+"""Observe: one commit's manifests, Prometheus' answers, our own pull requests, as they came."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.decision.declarations import FileReading, fold, read_manifest
+from reconciler.domain.answers import Answer
+from reconciler.domain.declarations import Declaration
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
+from reconciler.domain.settings import Settings
+from reconciler.forge import PullRequest, proposal_of
+from reconciler.git import Clone, CommitRecord, EntryKind, TreeEntry
+from reconciler.metrics import queries_for
+from reconciler.pipeline.doors import Doors
+
+MANIFEST_NAMES = (".yaml", ".yml", ".json")
+MAX_READ_BYTES = 16 * 1024 * 1024
+"""Larger files are not even fetched from git; up to here the parser's own cap says what is wrong."""
+CLOSED_WINDOW_S = 30 * 86400.0
+"""How far back closed and merged pull requests are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A recording, with what the run can keep of it: the declaration it read, the pull requests and branch tips."""
+
+    recording: Recording
+    declaration: Declaration
+    pull_requests: Mapping[int, PullRequest] = field(default_factory=dict)
+    branches: Mapping[str, str] = field(default_factory=dict)
+    """Remote branches under our prefix: name -> object id."""
+    tips: Mapping[str, CommitRecord] = field(default_factory=dict)
+
+
+def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> Observed:
+    """Read the base commit, ask every Prometheus, list our pull requests."""
+    files = _read_manifests(doors, settings)
+    declaration = fold(files.readings, files.withheld, settings)
+    answers = _ask(doors, settings, declaration, now_s)
+    forge_view = _read_forge(doors, settings, now_s)
+    recording = Recording(
+        now_s=now_s,
+        repository=repository_name,
+        branch=doors.repository.branch,
+        commit=doors.repository.commit,
+        settings=settings,
+        manifests=tuple(files.manifests),
+        withheld=tuple(files.withheld),
+        unread=tuple(files.unread),
+        answers=answers,
+        proposals=forge_view.proposals,
+    )
+    return Observed(
+        recording=recording,
+        declaration=declaration,
+        pull_requests=forge_view.pull_requests,
+        branches=forge_view.branches,
+        tips=forge_view.tips,
+    )
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of the selected paths: read, recorded, withheld for a Secret, or not read at all."""
+
+    readings: list[FileReading] = field(default_factory=list)
+    manifests: list[ManifestFile] = field(default_factory=list)
+    withheld: list[WithheldFile] = field(default_factory=list)
+    unread: list[Finding] = field(default_factory=list)
+
+    def add(self, reading: FileReading, body: bytes) -> None:
+        """Keep a file if a document in it is of a kind we read."""
+        if not reading.is_relevant:
+            return
+        if reading.holds_secret:
+            self.withheld.append(WithheldFile(path=reading.path, objects=reading.keys))
+        else:
+            self.manifests.append(ManifestFile(path=reading.path, body=body))
+            self.readings.append(reading)
+
+
+def _read_manifests(doors: Doors, settings: Settings) -> _Files:
+    """Every file of a selected path, parsed once."""
+    entries = [entry for entry in doors.repository.list_files() if _is_manifest(entry, settings)]
+    readable = [entry for entry in entries if _is_readable(entry)]
+    files = _Files(unread=[_unread(entry) for entry in entries if not _is_readable(entry)])
+    contents = doors.repository.read_files(entry.oid for entry in readable)
+    for number, (entry, (_, body)) in enumerate(zip(readable, contents, strict=True), start=1):
+        doors.progress("reading manifests", number, len(readable))
+        files.add(read_manifest(entry.path, body, settings), body)
+    return files
+
+
+def _is_manifest(entry: TreeEntry, settings: Settings) -> bool:
+    path = entry.path
+    name = path.rpartition("/")[2]
+    if not (name.endswith(MANIFEST_NAMES) or name == "Kustomization"):
+        return False
+    return any(cluster.holds(path) for cluster in (*settings.clusters, *settings.other_clusters))
+
+
+def _is_readable(entry: TreeEntry) -> bool:
+    return entry.kind is EntryKind.FILE and (entry.size_bytes or 0) <= MAX_READ_BYTES
+
+
+def _unread(entry: TreeEntry) -> Finding:
+    """A link or a giant is named, never followed or loaded."""
+    words = {
+        EntryKind.SYMLINK: "expected a file, found a symbolic link: links are not followed, so it is not read",
+        EntryKind.SUBMODULE: "expected a file, found a submodule: it is not read",
+        EntryKind.UNREADABLE_NAME: "expected a name in UTF-8: it is not read",
+    }
+    message = words.get(entry.kind, f"expected at most 1 MiB, found {(entry.size_bytes or 0) // 2**20} MiB: not read")
+    return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=message)
+
+
+def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:
+    answers: list[Answer] = []
+    for cluster in settings.clusters:
+        namespaces = _replicas_by_namespace(declaration, cluster.name)
+        queries = queries_for(cluster, namespaces, now_s, with_cluster_label="one cluster" in settings.assumed)
+        answers += doors.ask(cluster, queries) if queries else ()
+    return tuple(answers)
+
+
+def _replicas_by_namespace(declaration: Declaration, cluster: str) -> Counter[str]:
+    """How many replicas to expect in each namespace that holds a variant: the size of an answer."""
+    replicas = {workload.key: workload.replicas or 0 for workload in declaration.workloads}
+    expected: Counter[str] = Counter()
+    namespaces = {variant.key.namespace for variant in declaration.variants if variant.key.cluster == cluster}
+    for key, count in replicas.items():
+        if key.cluster == cluster and key.namespace in namespaces:
+            expected[key.namespace] += count
+    return expected + Counter(namespaces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ForgeView:
+    """Our pull requests and branches as they stand."""
+
+    proposals: tuple[Proposal, ...] = ()
+    pull_requests: Mapping[int, PullRequest] = field(default_factory=dict)
+    branches: Mapping[str, str] = field(default_factory=dict)
+    tips: Mapping[str, CommitRecord] = field(default_factory=dict)
+
+
+def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView:
+    if doors.forge is None:
+        return _ForgeView()
+    doors.progress("reading pull requests", 0, 1)
+    prefix = settings.git.branch_prefix
+    window_s = max(CLOSED_WINDOW_S, settings.pull_requests.reopen_after_s)
+    found = doors.forge.list_pull_requests(
+        head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s
+    )
+    branches: Mapping[str, str] = {}
+    tips: dict[str, CommitRecord] = {}
+    if isinstance(doors.repository, Clone):
+        branches = doors.repository.remote_branches(prefix)
+        tips = {name: doors.repository.fetch_branch(name) for name in _wanted(found, branches)}
+    return _ForgeView(
+        proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in found),
+        pull_requests={each.number: each for each in found},
+        branches=branches,
+        tips=tips,
+    )
+
+
+def _wanted(found: tuple[PullRequest, ...], branches: Mapping[str, str]) -> Iterator[str]:
+    """Branches whose tip decides something: of open pull requests, and those that have none."""
+    known = {each.head_branch for each in found}
+    is_open = {each.head_branch for each in found if each.is_open}
+    return (name for name in sorted(branches) if name in is_open or name not in known)

@@ -1,0 +1,276 @@
+"""Publish: one commit and one pull request per group, created, updated or withdrawn; nothing where nothing changed.
+
+Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it writes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.domain.drafts import Draft
+from reconciler.domain.findings import Severity
+from reconciler.domain.plan import GroupPlan, Plan
+from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.settings import PullRequestSettings
+from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
+from reconciler.forge import Forge, PullRequest, proposal_of, withdrawn
+from reconciler.forge.proposals import decision_of_commit
+from reconciler.git import Clone
+from reconciler.pipeline.doors import Doors
+from reconciler.pipeline.observe import Observed
+
+STOP_LABEL = "stop-updating"
+
+
+class Operation(StrEnum):
+    """What happened to a group's pull request."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    CLOSED = "closed"
+    NONE = "none"
+    LEFT = "left alone"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The outcome for one group; `reason` says why something was left alone or failed."""
+
+    group: str
+    operation: Operation
+    head_branch: str
+    number: int | None = None
+    url: str = ""
+    head_commit: str = ""
+    reason: str = ""
+    error: ReconcilerError | None = None
+
+
+def publish(
+    doors: Doors, clone: Clone, observed: Observed, plan: Plan, drafts: Iterable[Draft]
+) -> tuple[Published, ...]:
+    """Bring every group's pull request in line with the plan; one group's failure does not stop the others."""
+    press = _Press(
+        doors=doors,
+        clone=clone,
+        observed=observed,
+        date_s=int(plan.now_s),
+        settings=observed.recording.settings.pull_requests,
+    )
+    by_group = {draft.change_set.group: draft for draft in drafts}
+    outcomes = [press.attempt(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups]
+    outcomes += [press.attempt(name, branch, None, None) for name, branch in _vanished(plan, observed)]
+    return tuple(outcomes)
+
+
+def _vanished(plan: Plan, observed: Observed) -> list[tuple[str, str]]:
+    """Groups of open pull requests that the plan no longer knows.
+
+    Not while a part of the inputs cannot be read or was not looked at: a group may only seem to be gone.
+    """
+    is_partial = bool(observed.recording.settings.other_clusters) or any(
+        finding.severity is Severity.ERROR for finding in plan.findings
+    )
+    known = {group.head_branch for group in plan.groups}
+    return [
+        (proposal.group or proposal.head_branch, proposal.head_branch)
+        for proposal in observed.recording.proposals
+        if proposal.state is ProposalState.OPEN and proposal.head_branch not in known and not is_partial
+    ]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Press:
+    """Publishes group by group; knows how things stood when they were observed."""
+
+    doors: Doors
+    clone: Clone
+    observed: Observed
+    date_s: int
+    settings: PullRequestSettings
+    is_access_checked: bool = False
+
+    def attempt(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Published:
+        """Publish one group; an expected failure becomes its outcome."""
+        self.doors.progress(f"publishing {name}", 0, 1)
+        try:
+            return self._publish(_Case(name=name, branch=branch, group=group, draft=draft, observed=self.observed))
+        except (TransientError, ConfigurationError) as error:
+            return Published(group=name, operation=Operation.FAILED, head_branch=branch, reason=str(error), error=error)
+
+    def _publish(self, case: "_Case") -> Published:
+        reason = case.reason_to_leave()
+        if reason:
+            return case.outcome(Operation.LEFT, reason=reason)
+        if case.draft is None:
+            return self._withdraw(case)
+        if case.is_pushed and self._still_merges(case):
+            return self._write_body(case, case.draft, pushed=False)
+        commit = self._push(case, case.draft)
+        return self._write_body(case, case.draft, pushed=True, commit=commit)
+
+    def _withdraw(self, case: "_Case") -> Published:
+        """Mark, close, delete: in this order each step can be resumed after a crash."""
+        pull_request = case.pull_request
+        operation = Operation.NONE
+        if case.proposal is not None and pull_request is not None:
+            self._check_access()
+            number = self._forge.update(pull_request.number, body=withdrawn(pull_request.body)).number
+            self._forge.update(number, close=True)
+            operation = Operation.CLOSED
+        if case.is_abandoned_branch or operation is Operation.CLOSED:
+            self._check_access()
+            self.clone.delete_branch(case.branch, expected=case.tip_oid)
+        return case.outcome(operation, pull_request=pull_request)
+
+    def _still_merges(self, case: "_Case") -> bool:
+        tip = self.observed.tips.get(case.branch)
+        if tip is None or len(tip.parents) != 1:
+            return False
+        return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
+
+    def _push(self, case: "_Case", draft: Draft) -> str:
+        self._check_access()
+        commit = self.clone.write_commit(
+            parent=self.clone.commit,
+            files=draft.change_set.files,
+            message=draft.commit_message,
+            author=self.doors.author,
+            date_s=self.date_s,
+        )
+        self.clone.push(case.branch, commit, expected=case.tip_oid or None)
+        return commit
+
+    def _write_body(self, case: "_Case", draft: Draft, *, pushed: bool, commit: str = "") -> Published:
+        """Create the pull request, or write its texts when they speak of another decision."""
+        pull_request = case.pull_request if case.proposal is not None else None
+        if pull_request is None:
+            return self._create(case, draft, commit or case.tip_oid)
+        if case.proposal is not None and case.proposal.decision == draft.change_set.decision and not pushed:
+            return case.outcome(Operation.NONE, pull_request=pull_request)
+        self._check_access()
+        updated = self._forge.update(
+            pull_request.number, title=draft.title, body=draft.body, labels=self.settings.labels
+        )
+        return case.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
+
+    def _create(self, case: "_Case", draft: Draft, commit: str) -> Published:
+        self._check_access()
+        created = self._forge.create(
+            head=case.branch,
+            base=self.clone.branch,
+            title=draft.title,
+            body=draft.body,
+            draft=self.settings.draft,
+            labels=self.settings.labels,
+            reviewers=self.settings.reviewers,
+        )
+        if created is None:
+            return case.outcome(Operation.NONE, reason="the forge sees nothing to propose")
+        found = proposal_of(created, None, self.doors.author)
+        if found.decision != draft.change_set.decision:
+            # Somebody else's create came first: its body speaks of another decision than the branch.
+            created = self._forge.update(created.number, title=draft.title, body=draft.body)
+        return case.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
+
+    def _check_access(self) -> None:
+        """Before the first write, so that no branch is pushed that nobody can open a pull request for."""
+        if not self.is_access_checked:
+            self._forge.check_access()
+            self.is_access_checked = True
+
+    @property
+    def _forge(self) -> Forge:
+        if self.doors.forge is None:
+            raise ConfigurationError("nothing can be published without a forge: set forge.kind")
+        return self.doors.forge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One group as it is wanted and as it stands."""
+
+    name: str
+    branch: str
+    group: GroupPlan | None
+    draft: Draft | None
+    observed: Observed
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The open one of this head branch."""
+        return next((each for each in self._proposals if each.state is ProposalState.OPEN), None)
+
+    @property
+    def pull_request(self) -> PullRequest | None:
+        """The open proposal as the forge showed it."""
+        return None if self.proposal is None else self.observed.pull_requests.get(self.proposal.number)
+
+    @property
+    def tip_oid(self) -> str:
+        """Where the head branch pointed; empty when there was none."""
+        return self.observed.branches.get(self.branch, "")
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether the head branch carries this decision already."""
+        tip = self.observed.tips.get(self.branch)
+        return (
+            self.draft is not None
+            and tip is not None
+            and (decision_of_commit(tip.message) == self.draft.change_set.decision)
+        )
+
+    @property
+    def is_abandoned_branch(self) -> bool:
+        """Whether the branch is what a killed run of ours left behind: withdrawn, or never proposed."""
+        if not self.tip_oid or self.proposal is not None:
+            return False
+        latest = max(self._proposals, key=lambda each: each.number, default=None)
+        return latest is None or latest.state is ProposalState.WITHDRAWN
+
+    def reason_to_leave(self) -> str:
+        """Why a person's word stands against writing; empty when nothing does."""
+        if self.group is not None and self.group.blocked:
+            return self.group.blocked
+        proposal = self.proposal
+        if proposal is not None:
+            if proposal.in_merge_queue:
+                return f"pull request #{proposal.number} is in the merge queue"
+            if STOP_LABEL in proposal.labels:
+                return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
+            if proposal.touched_by:
+                return f"{proposal.touched_by} pushed commits to {self.branch}: they are never overwritten"
+        elif self._is_foreign_branch:
+            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
+        return ""
+
+    def outcome(
+        self,
+        operation: Operation,
+        *,
+        pull_request: PullRequest | None = None,
+        head_commit: str = "",
+        reason: str = "",
+    ) -> Published:
+        """What is told of this group."""
+        return Published(
+            group=self.name,
+            operation=operation,
+            head_branch=self.branch,
+            number=pull_request.number if pull_request else None,
+            url=pull_request.url if pull_request else "",
+            head_commit=head_commit,
+            reason=reason,
+        )
+
+    @property
+    def _proposals(self) -> tuple[Proposal, ...]:
+        return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
+
+    @property
+    def _is_foreign_branch(self) -> bool:
+        """A branch without our trailer, although no pull request of ours explains it."""
+        tip = self.observed.tips.get(self.branch)
+        return self.tip_oid != "" and tip is not None and not decision_of_commit(tip.message)

@@ -1,0 +1,161 @@
+"""Keeps a recording as one zip file, and reads it again: the same bytes give the same snapshot, anywhere.
+
+`recording.json` (version, now, repository, commit, settings, index of answers), `manifests/<path>`, `answers/<n>`
+and `proposals.json`; fixed times, sorted names. Nothing in it is a secret.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.config import codec
+from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query
+from reconciler.domain.findings import Finding
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.recording import (
+    RECORDING_VERSION,
+    ManifestFile,
+    Recording,
+    WithheldFile,
+    fingerprint_of,
+)
+from reconciler.errors import ConfigurationError
+
+HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
+MAX_ENTRY_BYTES = 256 * 1024 * 1024
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZippedBody:
+    """An answer inside a recording that is in memory compressed; decompressed when it is read."""
+
+    archive: bytes
+    name: str
+
+    def read(self) -> bytes:
+        """The raw bytes of the answer."""
+        with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
+            return archive.read(self.name)
+
+
+def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
+    """Every entry of the file with its content, one answer at a time."""
+    yield HEADER, _dump(_header(recording))
+    yield PROPOSALS, _dump([codec.dump(Proposal, proposal) for proposal in recording.proposals])
+    for manifest in recording.manifests:
+        yield MANIFESTS + manifest.path, manifest.body
+    for number, answer in enumerate(recording.answers):
+        yield f"{ANSWERS}{number}", answer.body.read()
+
+
+def fingerprint(recording: Recording) -> str:
+    """The recording's identity: the same for the run that made it and for every replay."""
+    return fingerprint_of(entries_of(recording))
+
+
+def write_recording(recording: Recording, path: Path) -> None:
+    """Write the file; raises ConfigurationError when the path cannot be written."""
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in sorted(entries_of(recording), key=lambda entry: entry[0]):
+                archive.writestr(zipfile.ZipInfo(name, _FIXED_TIME), content, zipfile.ZIP_DEFLATED)
+    except OSError as error:
+        raise ConfigurationError(f"--record {path}: {error.strerror or error}") from error
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording; raises ConfigurationError for a file that is none, or of a version not known here."""
+    try:
+        return parse_recording(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"--replay {path}: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"--replay {path}: not a recording of this version ({error})") from error
+
+
+def parse_recording(content: bytes) -> Recording:
+    """The recording in a zip file's bytes; raises what `read_recording` explains."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        _check_sizes(archive)
+        header = json.loads(archive.read(HEADER))
+        if header["version"] != RECORDING_VERSION:
+            raise ValueError(f"version {header['version']}, expected {RECORDING_VERSION}")
+        manifests = tuple(
+            ManifestFile(path=name.removeprefix(MANIFESTS), body=archive.read(name))
+            for name in archive.namelist()
+            if name.startswith(MANIFESTS)
+        )
+        proposals = json.loads(archive.read(PROPOSALS))
+    return Recording(
+        now_s=float(header["now_s"]),
+        repository=str(header["repository"]),
+        branch=str(header["branch"]),
+        commit=str(header["commit"]),
+        settings=codec.load_settings_json(header["settings"]),
+        manifests=manifests,
+        withheld=tuple(codec.load(WithheldFile, withheld) for withheld in header["withheld"]),
+        unread=tuple(codec.load(Finding, finding) for finding in header["unread"]),
+        answers=tuple(_read_answer(entry, content) for entry in header["answers"]),
+        proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
+    )
+
+
+def _header(recording: Recording) -> dict[str, object]:
+    return {
+        "version": RECORDING_VERSION,
+        "now_s": recording.now_s,
+        "repository": recording.repository,
+        "branch": recording.branch,
+        "commit": recording.commit,
+        "settings": codec.dump_settings(recording.settings),
+        "withheld": [codec.dump(WithheldFile, withheld) for withheld in recording.withheld],
+        "unread": [codec.dump(Finding, finding) for finding in recording.unread],
+        "answers": [_index_entry(number, answer) for number, answer in enumerate(recording.answers)],
+    }
+
+
+def _index_entry(number: int, answer: Answer) -> dict[str, object]:
+    query = answer.query
+    return {
+        "cluster": query.cluster,
+        "quantity": query.quantity,
+        "query": query.text,
+        "start": query.start_s,
+        "end": query.end_s,
+        "step": query.step_s,
+        "status": answer.status.value,
+        "reason": answer.reason,
+        "file": f"{ANSWERS}{number}",
+    }
+
+
+def _read_answer(entry: Mapping[str, object], content: bytes) -> Answer:
+    step = entry["step"]
+    body: Body = ZippedBody(archive=content, name=str(entry["file"])) if entry["file"] else HeldBody()
+    return Answer(
+        query=Query(
+            cluster=str(entry["cluster"]),
+            quantity=str(entry["quantity"]),
+            text=str(entry["query"]),
+            start_s=float(str(entry["start"])),
+            end_s=float(str(entry["end"])),
+            step_s=None if step is None else float(str(step)),
+        ),
+        status=AnswerStatus(str(entry["status"])),
+        body=body,
+        reason=str(entry["reason"]),
+    )
+
+
+def _dump(content: object) -> bytes:
+    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False).encode()
+
+
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    for entry in archive.infolist():
+        if entry.file_size > MAX_ENTRY_BYTES:
+            raise ValueError(f"{entry.filename} is larger than {MAX_ENTRY_BYTES // 2**20} MiB")
