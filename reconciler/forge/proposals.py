@@ -1,0 +1,83 @@
+"""From a pull request and the tip of its head branch to the proposal that decide sees."""
+
+import re
+from typing import Protocol
+
+from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.settings import Identity
+from reconciler.forge.marker import Marker, MarkerState, body_digest, read_marker
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
+
+TRAILER = "Reconciler-Decision"
+TRAILER_LINE = re.compile(rf"{TRAILER}: ([0-9a-f]{{64}})")
+MAX_MESSAGE_LENGTH = 100_000
+
+
+class BranchTip(Protocol):
+    """The newest commit of a head branch, as git knows it."""
+
+    @property
+    def oid(self) -> str: ...
+
+    @property
+    def author(self) -> Identity: ...
+
+    @property
+    def committer(self) -> Identity: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity) -> Proposal:
+    """The proposal behind a pull request; `tip` is None when its head branch is gone.
+
+    A person's commit on the branch is recognised by its author or committer, or by a missing trailer: the merge
+    commit of the forge's own "update branch" button has none.
+    """
+    marker = read_marker(pull_request.body)
+    decision = decision_of_commit(tip.message) if tip else ""
+    return Proposal(
+        group=marker.group if marker else "",
+        number=pull_request.number,
+        state=_state(pull_request, marker),
+        head_branch=pull_request.head_branch,
+        decision=marker.decision if marker else "",
+        changes=marker.changes if marker else (),
+        head_commit=tip.oid if tip else pull_request.head_commit,
+        branch_decision=decision,
+        touched_by=_stranger(tip, decision, ours) if tip else "",
+        labels=pull_request.labels,
+        in_merge_queue=pull_request.in_merge_queue,
+        closed_at_s=pull_request.closed_at_s,
+        title=pull_request.title,
+        body_digest=body_digest(pull_request.body),
+        url=pull_request.url,
+    )
+
+
+def decision_of_commit(message: str) -> str:
+    """The decision fingerprint in a commit message's trailers; empty when there is none or more than one.
+
+    Only the last paragraph holds trailers: a revert quotes the message that it reverts further up.
+    """
+    paragraphs = message[-MAX_MESSAGE_LENGTH:].replace("\r\n", "\n").strip().split("\n\n")
+    decisions = {match[1] for line in paragraphs[-1].split("\n") if (match := TRAILER_LINE.fullmatch(line.rstrip()))}
+    return decisions.pop() if len(decisions) == 1 and len(paragraphs) > 1 else ""
+
+
+def _state(pull_request: PullRequest, marker: Marker | None) -> ProposalState:
+    if pull_request.state is PullRequestState.OPEN:
+        return ProposalState.OPEN
+    if pull_request.state is PullRequestState.MERGED:
+        return ProposalState.MERGED
+    was_ours = marker is not None and marker.state is MarkerState.WITHDRAWN
+    return ProposalState.WITHDRAWN if was_ours else ProposalState.CLOSED
+
+
+def _stranger(tip: BranchTip, decision: str, ours: Identity) -> str:
+    """Who else the tip is by; empty when it is a commit of ours."""
+    for email in (tip.author.email, tip.committer.email):
+        if email.lower() != ours.email.lower():
+            return email or "an unknown author"
+    return "" if decision else f"{tip.author.email} (without the trailer {TRAILER})"

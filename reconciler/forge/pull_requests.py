@@ -1,0 +1,106 @@
+"""Pull requests, and what every forge can do with them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from reconciler.domain.settings import Identity
+
+NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid")
+"""Who commits are by when nobody else is known. `.invalid` can never be somebody's account."""
+
+
+class PullRequestState(StrEnum):
+    """How a pull request stands on the forge; by whom it was closed is not known there."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """One pull request as the forge shows it.
+
+    `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open.
+    """
+
+    number: int
+    state: PullRequestState
+    head_branch: str
+    base_branch: str
+    title: str
+    body: str
+    labels: tuple[str, ...] = ()
+    head_commit: str = ""
+    is_draft: bool = False
+    in_merge_queue: bool = False
+    closed_at_s: float | None = None
+    url: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be merged."""
+        return self.state is PullRequestState.OPEN
+
+
+class Forge(Protocol):
+    """A place with pull requests, found by name.
+
+    Every method raises ConfigurationError when a person must change something, TransientError when the next run may
+    succeed, RivalRunError when another run was faster.
+    """
+
+    name: str
+    body_limit: int
+    """Characters that fit into a body."""
+
+    def check_access(self) -> None:
+        """Raise what is wrong with the credential or the repository, before anything is pushed."""
+        ...
+
+    def author(self) -> Identity:
+        """The identity behind the credential; a neutral one when the forge tells of none."""
+        ...
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """Those from branches of this repository under `head_prefix`, by number.
+
+        All open ones, and the ones closed or merged at or after `closed_since_s` (Unix seconds). A fork's branch of
+        the same name is not ours.
+        """
+        ...
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """Open a pull request, or return the one that is open for `head` already, as it stands.
+
+        None: `head` holds nothing that `base` lacks. Labels and reviewers that are refused are warnings.
+        """
+        ...
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """Bring an open pull request in line, and return it as it then stands.
+
+        Only what differs from the forge's own present values is sent; without a difference nothing is. `labels` are
+        added, never taken away. One that a person closed or merged in the meantime is left alone: a `withdrawn` in
+        its marker would undo the person's word.
+        """
+        ...
