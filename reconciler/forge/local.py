@@ -1,0 +1,188 @@
+"""Pull requests as files in a bare repository on this machine: for trying out, and for demonstrations.
+
+Pull request N is `reconciler/pulls/N.md` inside the git directory. A person closes or merges one by editing `state`.
+"""
+
+import logging
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, TransientError
+from reconciler.forge.local_files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
+
+logger = logging.getLogger(__name__)
+
+FOLDER = Path("reconciler", "pulls")
+FILE_NAME = re.compile(r"([1-9][0-9]{0,8})\.md")
+MAX_NUMBER_TRIES = 1000
+FILE_MODE = 0o644  # a temporary file is its owner's alone, and people are to read this one
+
+
+class Local:
+    """The pull requests of one bare repository; `directory` is its git directory."""
+
+    name = "local"
+    body_limit = 250_000
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._folder = directory / FOLDER
+
+    def check_access(self) -> None:
+        """See that this is a bare repository that may be written to."""
+        if not all((self._directory / entry).exists() for entry in ("HEAD", "objects", "refs")):
+            raise ConfigurationError(
+                f"{self._directory}: not a bare repository; the local forge needs one (`git clone --bare`), "
+                "or set forge.kind"
+            )
+        if not os.access(self._directory, os.W_OK | os.X_OK):
+            raise ConfigurationError(f"{self._directory}: may not be written to by this user: check its owner")
+
+    def author(self) -> Identity:
+        """A neutral one: a directory has no credential."""
+        return NEUTRAL_IDENTITY
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """See `Forge`; a file counts as closed at the time of its last change."""
+        return tuple(
+            pull_request
+            for pull_request in self._read_all()
+            if pull_request.base_branch == base
+            and pull_request.head_branch.startswith(head_prefix)
+            and (pull_request.is_open or (pull_request.closed_at_s or 0.0) >= closed_since_s)
+        )
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """See `Forge`; nobody can be asked for a review."""
+        if reviewers:
+            logger.debug("the local forge asks nobody for a review")
+        present = self._read_all()
+        for pull_request in present:
+            if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
+                return self.update(pull_request.number, labels=labels)
+        wanted = PullRequest(
+            number=max((pull_request.number for pull_request in present), default=0) + 1,
+            state=PullRequestState.OPEN,
+            head_branch=head,
+            base_branch=base,
+            title=one_line(title),
+            body=body,
+            labels=tuple(one_line(label) for label in labels),
+            is_draft=draft,
+        )
+        return self._claim_number(wanted)
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """See `Forge`."""
+        path = self._path(number)
+        current = self._read(path)
+        if not current.is_open:
+            logger.info("pull request %d is %s, left as it is", number, current.state.value)
+            return current
+        updated = replace(
+            current,
+            title=current.title if title is None else one_line(title),
+            body=current.body if body is None else body,
+            state=PullRequestState.CLOSED if close else current.state,
+            labels=(*current.labels, *(label for label in map(one_line, labels) if label not in current.labels)),
+        )
+        if updated == current:
+            return current
+        with self._written(updated) as temporary:
+            temporary.replace(path)
+        return self._read(path)
+
+    def _claim_number(self, wanted: PullRequest) -> PullRequest:
+        """Write under the first free number. A link appears complete or not at all, and never over another file."""
+        for number in range(wanted.number, wanted.number + MAX_NUMBER_TRIES):
+            with self._written(replace(wanted, number=number)) as temporary:
+                try:
+                    os.link(temporary, self._path(number))
+                except FileExistsError:
+                    continue
+            return self._read(self._path(number))
+        raise TransientError(f"{self._folder}: no free number near {wanted.number}")
+
+    def _read_all(self) -> tuple[PullRequest, ...]:
+        numbers = sorted(int(match[1]) for name in self._names() if (match := FILE_NAME.fullmatch(name)))
+        return tuple(self._read(self._path(number)) for number in numbers)
+
+    def _names(self) -> Iterator[str]:
+        if self._folder.is_dir():
+            yield from (entry.name for entry in self._folder.iterdir())
+
+    def _read(self, path: Path) -> PullRequest:
+        try:
+            content, changed_at_s = _read_file(path)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+        pull_request = parse_pull_request(content, path)
+        return pull_request if pull_request.is_open else replace(pull_request, closed_at_s=changed_at_s)
+
+    @contextmanager
+    def _written(self, pull_request: PullRequest) -> Iterator[Path]:
+        """A complete file, safe on the disk, to be moved or linked to its place; what is left of it is removed."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=self._folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    os.fchmod(descriptor, FILE_MODE)
+                    file.write(render_pull_request(pull_request))
+                    file.flush()
+                    os.fsync(descriptor)
+                yield Path(name)
+                _sync(self._folder)
+            finally:
+                Path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise TransientError(f"{self._folder}: cannot be written: {error.strerror}") from None
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.md"
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_file(path: Path) -> tuple[bytes, float]:
+    """Content and time of last change of a regular file; no symbolic link is followed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"{path}: expected a file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, found {status.st_size}")
+        return file.read(MAX_FILE_BYTES), status.st_mtime
