@@ -1,0 +1,214 @@
+"""Pull requests on GitHub and GitHub Enterprise Server."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
+from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_request_of, text_of, updated_at_s
+from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
+from reconciler.forge.remotes import RepositoryAddress
+
+logger = logging.getLogger(__name__)
+
+PUBLIC_HOST = "github.com"
+PUBLIC_API = "https://api.github.com"
+
+TITLE_LIMIT = 255
+SETTLING_WAITS_S = (1.0, 2.0, 4.0)
+"""A branch that was just pushed, or a pull request just created, is not visible everywhere at once."""
+
+NO_COMMITS = "No commits between"
+SETTLING = ("already exists", "ould not resolve to a node")
+QUEUE_BATCH = 50
+
+
+def api_url(host: str) -> str:
+    """The REST root of a GitHub host."""
+    return PUBLIC_API if host == PUBLIC_HOST else f"https://{host}/api/v3"
+
+
+class GitHub:
+    """One repository on GitHub, through a token."""
+
+    name = "github"
+    body_limit = 58_000  # GitHub takes 65,536; the rest is for people
+
+    def __init__(self, address: RepositoryAddress, client: GitHubClient, patience: Patience | None = None) -> None:
+        self._address = address
+        self._client = client
+        self._patience = patience or Patience()
+
+    def check_access(self) -> None:
+        """Ask for the repository itself, which needs the token and the name to be right."""
+        action = f"look for {self._address}"
+        repository = self._client.get(self._path(), action=action)
+        found = text_of(repository, "full_name")
+        if found.lower() != self._address.full_name.lower():
+            raise ConfigurationError(f"{action}: the repository is now {found or 'another one'}: name it so")
+        if flag_of(repository, "archived"):
+            raise ConfigurationError(f"{action}: the repository is archived, which makes it read-only")
+
+    def author(self) -> Identity:
+        """The token's user with GitHub's no-reply address; neutral for a workflow's or App's token: it has no user."""
+        try:
+            user = self._client.get("/user", action="ask whose token this is")
+        except ForbiddenError as error:
+            logger.debug("commits get a neutral author: %s", error)
+            return NEUTRAL_IDENTITY
+        login = text_of(user, "login")
+        if not login:
+            return NEUTRAL_IDENTITY
+        email = f"{number_of(user, 'id')}+{login}@users.noreply.{self._address.host}"
+        return Identity(name=text_of(user, "name") or login, email=email)
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """See `Forge`; the merge queue is asked for open ones only."""
+        found: dict[int, PullRequest] = {}
+        # Open ones first: one that is closed in between is then seen twice, and the later word counts.
+        for answer in (*self._open(base), *self._closed_since(base, closed_since_s)):
+            if not is_from(answer, self._address.full_name):
+                continue
+            pull_request = pull_request_of(answer)
+            if pull_request.base_branch == base and pull_request.head_branch.startswith(head_prefix):
+                found[pull_request.number] = pull_request
+        recent = [each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s]
+        queued = self._queued([each.number for each in recent if each.is_open])
+        marked = (replace(each, in_merge_queue=each.number in queued) for each in recent)
+        return tuple(sorted(marked, key=lambda each: each.number))
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """See `Forge`. A create whose answer was lost is found again by its head branch."""
+        form = {"title": title[:TITLE_LIMIT], "head": head, "base": base, "body": body, "draft": draft}
+        for wait_s in (*SETTLING_WAITS_S, None):
+            try:
+                created = pull_request_of(self._client.post(self._path("pulls"), form, action=f"propose {head}"))
+            except UnprocessableError as refusal:
+                if found := self._find_open(head, base):
+                    return self._label(found, labels)
+                if refusal.says(NO_COMMITS):
+                    return None
+                if wait_s is None or not _may_settle(refusal):
+                    raise _explain_unprocessable(refusal, base) from None
+                self._patience.sleep(wait_s)
+            else:
+                self._request_reviews(created.number, reviewers)
+                return self._label(created, labels)
+        raise TransientError(f"propose {head}: gave up")  # the loop's last round has raised
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
+        action = f"update pull request {number}"
+        path = self._path(f"pulls/{number}")
+        current = pull_request_of(self._client.get(path, action=action))
+        if not current.is_open:
+            logger.info("pull request %d is %s, left as it is", number, current.state.value)
+            return current
+        wanted = {"title": title if title is None else title[:TITLE_LIMIT], "body": body}
+        present = {"title": current.title, "body": current.body}
+        form = {name: value for name, value in wanted.items() if value is not None and value != present[name]}
+        if close:
+            form["state"] = "closed"
+        updated = pull_request_of(self._client.patch(path, form, action=action)) if form else current
+        return self._label(updated, labels)
+
+    def _open(self, base: str) -> Iterator[object]:
+        # The oldest first: what is opened while we read comes at the end and moves nothing to another page.
+        query = {"state": "open", "base": base, "sort": "created", "direction": "asc"}
+        for page in self._client.pages(self._path("pulls"), action="list open pull requests", query=query):
+            yield from page
+
+    def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
+        """Closed ones, the last touched first: a pull request is never touched before it is closed."""
+        query = {"state": "closed", "base": base, "sort": "updated", "direction": "desc"}
+        for page in self._client.pages(self._path("pulls"), action="list closed pull requests", query=query):
+            yield from page
+            if page and updated_at_s(page[-1]) < since_s:
+                return
+
+    def _find_open(self, head: str, base: str) -> PullRequest | None:
+        query = {"state": "open", "head": f"{self._address.owner}:{head}", "base": base}
+        for page in self._client.pages(self._path("pulls"), action=f"look for {head}", query=query):
+            for answer in page:
+                if is_from(answer, self._address.full_name) and text_of(answer, "head", "ref") == head:
+                    return pull_request_of(answer)
+        return None
+
+    def _queued(self, numbers: list[int]) -> frozenset[int]:
+        """Those in a merge queue, which only GraphQL tells; none where there is no such thing to ask."""
+        queued: set[int] = set()
+        for start in range(0, len(numbers), QUEUE_BATCH):
+            batch = numbers[start : start + QUEUE_BATCH]
+            try:
+                answer = self._client.ask_graphql(_queue_query(batch), self._variables(), action="ask for merge queues")
+            except ConfigurationError as error:
+                logger.debug("no merge queue is known: %s", error)
+                return frozenset()
+            queued |= {number for number in batch if flag_of(answer, "repository", f"p{number}", "isInMergeQueue")}
+        return frozenset(queued)
+
+    def _variables(self) -> Mapping[str, object]:
+        return {"owner": self._address.owner, "name": self._address.name}
+
+    def _label(self, pull_request: PullRequest, labels: tuple[str, ...]) -> PullRequest:
+        missing = [label for label in labels if label not in pull_request.labels]
+        if not missing:
+            return pull_request
+        path = self._path(f"issues/{pull_request.number}/labels")
+        try:
+            self._client.post(path, {"labels": missing}, action=f"label pull request {pull_request.number}")
+        except ReconcilerError as error:
+            logger.warning("pull request %d stays without its labels: %s", pull_request.number, error)
+            return pull_request
+        return replace(pull_request, labels=(*pull_request.labels, *missing))
+
+    def _request_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:
+        if not reviewers:
+            return
+        teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
+        people = [name for name in reviewers if not name.startswith("team:")]
+        form = {name: value for name, value in (("reviewers", people), ("team_reviewers", teams)) if value}
+        path = self._path(f"pulls/{number}/requested_reviewers")
+        try:
+            self._client.post(path, form, action=f"ask for reviews of pull request {number}")
+        except ReconcilerError as error:
+            logger.warning("nobody was asked to review pull request %d: %s", number, error)
+
+    def _path(self, rest: str = "") -> str:
+        return f"/repos/{self._address.full_name}" + (f"/{rest}" if rest else "")
+
+
+def _may_settle(refusal: UnprocessableError) -> bool:
+    return refusal.concerns("head") or any(refusal.says(phrase) for phrase in SETTLING)
+
+
+def _explain_unprocessable(refusal: UnprocessableError, base: str) -> ReconcilerError:
+    if refusal.concerns("base"):
+        return ConfigurationError(f"{refusal}; check that the base branch {base} exists")
+    return refusal
+
+
+def _queue_query(numbers: list[int]) -> str:
+    fields = " ".join(f"p{number}: pullRequest(number: {number}) {{ isInMergeQueue }}" for number in numbers)
+    return f"query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) {{ {fields} }} }}"

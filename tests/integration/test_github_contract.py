@@ -1,0 +1,116 @@
+"""The whole life of a pull request, each request and answer held against GitHub's own description of its API."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.settings import ForgeSettings
+from reconciler.forge import Forge, ForgeToken, Marker, attach_marker, forge_for, withdrawn
+from reconciler.forge.github import GitHub
+from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.remotes import RepositoryAddress
+from tests.servers.git_workshop import run_git
+from tests.servers.github import GitHubServer, serve_github
+from tests.servers.github_contract import Exchange, find_description, load_contract
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_description() is None, reason="GitHub's description: run tests/tools/fetch_openapi.sh"),
+]
+
+OPERATIONS = {
+    "issues/add-labels",
+    "pulls/create",
+    "pulls/get",
+    "pulls/list",
+    "pulls/request-reviewers",
+    "pulls/update",
+    "repos/get",
+    "users/get-authenticated",
+}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    directory = tmp_path / "fleet.git"
+    run_git(tmp_path, "init", "-q", "--bare", "--initial-branch=main", str(directory))
+    tree = run_git(directory, "hash-object", "-w", "-t", "tree", os.devnull)
+    first = run_git(directory, "commit-tree", tree, "-m", "First")
+    second = run_git(directory, "commit-tree", tree, "-p", first, "-m", "Scale llama")
+    run_git(directory, "update-ref", "refs/heads/main", first)
+    run_git(directory, "update-ref", "refs/heads/reconciler/llm", second)
+    return directory
+
+
+@pytest.fixture
+def server(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_github() as server:
+        server.add_repository("acme/fleet", repository)
+        yield server
+
+
+def live_through_everything(forge: Forge) -> None:
+    forge.check_access()
+    forge.author()
+    body = attach_marker("Words", Marker(group="llm", decision="a" * 64), limit=forge.body_limit)
+    created = forge.create(
+        head="reconciler/llm",
+        base="main",
+        title="Scale llama",
+        body=body,
+        draft=True,
+        labels=("reconciler",),
+        reviewers=("alice", "team:inference"),
+    )
+    assert created is not None
+    assert forge.create(head="reconciler/llm", base="main", title="Again", body=body) == created
+    assert forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0) == (created,)
+    forge.update(created.number, title="Scale llama and 2 more")
+    forge.update(created.number, body=withdrawn(body), close=True)
+    (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
+    assert not closed.is_open
+
+
+def test_every_operation_of_ours_is_as_github_describes_it(server: GitHubServer) -> None:
+    patience = Patience(seconds_between_writes=0.0, sleep=lambda _: None)
+    client = GitHubClient(server.url, server.token, token_name="the test's token", patience=patience)
+    live_through_everything(GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client, patience))
+    assert server.operations == OPERATIONS
+    assert server.violations == []
+
+
+def test_the_forge_opens_from_a_remote_and_settings(server: GitHubServer) -> None:
+    remote = f"{server.url}/acme/fleet.git"
+    forge = forge_for(remote, ForgeSettings(kind="github", url=server.url), ForgeToken(text=server.token))
+    forge.check_access()
+
+
+def test_the_contract_notices_what_github_would_refuse() -> None:
+    description = find_description()
+    assert description is not None
+    contract = load_contract(description)
+
+    def broken(method: str, path: str, body: object, query: dict[str, str] | None = None) -> list[str]:
+        exchange = Exchange(
+            method=method,
+            path=path,
+            query=query or {},
+            body=body,
+            status=422,
+            answer={"message": "no", "documentation_url": ""},
+        )
+        return list(contract.violations(exchange))
+
+    assert broken("POST", "/repos/a/b/pulls", {"head": "x", "base": "main", "title": "t"}) == []
+    assert broken("POST", "/repos/a/b/pulls", {"head": "x", "base": "main", "title": 3})
+    assert broken("POST", "/repos/a/b/pulls", {"head": "x", "titel": "t", "base": "main"})
+    assert broken("POST", "/repos/a/b/pulls", {"head": "x"})
+    assert broken("POST", "/repos/a/b/pulls", None)
+    assert broken("PUT", "/repos/a/b/pulls", {})
+    assert broken("POST", "/repos/a/b/issues/1/labels", ["a"])
+    assert broken("GET", "/repos/a/b/pulls", None, {"state": "merged"})
+    assert broken("GET", "/repos/a/b/pulls", None, {"stat": "open"})
+    assert broken("GET", "/repos/a/b/pulls", None, {"page": "two"})

@@ -1,0 +1,272 @@
+"""GitHub's JSON objects in full: every field that its description requires, built once and with care."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Json = dict[str, Any]
+
+USER_LINKS = (
+    "followers",
+    "following",
+    "gists",
+    "starred",
+    "subscriptions",
+    "organizations",
+    "repos",
+    "events",
+    "received_events",
+)
+REPOSITORY_LINKS = (
+    "archive",
+    "assignees",
+    "blobs",
+    "branches",
+    "collaborators",
+    "comments",
+    "commits",
+    "compare",
+    "contents",
+    "contributors",
+    "deployments",
+    "downloads",
+    "events",
+    "forks",
+    "git_commits",
+    "git_refs",
+    "git_tags",
+    "hooks",
+    "issue_comment",
+    "issue_events",
+    "issues",
+    "keys",
+    "labels",
+    "languages",
+    "merges",
+    "milestones",
+    "notifications",
+    "pulls",
+    "releases",
+    "stargazers",
+    "statuses",
+    "subscribers",
+    "subscription",
+    "tags",
+    "teams",
+    "trees",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestView:
+    """What one pull request shows; `repository` and `head_repository` are objects (a deleted fork: None)."""
+
+    number: int
+    title: str
+    body: str | None
+    state: str
+    draft: bool
+    base: str
+    base_commit: str
+    head: str
+    head_commit: str
+    repository: Json
+    head_repository: Json | None
+    labels: Sequence[Json]
+    reviewers: Sequence[Json]
+    user: Json
+    created_s: float
+    updated_s: float
+    closed_s: float | None
+    merged_s: float | None
+
+
+def timestamp(seconds: float) -> str:
+    """Unix seconds as GitHub writes them."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def user_object(api: str, login: str, user_id: int) -> Json:
+    """A `simple-user`."""
+    url = f"{api}/users/{login}"
+    return {
+        "login": login,
+        "id": user_id,
+        "node_id": f"U_{user_id}",
+        "avatar_url": f"https://avatars.githubusercontent.com/u/{user_id}?v=4",
+        "gravatar_id": "",
+        "url": url,
+        "html_url": f"https://github.com/{login}",
+        **{f"{name}_url": f"{url}/{name}" for name in USER_LINKS},
+        "type": "User",
+        "site_admin": False,
+    }
+
+
+def public_user_object(api: str, login: str, user_id: int, name: str, created_s: float) -> Json:
+    """A `public-user`, as `GET /user` answers it."""
+    return {
+        **user_object(api, login, user_id),
+        "user_view_type": "public",
+        "name": name,
+        "company": None,
+        "blog": "",
+        "location": None,
+        "email": None,
+        "notification_email": None,
+        "hireable": None,
+        "bio": None,
+        "twitter_username": None,
+        "public_repos": 1,
+        "public_gists": 0,
+        "followers": 0,
+        "following": 0,
+        "created_at": timestamp(created_s),
+        "updated_at": timestamp(created_s),
+    }
+
+
+def repository_object(api: str, full_name: str, repository_id: int, owner: Json, created_s: float) -> Json:
+    """A `repository`, as it stands inside a pull request."""
+    url = f"{api}/repos/{full_name}"
+    html_url = f"https://github.com/{full_name}"
+    name = full_name.partition("/")[2]
+    return {
+        "id": repository_id,
+        "node_id": f"R_{repository_id}",
+        "name": name,
+        "full_name": full_name,
+        "owner": owner,
+        "private": False,
+        "html_url": html_url,
+        "description": None,
+        "fork": False,
+        "url": url,
+        **{f"{link}_url": f"{url}/{link}" for link in REPOSITORY_LINKS},
+        "git_url": f"git://github.com/{full_name}.git",
+        "ssh_url": f"git@github.com:{full_name}.git",
+        "clone_url": f"{html_url}.git",
+        "svn_url": html_url,
+        "mirror_url": None,
+        "homepage": None,
+        "language": None,
+        "license": None,
+        "size": 1,
+        "default_branch": "main",
+        "visibility": "public",
+        "archived": False,
+        "disabled": False,
+        **dict.fromkeys(("has_issues", "has_projects", "has_downloads", "has_wiki"), True),
+        **dict.fromkeys(("has_pages", "has_discussions", "allow_forking", "is_template"), False),
+        **dict.fromkeys(("forks", "forks_count", "stargazers_count", "watchers", "watchers_count"), 0),
+        **dict.fromkeys(("open_issues", "open_issues_count"), 0),
+        "pushed_at": timestamp(created_s),
+        "created_at": timestamp(created_s),
+        "updated_at": timestamp(created_s),
+    }
+
+
+def full_repository_object(repository: Json) -> Json:
+    """A `full-repository`, as `GET /repos/{owner}/{repo}` answers it."""
+    permissions = {"admin": False, "maintain": False, "push": True, "triage": True, "pull": True}
+    return {**repository, "network_count": 0, "subscribers_count": 0, "permissions": permissions}
+
+
+def label_object(api: str, full_name: str, name: str, label_id: int) -> Json:
+    """A `label`."""
+    return {
+        "id": label_id,
+        "node_id": f"LA_{label_id}",
+        "url": f"{api}/repos/{full_name}/labels/{label_id}",
+        "name": name,
+        "description": "",  # a list of pull requests allows no null here, a list of labels does
+        "color": "ededed",
+        "default": False,
+    }
+
+
+def simple_pull_request_object(api: str, view: PullRequestView) -> Json:
+    """A `pull-request-simple`, as lists hold it."""
+    full_name = view.repository["full_name"]
+    url = f"{api}/repos/{full_name}/pulls/{view.number}"
+    issue_url = f"{api}/repos/{full_name}/issues/{view.number}"
+    html_url = f"https://github.com/{full_name}/pull/{view.number}"
+    links = {
+        "self": url,
+        "html": html_url,
+        "issue": issue_url,
+        "comments": f"{issue_url}/comments",
+        "review_comments": f"{url}/comments",
+        "review_comment": f"{api}/repos/{full_name}/pulls/comments/1",
+        "commits": f"{url}/commits",
+        "statuses": f"{api}/repos/{full_name}/statuses/{view.head_commit}",
+    }
+    return {
+        "id": 1_000_000 + view.number,
+        "node_id": f"PR_{view.number}",
+        "number": view.number,
+        "url": url,
+        "html_url": html_url,
+        "diff_url": f"{html_url}.diff",
+        "patch_url": f"{html_url}.patch",
+        **{f"{name}_url": links[name] for name in ("issue", "commits", "comments", "statuses")},
+        "review_comments_url": links["review_comments"],
+        "review_comment_url": links["review_comment"],
+        "_links": {name: {"href": link} for name, link in links.items()},
+        "state": view.state,
+        "locked": False,
+        "title": view.title,
+        "body": view.body,
+        "draft": view.draft,
+        "user": view.user,
+        "labels": list(view.labels),
+        "requested_reviewers": list(view.reviewers),
+        "requested_teams": [],
+        "assignee": None,
+        "assignees": [],
+        "milestone": None,
+        "author_association": "MEMBER",
+        "auto_merge": None,
+        "merge_commit_sha": None,
+        "head": _end(view.head, view.head_commit, view.head_repository, view.user),
+        "base": _end(view.base, view.base_commit, view.repository, view.user),
+        "created_at": timestamp(view.created_s),
+        "updated_at": timestamp(view.updated_s),
+        "closed_at": None if view.closed_s is None else timestamp(view.closed_s),
+        "merged_at": None if view.merged_s is None else timestamp(view.merged_s),
+    }
+
+
+def pull_request_object(api: str, view: PullRequestView) -> Json:
+    """A `pull-request`, as a single one is answered."""
+    return {
+        **simple_pull_request_object(api, view),
+        "merged": view.merged_s is not None,
+        "mergeable": None,
+        "rebaseable": None,
+        "mergeable_state": "unknown",
+        "merged_by": view.user if view.merged_s is not None else None,
+        "maintainer_can_modify": False,
+        "comments": 0,
+        "review_comments": 0,
+        "commits": 1,
+        "additions": 1,
+        "deletions": 1,
+        "changed_files": 1,
+    }
+
+
+def error_object(message: str, *, anchor: str = "") -> Json:
+    """A `basic-error`."""
+    return {"message": message, "documentation_url": f"https://docs.github.com/rest{anchor}"}
+
+
+def validation_error_object(*errors: Json) -> Json:
+    """A `validation-error`."""
+    return {**error_object("Validation Failed", anchor="/pulls/pulls"), "errors": list(errors)}
+
+
+def _end(ref: str, commit: str, repository: Json | None, user: Json) -> Json:
+    owner = repository["owner"] if repository else user
+    return {"label": f"{owner['login']}:{ref}", "ref": ref, "sha": commit, "user": owner, "repo": repository}

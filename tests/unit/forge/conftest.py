@@ -1,0 +1,126 @@
+"""A stage for each forge: the same play is given on a GitHub over HTTP and on files in a bare repository."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from reconciler.forge import Forge, parse_remote
+from reconciler.forge.github import GitHub
+from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.local import Local
+from tests.servers.git_workshop import run_git
+from tests.servers.github import GitHubServer, serve_github
+
+FULL_NAME = "acme/fleet"
+
+
+def push_branch(repository: Path, branch: str) -> str:
+    """Give `branch` one commit that `main` lacks."""
+    commit = run_git(repository, "commit-tree", "main^{tree}", "-p", "main", "-m", f"On {branch}")
+    run_git(repository, "update-ref", f"refs/heads/{branch}", commit)
+    return commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A forge with a person beside it; `trace` changes whenever something was written."""
+
+    forge: Forge
+    repository: Path
+    close: Callable[[int], None]
+    merge: Callable[[int], object]
+    trace: Callable[[], object]
+
+    def push(self, branch: str) -> str:
+        """A head branch with one commit of its own."""
+        return push_branch(self.repository, branch)
+
+
+@dataclass(kw_only=True)
+class GitHubStage:
+    """The GitHub server with one repository, and how the client waits without time."""
+
+    server: GitHubServer
+    repository: Path
+    waits_s: list[float] = field(default_factory=list)
+
+    def open(self, *, token: str | None = None, url: str | None = None, remote: str = FULL_NAME) -> GitHub:
+        """The forge under test."""
+        address = parse_remote(f"https://github.com/{remote}")
+        if address is None:
+            raise AssertionError(remote)
+        patience = Patience(seconds_between_writes=0.0, sleep=self.waits_s.append, now_s=lambda: self.server.now_s)
+        client = GitHubClient(
+            url or self.server.url, token or self.server.token, token_name="variable FORGE_TOKEN", patience=patience
+        )
+        return GitHub(address, client, patience)
+
+    def push(self, branch: str) -> str:
+        """A head branch with one commit of its own."""
+        return push_branch(self.repository, branch)
+
+
+@pytest.fixture(scope="session")
+def template_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare repository with one empty commit on `main`, to be copied."""
+    folder = tmp_path_factory.mktemp("template")
+    directory = folder / "fleet.git"
+    run_git(folder, "init", "-q", "--bare", "--template=", "--initial-branch=main", str(directory))
+    tree = run_git(directory, "hash-object", "-w", "-t", "tree", os.devnull)
+    commit = run_git(directory, "commit-tree", tree, "-m", "First")
+    run_git(directory, "update-ref", "refs/heads/main", commit)
+    return directory
+
+
+@pytest.fixture
+def bare_repository(template_repository: Path, tmp_path: Path) -> Path:
+    """A bare repository with one empty commit on `main`."""
+    return shutil.copytree(template_repository, tmp_path / "fleet.git")
+
+
+@pytest.fixture
+def github(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubStage]:
+    """A GitHub that serves `acme/fleet`."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_github() as server:
+        server.add_repository(FULL_NAME, bare_repository)
+        yield GitHubStage(server=server, repository=bare_repository)
+
+
+@pytest.fixture(params=["github", "local"])
+def stage(request: pytest.FixtureRequest, bare_repository: Path) -> Stage:
+    """Each forge in turn."""
+    if request.param == "local":
+        return _local_stage(bare_repository)
+    github: GitHubStage = request.getfixturevalue("github")
+    server = github.server
+    return Stage(
+        forge=github.open(),
+        repository=bare_repository,
+        close=lambda number: server.close(FULL_NAME, number),
+        merge=lambda number: server.merge(FULL_NAME, number),
+        trace=lambda: len(server.writes),
+    )
+
+
+def _local_stage(repository: Path) -> Stage:
+    folder = repository / "reconciler" / "pulls"
+
+    def edit(number: int, state: str) -> None:
+        path = folder / f"{number}.md"
+        path.write_bytes(path.read_bytes().replace(b"state: open", f"state: {state}".encode(), 1))
+
+    def trace() -> object:
+        return {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir()}
+
+    return Stage(
+        forge=Local(repository),
+        repository=repository,
+        close=lambda number: edit(number, "closed"),
+        merge=lambda number: edit(number, "merged"),
+        trace=trace,
+    )

@@ -1,0 +1,149 @@
+"""What every forge promises, the same for each of them."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.domain.proposals import ProposalState
+from reconciler.forge import Marker, PullRequest, PullRequestState, attach_marker, proposal_of, withdrawn
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
+
+HEAD = "reconciler/prod-llm-0a1b2c3d"
+DECISION = "a" * 64
+BODY = attach_marker("| a | b |\r\n→ **5**", Marker(group="prod/llm", decision=DECISION), limit=1000)
+
+
+def propose(stage: Any, head: str = HEAD, **changes: Any) -> PullRequest:
+    stage.push(head)
+    form: dict[str, Any] = {"base": "main", "title": "Scale llama (+$3.10/h)", "body": BODY, **changes}
+    created = stage.forge.create(head=head, **form)
+    assert isinstance(created, PullRequest)
+    return created
+
+
+def listed(stage: Any, closed_since_s: float = 0.0, base: str = "main") -> tuple[PullRequest, ...]:
+    found = stage.forge.list_pull_requests(head_prefix="reconciler/", base=base, closed_since_s=closed_since_s)
+    return tuple(found)
+
+
+def test_access_to_an_existing_repository_is_granted(stage: Any) -> None:
+    stage.forge.check_access()
+
+
+def test_a_created_pull_request_is_listed_as_it_was_written(stage: Any) -> None:
+    created = propose(stage, labels=("reconciler", "two words"), draft=True)
+    assert (created.number, created.state, created.head_branch, created.base_branch) == (
+        1,
+        PullRequestState.OPEN,
+        HEAD,
+        "main",
+    )
+    assert (created.title, created.body, created.is_draft) == ("Scale llama (+$3.10/h)", BODY, True)
+    assert created.labels == ("reconciler", "two words")
+    assert created.closed_at_s is None
+    assert created.url
+    assert listed(stage) == (created,)
+
+
+def test_creating_again_finds_the_open_one_and_adds_only_missing_labels(stage: Any) -> None:
+    first = propose(stage, labels=("a",))
+    second = propose(stage, labels=("a", "b"), title="Another title")
+    assert second.number == first.number
+    assert second.title == first.title
+    assert second.labels == ("a", "b")
+    assert len(listed(stage)) == 1
+
+
+def test_only_branches_under_the_prefix_towards_the_base_are_ours(stage: Any) -> None:
+    stage.push("release")
+    ours = propose(stage)
+    propose(stage, "person/feature")
+    propose(stage, "reconciler/for-release", base="release")
+    assert [each.number for each in listed(stage)] == [ours.number]
+    assert [each.head_branch for each in listed(stage, base="release")] == ["reconciler/for-release"]
+
+
+def test_an_update_without_a_difference_writes_nothing(stage: Any) -> None:
+    created = propose(stage, labels=("a",))
+    before = stage.trace()
+    updated = stage.forge.update(created.number, title=created.title, body=created.body, labels=("a",))
+    assert updated == created
+    assert stage.trace() == before
+
+
+def test_an_update_changes_what_differs_and_nothing_else(stage: Any) -> None:
+    created = propose(stage)
+    updated = stage.forge.update(created.number, body="Other words")
+    assert (updated.title, updated.body, updated.state) == (created.title, "Other words", PullRequestState.OPEN)
+    assert listed(stage) == (updated,)
+
+
+def test_a_title_that_a_forge_shortens_or_straightens_is_written_only_once(stage: Any) -> None:
+    title = "Scale\tllama " * 60
+    created = propose(stage, title=title)
+    before = stage.trace()
+    stage.forge.update(created.number, title=title)
+    assert stage.trace() == before
+
+
+def test_what_a_person_closed_is_left_alone_and_counts_as_closed_by_a_person(stage: Any) -> None:
+    created = propose(stage)
+    stage.close(created.number)
+    before = stage.trace()
+    left = stage.forge.update(created.number, body=withdrawn(BODY), close=True)
+    assert stage.trace() == before
+    assert (left.state, left.body) == (PullRequestState.CLOSED, BODY)
+    (closed,) = listed(stage)
+    assert closed.closed_at_s is not None
+    assert proposal_of(closed, None, NEUTRAL_IDENTITY).state is ProposalState.CLOSED
+
+
+def test_what_we_withdrew_does_not_count_as_closed_by_a_person(stage: Any) -> None:
+    created = propose(stage)
+    stage.forge.update(created.number, body=withdrawn(created.body), close=True)
+    (closed,) = listed(stage)
+    assert closed.state is PullRequestState.CLOSED
+    assert proposal_of(closed, None, NEUTRAL_IDENTITY).state is ProposalState.WITHDRAWN
+
+
+def test_a_merged_pull_request_is_neither_open_nor_closed(stage: Any) -> None:
+    created = propose(stage)
+    stage.merge(created.number)
+    (merged,) = listed(stage)
+    assert merged.state is PullRequestState.MERGED
+    assert proposal_of(merged, None, NEUTRAL_IDENTITY).state is ProposalState.MERGED
+
+
+def test_closed_ones_are_listed_back_to_the_given_time_and_open_ones_always(stage: Any) -> None:
+    closed = propose(stage, "reconciler/closed")
+    still_open = propose(stage, "reconciler/open")
+    stage.close(closed.number)
+    (seen, _) = listed(stage)
+    closed_at_s = seen.closed_at_s
+    assert closed_at_s is not None
+    assert [each.number for each in listed(stage, closed_at_s)] == [closed.number, still_open.number]
+    assert [each.number for each in listed(stage, closed_at_s + 1)] == [still_open.number]
+
+
+def test_after_a_close_the_same_branch_can_be_proposed_again(stage: Any) -> None:
+    first = propose(stage)
+    stage.close(first.number)
+    second = propose(stage)
+    assert second.number == first.number + 1
+    assert [each.state for each in listed(stage)] == [PullRequestState.CLOSED, PullRequestState.OPEN]
+
+
+def test_a_body_of_the_greatest_length_is_kept(stage: Any) -> None:
+    body = attach_marker(
+        "è" * 2 * stage.forge.body_limit, Marker(group="g", decision=DECISION), limit=stage.forge.body_limit
+    )
+    assert propose(stage, body=body).body == body
+
+
+@pytest.mark.parametrize("text", ["---", "---\n---", "\n\nstate: merged\n", "", " \n", "\u2028---\u2028"])
+def test_a_body_that_looks_like_something_else_stays_a_body(stage: Any, text: str) -> None:
+    created = propose(stage, body=text, title="state: merged", labels=("---", "a: b", "[c]"))
+    assert created.body == text
+    assert created.state is PullRequestState.OPEN
+    assert created.labels == ("---", "a: b", "[c]")
+    assert listed(stage) == (created,)

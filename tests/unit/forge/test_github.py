@@ -1,0 +1,443 @@
+"""What is peculiar to GitHub: refusals, retries, limits, paging, forks, queues."""
+
+import logging
+import re
+from typing import Any
+
+import pytest
+from requests import PreparedRequest, Response, Session
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge import NEUTRAL_IDENTITY, PullRequestState
+from tests.servers.git_workshop import run_git
+from tests.servers.github import Answer, Fault
+
+HEAD = "reconciler/prod-llm"
+CREATE = r"/pulls$"
+
+
+def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
+    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
+
+
+def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
+    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
+
+
+def fault_on_list(body: Any) -> Fault:
+    return Fault(method="GET", path=re.compile(CREATE), answer=Answer(status=200, body=body))
+
+
+def refusal_422(**error: Any) -> dict[str, Any]:
+    return {
+        "message": "Validation Failed",
+        "documentation_url": "https://docs.github.com/rest/pulls/pulls",
+        "errors": [{"resource": "PullRequest", **error}],
+    }
+
+
+# Access
+
+
+def test_a_wrong_token_says_which_token_to_check(github: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"401.*variable FORGE_TOKEN.*valid, not expired"):
+        github.open(token="wrong").check_access()
+
+
+def test_an_unknown_repository_says_what_to_check(github: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"github\.com/acme/other.*404.*check the repository's name"):
+        github.open(remote="acme/other").check_access()
+
+
+def test_the_repository_name_is_compared_without_case(github: Any) -> None:
+    github.open(remote="ACME/Fleet").check_access()
+
+
+def test_a_renamed_repository_must_be_named_anew(github: Any) -> None:
+    github.server.repositories["acme/fleet"].renamed_to = "acme/clusters"
+    with pytest.raises(ConfigurationError, match="is now acme/clusters"):
+        github.open().check_access()
+
+
+def test_an_archived_repository_is_refused_before_anything_is_pushed(github: Any) -> None:
+    github.server.repositories["acme/fleet"].archived = True
+    with pytest.raises(ConfigurationError, match="archived"):
+        github.open().check_access()
+
+
+def test_an_address_that_is_no_api_is_named_as_such(github: Any) -> None:
+    github.server.fail("GET", "^/repos", status=200, body=b"<html>Log in</html>")
+    with pytest.raises(TransientError, match="is not JSON"):
+        github.open().check_access()
+
+
+# Author
+
+
+def test_the_author_is_the_tokens_user_with_a_private_address(github: Any) -> None:
+    expected = Identity(name="Reconciler Bot", email="99+reconciler-bot@users.noreply.github.com")
+    assert github.open().author() == expected
+
+
+def test_a_workflow_token_has_no_user_and_gets_a_neutral_author(github: Any) -> None:
+    github.server.has_user = False
+    assert github.open().author() == NEUTRAL_IDENTITY
+
+
+def test_an_author_that_cannot_be_asked_for_is_not_guessed(github: Any) -> None:
+    github.server.fail("GET", "^/user$", status=500, times=4)
+    with pytest.raises(TransientError):
+        github.open().author()
+    with pytest.raises(ConfigurationError, match="401"):
+        github.open(token="wrong").author()
+
+
+# Lists
+
+
+def test_a_fork_with_a_branch_of_the_same_name_is_not_ours(github: Any) -> None:
+    github.server.open_pull_request("acme/fleet", head=HEAD, fork="mallory/fleet")
+    assert listed(github.open()) == ()
+
+
+def test_a_deleted_fork_is_not_ours(github: Any) -> None:
+    github.server.open_pull_request("acme/fleet", head=HEAD, fork="")
+    assert listed(github.open()) == ()
+    # GitHub answers null for its repository; its description does not say so.
+    github.server.violations = [each for each in github.server.violations if "head.repo: None" not in each]
+
+
+def test_a_fork_does_not_keep_us_from_creating_ours(github: Any) -> None:
+    github.server.open_pull_request("acme/fleet", head=HEAD, fork="mallory/fleet")
+    github.push(HEAD)
+    created = create(github.open())
+    assert [each.number for each in listed(github.open())] == [created.number]
+
+
+def test_all_of_more_than_a_hundred_pull_requests_are_read_page_by_page(github: Any) -> None:
+    commit = github.push("reconciler/0")
+    for number in range(230):
+        stored = github.server.open_pull_request("acme/fleet", head=f"reconciler/{number}", fork="acme/fleet")
+        stored.head_commit = commit
+    assert [each.number for each in listed(github.open())] == list(range(1, 231))
+    assert [request.query["page"] for request in github.server.requests if request.query.get("state") == "open"] == [
+        "1",
+        "2",
+        "3",
+    ]
+
+
+def test_closed_ones_are_read_no_further_back_than_asked(github: Any) -> None:
+    for number in range(1, 251):
+        github.server.open_pull_request("acme/fleet", head=f"reconciler/{number}", fork="acme/fleet")
+        github.server.close("acme/fleet", number)
+    newest_s = github.server.now_s
+    found = listed(github.open(), newest_s - 20)
+    assert [each.number for each in found] == list(range(240, 251))
+    assert [request.query["page"] for request in github.server.requests if request.query.get("state") == "closed"] == [
+        "1"
+    ]
+
+
+def test_no_request_goes_to_an_address_from_a_link_header(github: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    send = Session.send
+
+    def listen(session: Session, request: PreparedRequest, **options: Any) -> Response:
+        seen.append(request.url or "")
+        return send(session, request, **options)
+
+    monkeypatch.setattr(Session, "send", listen)
+    for number in range(101):
+        github.server.open_pull_request("acme/fleet", head=f"reconciler/{number}", fork="acme/fleet")
+    assert len(listed(github.open())) == 101
+    assert seen
+    assert all(url.startswith(github.server.url) for url in seen)
+
+
+def test_only_open_ones_of_ours_are_asked_for_a_merge_queue(github: Any) -> None:
+    github.push(HEAD)
+    github.push("reconciler/second")
+    forge = github.open()
+    create(forge)
+    second = create(forge, head="reconciler/second")
+    github.server.repositories["acme/fleet"].pull_requests[second.number].in_merge_queue = True
+    assert [each.in_merge_queue for each in listed(forge)] == [False, True]
+
+
+def test_without_graphql_nothing_is_queued(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    create(forge)
+    github.server.has_graphql = False
+    assert [each.in_merge_queue for each in listed(forge)] == [False]
+
+
+def test_a_server_that_knows_no_merge_queue_answers_with_an_error_which_means_not_queued(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    create(forge)
+    body = {"errors": [{"message": "Field 'isInMergeQueue' doesn't exist on type 'PullRequest'"}]}
+    github.server.fail("POST", "/graphql", status=200, body=body)
+    assert [each.in_merge_queue for each in listed(forge)] == [False]
+
+
+def test_a_merge_queue_that_could_not_be_asked_stops_the_run(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    create(forge)
+    github.server.fail("POST", "/graphql", status=502, times=9)
+    with pytest.raises(TransientError):
+        listed(forge)
+
+
+@pytest.mark.parametrize("body", [{"message": "surprise"}, [{"number": 1}], "text", None, 7])
+def test_answers_of_another_shape_are_never_taken_for_an_empty_list(github: Any, body: Any) -> None:
+    body = [{**body[0], "head": {"repo": {"full_name": "acme/fleet"}}}] if isinstance(body, list) else body
+    github.server.faults.append(fault_on_list(body))
+    with pytest.raises(TransientError, match="expected"):
+        listed(github.open())
+
+
+# Creating
+
+
+def test_labels_and_reviewers_are_asked_for_after_the_create(github: Any) -> None:
+    github.push(HEAD)
+    created = create(github.open(), labels=("reconciler",), reviewers=("alice", "team:inference", "team:acme/sre"))
+    stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
+    assert stored.labels == ["reconciler"]
+    assert stored.reviewers == ["alice", "inference", "sre"]
+
+
+@pytest.mark.parametrize("status", [403, 404, 422, 500])
+def test_labels_and_reviewers_that_are_refused_are_only_warnings(
+    github: Any, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    github.push(HEAD)
+    body = refusal_422(code="invalid") if status == 422 else None
+    for path in ("/labels", "/requested_reviewers"):
+        github.server.fail("POST", path, status=status, body=body, times=9)
+    created = create(github.open(), labels=("reconciler",), reviewers=("alice",))
+    assert created.state is PullRequestState.OPEN
+    assert created.labels == ()
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert all(f"pull request {created.number}" in warning for warning in warnings)
+
+
+def test_a_create_whose_answer_was_lost_finds_what_it_created(github: Any) -> None:
+    github.push(HEAD)
+    github.server.cut("POST", CREATE, applied=True)
+    assert create(github.open()).number == 1
+    assert len(github.server.repositories["acme/fleet"].pull_requests) == 1
+
+
+def test_one_that_exists_but_is_not_visible_yet_is_waited_for(github: Any) -> None:
+    github.push(HEAD)
+    github.server.hide_new_for = 2
+    github.server.cut("POST", CREATE, applied=True)
+    assert create(github.open()).number == 1
+    assert sum(github.waits_s) < 10
+
+
+def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(github: Any) -> None:
+    run_git(github.repository, "update-ref", f"refs/heads/{HEAD}", "refs/heads/main")
+    assert create(github.open()) is None
+
+
+def test_a_branch_that_is_not_visible_yet_is_waited_for_a_few_times(github: Any) -> None:
+    github.push(HEAD)
+    github.server.fail("POST", CREATE, status=422, body=refusal_422(field="head", code="invalid"), times=2)
+    assert create(github.open()).number == 1
+    assert github.waits_s == [1.0, 2.0]
+
+
+def test_a_branch_that_never_shows_ends_in_githubs_own_words(github: Any) -> None:
+    with pytest.raises(TransientError, match=r"propose reconciler/prod-llm.*422.*Validation Failed"):
+        create(github.open())
+    assert len([request for request in github.server.requests if request.method == "POST"]) == 4
+
+
+def test_a_missing_base_branch_is_a_matter_of_configuration(github: Any) -> None:
+    github.push(HEAD)
+    with pytest.raises(ConfigurationError, match="base branch release exists"):
+        create(github.open(), base="release")
+
+
+def test_another_refusal_is_shown_and_not_repeated(github: Any) -> None:
+    github.push(HEAD)
+    body = refusal_422(code="custom", message="Body is too long")
+    github.server.fail("POST", CREATE, status=422, body=body, times=9)
+    with pytest.raises(TransientError, match="Body is too long"):
+        create(github.open())
+    assert len(github.server.writes) == 1
+
+
+def test_a_workflow_token_that_may_not_create_says_where_to_allow_it(github: Any) -> None:
+    github.push(HEAD)
+    github.server.fail("POST", CREATE, status=403)
+    with pytest.raises(ConfigurationError, match="allow Actions to create pull requests"):
+        create(github.open())
+    assert github.waits_s == []
+
+
+# Updating
+
+
+def test_text_and_closing_travel_in_one_request(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    created = create(forge)
+    before = len(github.server.writes)
+    forge.update(created.number, body="Withdrawn", close=True)
+    (write,) = github.server.writes[before:]
+    assert (write.method, write.body) == ("PATCH", {"body": "Withdrawn", "state": "closed"})
+
+
+def test_a_branch_that_was_deleted_has_closed_its_pull_request(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    created = create(forge)
+    run_git(github.repository, "update-ref", "-d", f"refs/heads/{HEAD}")
+    assert forge.update(created.number, body="Other").state is PullRequestState.CLOSED
+
+
+def test_a_second_writer_is_recognised(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    created = create(forge)
+    github.server.fail("PATCH", "/pulls/1", status=409)
+    with pytest.raises(RivalRunError, match="at the same time"):
+        forge.update(created.number, title="Other")
+
+
+def test_a_pull_request_that_is_gone_is_a_matter_of_configuration(github: Any) -> None:
+    with pytest.raises(ConfigurationError, match="update pull request 7"):
+        github.open().update(7, title="Other")
+
+
+# Patience
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_failing_server_is_asked_again_a_few_times(github: Any, status: int) -> None:
+    github.server.fail("GET", "^/repos", status=status, times=3)
+    github.open().check_access()
+    assert github.waits_s == [1.0, 2.0, 4.0]
+
+
+def test_a_server_that_stays_broken_is_left_to_the_next_run(github: Any) -> None:
+    github.server.fail("GET", "^/repos", status=500, times=99)
+    with pytest.raises(TransientError, match=r"look for github\.com/acme/fleet: GitHub answered 500"):
+        github.open().check_access()
+    assert len(github.server.requests) == 4
+
+
+def test_a_cut_connection_is_tried_again(github: Any) -> None:
+    github.server.cut("GET", "^/repos", times=2)
+    github.open().check_access()
+
+
+def test_a_server_that_is_not_there_is_left_to_the_next_run(github: Any) -> None:
+    with pytest.raises(TransientError, match=r"look for github\.com/acme/fleet"):
+        github.open(url="http://127.0.0.1:9").check_access()
+
+
+@pytest.mark.parametrize("status", [403, 429])
+def test_a_limit_is_waited_for_as_long_as_the_server_asks(github: Any, status: int) -> None:
+    github.server.fail("GET", "^/repos", status=status, headers={"Retry-After": "17"})
+    github.open().check_access()
+    assert github.waits_s == [17.0]
+
+
+def test_a_spent_hourly_limit_is_waited_for_until_its_reset(github: Any) -> None:
+    headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(github.server.now_s) + 30)}
+    github.server.fail("GET", "^/repos", status=403, headers=headers)
+    github.open().check_access()
+    assert github.waits_s == [30.0]
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Retry-After": "3600"}, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1790001800"}]
+)
+def test_a_long_limit_is_left_to_the_next_run_at_once(github: Any, headers: dict[str, str]) -> None:
+    github.server.fail("GET", "^/repos", status=403, headers=headers, times=9)
+    with pytest.raises(TransientError, match=r"asks to wait for \d+ s"):
+        github.open().check_access()
+    assert github.waits_s == []
+
+
+def test_a_secondary_limit_without_a_time_is_given_a_minute(github: Any) -> None:
+    body = {"message": "slow down", "documentation_url": "https://docs.github.com/rest/rate-limit#secondary"}
+    github.server.fail("GET", "^/repos", status=403, body=body)
+    github.open().check_access()
+    assert github.waits_s == [60.0]
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "1e99", "", "９"])
+def test_a_time_that_is_none_is_given_a_minute(github: Any, value: str) -> None:
+    github.server.fail("GET", "^/repos", status=429, headers={"Retry-After": value.encode().decode("latin-1")})
+    github.open().check_access()
+    assert github.waits_s == [60.0]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_is_never_followed(github: Any, status: int) -> None:
+    headers = {"Location": "http://evil.invalid/repos/acme/fleet"}
+    github.server.fail("GET", "^/repos", status=status, headers=headers, body={"message": "Moved"})
+    with pytest.raises(ConfigurationError, match="redirect"):
+        github.open().check_access()
+
+
+def test_a_write_is_not_repeated_after_a_redirect(github: Any) -> None:
+    github.push(HEAD)
+    headers = {"Location": f"{github.server.url}/repos/acme/other/pulls"}
+    github.server.fail("POST", CREATE, status=307, headers=headers, body={"message": "Moved"})
+    with pytest.raises(ConfigurationError, match="never follow a redirect"):
+        create(github.open())
+
+
+# Secrets
+
+FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
+    (301, {"Location": "http://evil.invalid/{token}"}),
+    (307, {}),
+    (400, {}),
+    (401, {}),
+    (403, {}),
+    (404, {}),
+    (409, {}),
+    (410, {}),
+    (422, {}),
+    (429, {"Retry-After": "7200"}),
+    (500, {}),
+)
+
+
+@pytest.mark.parametrize(("status", "headers"), FAILURES)
+def test_no_error_and_no_log_holds_the_token_even_if_the_server_repeats_it(
+    github: Any, caplog: pytest.LogCaptureFixture, status: int, headers: dict[str, str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = github.server.token
+    body = {"message": f"no luck with {token}", "errors": [{"message": token, "code": "custom"}]}
+    shown = {name: value.format(token=token) for name, value in headers.items()}
+    github.server.fail("GET", "^/repos", status=status, body=body, headers=shown, times=9)
+    github.push(HEAD)
+    with pytest.raises(ReconcilerError) as caught:
+        github.open().check_access()
+    assert "canary" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("reconciler")]
+    assert not any("canary" in message for message in ours)
+    github.server.violations.clear()
+
+
+def test_the_token_is_in_no_representation_and_no_address(github: Any) -> None:
+    forge = github.open()
+    forge.check_access()
+    assert "canary" not in repr(vars(forge))
+    assert all("canary" not in request.path + str(request.query) for request in github.server.requests)
+    assert any("canary" in str(request.headers) for request in github.server.requests)
