@@ -1,0 +1,113 @@
+"""What a request carries to be let in, read anew for each request, and its removal from what a person reads."""
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from reconciler.domain.settings import PrometheusSettings, SecretRef
+from reconciler.errors import ConfigurationError
+
+ReadSecret = Callable[[SecretRef], str]
+
+REDACTED = "***"
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+ENCRYPTED_KEY = re.compile(r"-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Headers and PEM paths of one request; nothing secret shows in `repr`."""
+
+    headers: dict[str, str] = field(repr=False)
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def redact(self, text: str) -> str:
+        """`text` without any of the secrets, on one line."""
+        for secret in self.secrets:
+            text = text.replace(secret, REDACTED)
+        return UNPRINTABLE.sub(" ", text)
+
+
+def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> Credentials:
+    """Everything that `settings` refers to; ConfigurationError says which reference is wrong, never its text."""
+    if settings.bearer_token and settings.basic_auth:
+        raise ConfigurationError("prometheus: expected bearerToken or basicAuth, found both")
+    headers: dict[str, str] = {}
+    secrets: list[str] = []
+    for name, value, secret in _headers(settings, read_secret):
+        headers[name] = value
+        secrets.extend(secret)
+    return Credentials(
+        headers=headers,
+        ca=_path(settings.tls.ca, "tls.ca", read_secret),
+        cert=_path(settings.tls.cert, "tls.cert", read_secret),
+        key=_key_path(settings.tls.key, read_secret),
+        secrets=tuple(sorted(filter(None, secrets), key=len, reverse=True)),
+    )
+
+
+def describe(settings: PrometheusSettings) -> str:
+    """Which credential a server would have refused, as a person knows it."""
+    refs = []
+    if settings.bearer_token:
+        refs.append(f"the token in {settings.bearer_token}")
+    if settings.basic_auth:
+        refs.append(f"the password in {settings.basic_auth.password}")
+    refs += [f"header {name} from {ref}" for name, ref in settings.headers.items() if isinstance(ref, SecretRef)]
+    if settings.tls.cert:
+        refs.append(f"the client certificate in {settings.tls.cert}")
+    return " and ".join(refs)
+
+
+def _headers(settings: PrometheusSettings, read_secret: ReadSecret) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for name, given in settings.headers.items():
+        if not HEADER_NAME.fullmatch(name):
+            raise ConfigurationError(f"prometheus.headers: expected the name of a header, found {name!r}")
+        value = _read(given, f"header {name}", read_secret) if isinstance(given, SecretRef) else given
+        yield name, _sendable(value, f"header {name}"), (value,) if isinstance(given, SecretRef) else ()
+    if settings.bearer_token:
+        token = _sendable(_read(settings.bearer_token, "bearerToken", read_secret), "bearerToken")
+        yield "Authorization", f"Bearer {token}", (token,)
+    if settings.basic_auth:
+        username = settings.basic_auth.username
+        password = _read(settings.basic_auth.password, "basicAuth.password", read_secret)
+        if ":" in username:
+            raise ConfigurationError("prometheus.basicAuth.username: a user name cannot hold a colon")
+        encoded = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+        yield "Authorization", f"Basic {encoded}", (password, encoded)
+
+
+def _read(ref: SecretRef, field_name: str, read_secret: ReadSecret) -> str:
+    text = read_secret(ref).strip("\r\n")
+    if not text.strip():
+        raise ConfigurationError(f"prometheus.{field_name}: {ref} is empty")
+    return text
+
+
+def _sendable(value: str, field_name: str) -> str:
+    if UNSENDABLE.search(value) or value != value.strip():
+        raise ConfigurationError(f"prometheus.{field_name}: expected one line without spaces around it")
+    return value
+
+
+def _path(ref: SecretRef | None, field_name: str, read_secret: ReadSecret) -> str:
+    if ref is None:
+        return ""
+    if not ref.file:
+        raise ConfigurationError(f"prometheus.{field_name}: expected {{file: PATH}} of a PEM file, found {ref}")
+    read_secret(ref)  # whoever may not be read is refused here, with the reason
+    return ref.file
+
+
+def _key_path(ref: SecretRef | None, read_secret: ReadSecret) -> str:
+    path = _path(ref, "tls.key", read_secret)
+    if ref and ENCRYPTED_KEY.search(read_secret(ref)):
+        # OpenSSL would ask the terminal for its password and wait for ever
+        raise ConfigurationError(f"prometheus.tls.key: {ref} is encrypted: give a key without a password")
+    return path
