@@ -1,0 +1,148 @@
+"""Connections: the part of the schema that says how servers are reached, and where a secret is read from.
+
+What is declared with `repr=False` is never shown in an error: somebody may have put the secret itself there.
+"""
+
+import re
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.alias_generators import to_camel
+
+from reconciler.config.values import HeaderName, HiddenText, LabelName, QuantityName, Query, Text, Url
+from reconciler.resources.wording import join_words
+
+SHOWN_KEYS = 4
+
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
+
+
+class Section(BaseModel):
+    """A mapping with keys of ours, in camel case; `expected` is how an error describes it."""
+
+    expected: ClassVar[str] = ""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+        field_title_generator=lambda name, field: field.alias or to_camel(name),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_mapping(cls, value: object) -> object:
+        if not isinstance(value, dict | Section):
+            # Not shown: it may be a URL with a password, or a secret where its reference belongs.
+            keys = join_words([field.alias or name for name, field in cls.model_fields.items()][:SHOWN_KEYS])
+            raise ValueError(f"expected {cls.expected or f'a mapping with keys like {keys}'}")  # noqa: TRY004  # pydantic lets a TypeError pass
+        return value
+
+
+class Secret(Section):
+    """Where a secret is read from on each use: {file: PATH} or {env: NAME}, never the secret itself."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    expected = "{file: PATH} or {env: NAME}, never the secret itself"
+
+    file: Annotated[HiddenText | None, Field(repr=False)] = None
+    """the absolute path of a file"""
+    env: Annotated[HiddenText | None, Field(repr=False)] = None
+    """the name of an environment variable"""
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if (self.file is None) == (self.env is None):
+            raise ValueError(f"expected {self.expected}")
+        if self.file is not None and not self.file.startswith("/"):
+            raise ValueError("expected the absolute path of a file")
+        if self.env is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.env):
+            raise ValueError("expected the name of an environment variable, of letters, digits and `_`")
+        return self
+
+
+SecretReference = Annotated[Secret, Field(repr=False)]
+MaybeSecret = Annotated[Secret | None, Field(repr=False)]
+
+
+class BasicAuth(Section):
+    """User name and password of HTTP basic authentication."""
+
+    username: Text
+    """a user name"""
+    password: SecretReference
+    """{file: PATH} or {env: NAME}, never the password itself"""
+
+
+class Tls(Section):
+    """PEM files of a connection."""
+
+    ca: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of a CA bundle (= the system's)"""
+    cert: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of a client certificate"""
+    key: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of the client certificate's key"""
+
+    @model_validator(mode="after")
+    def _pairs_certificate_and_key(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("expected both cert and key, or neither")
+        return self
+
+
+class LabelNames(Section):
+    """How the server spells the labels that we group by."""
+
+    namespace: LabelName | None = None
+    """the label of the namespace (= namespace)"""
+    pod: LabelName | None = None
+    """the label of the pod (= pod)"""
+    model: LabelName | None = None
+    """the label of the model (= model_name)"""
+
+
+def _tell_header(value: object) -> str:
+    return "text" if isinstance(value, str) else "secret"
+
+
+HeaderValue = Annotated[
+    Annotated[HiddenText, Tag("text")] | Annotated[Secret, Tag("secret")], Discriminator(_tell_header)
+]
+
+
+class Prometheus(Section):
+    """One Prometheus server: where it is, how to speak to it, and how its labels are spelled."""
+
+    url: Annotated[Url, Field(repr=False)]
+    """a URL like https://prometheus.example.com"""
+    match_labels: dict[LabelName, Text] = {}
+    """labels that are added to every query, for a server with several clusters (= none)"""
+    label_names: LabelNames = LabelNames()
+    """the server's names for our labels: a mapping of namespace, pod, model"""
+    bearer_token: MaybeSecret = None
+    """{file: PATH} or {env: NAME}, never the token itself (= none)"""
+    basic_auth: Annotated[BasicAuth | None, Field(repr=False)] = None
+    """{username: NAME, password: {file: PATH}} (= none)"""
+    tls: Tls = Tls()
+    """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(repr=False)] = {}
+    """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""
+    queries: dict[QuantityName, Query] = {}
+    """PromQL by quantity (arrivalRate), tried before the built-in candidates (= none)"""
+
+    @model_validator(mode="after")
+    def _sends_no_secret_twice_or_inline(self) -> Self:
+        if self.bearer_token is not None and self.basic_auth is not None:
+            raise ValueError("expected one of bearerToken and basicAuth")
+        for name, value in self.headers.items():
+            if isinstance(value, str) and _SECRET_HEADER.search(name):
+                raise ValueError(
+                    f"expected header {name} as {{file: PATH}} or {{env: NAME}}: a secret never stands here"
+                )
+            if name.lower() == "authorization" and (self.bearer_token or self.basic_auth):
+                raise ValueError("expected one of bearerToken, basicAuth and header Authorization")
+        return self

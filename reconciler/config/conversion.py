@@ -1,0 +1,187 @@
+"""A validated configuration -> domain values, each with its place."""
+
+from collections.abc import Mapping
+
+from reconciler.config import connections, schema
+from reconciler.config.layers import Entry
+from reconciler.domain.accelerators import Accelerator
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.settings import (
+    BasicAuth,
+    ClusterSettings,
+    ForgeSettings,
+    GitSettings,
+    Identity,
+    ModelSettings,
+    Override,
+    PrometheusSettings,
+    PullRequestSettings,
+    SecretRef,
+    Setting,
+    Settings,
+    SettingScalar,
+    Tls,
+)
+
+
+def convert(configuration: schema.Configuration, root: Entry) -> Settings:
+    """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
+    return Settings(
+        currency=configuration.currency,
+        clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
+        accelerators=tuple(map(_accelerator, configuration.accelerators, root.at("accelerators").items)),
+        service_classes=tuple(map(_service_class, configuration.service_classes, root.at("serviceClasses").items)),
+        models=tuple(map(_model, configuration.models, root.at("models").items)),
+        defaults=_settings(configuration.defaults, root.at("defaults")),
+        overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
+        git=_git(configuration.git),
+        forge=_forge(configuration.forge, root.at("forge")),
+        pull_requests=_pull_requests(configuration.pull_requests),
+        status=configuration.status,
+    )
+
+
+def _cluster(cluster: schema.Cluster, entry: Entry) -> ClusterSettings:
+    prometheus = cluster.prometheus
+    return ClusterSettings(
+        name=cluster.name,
+        include=tuple(cluster.paths.include),
+        exclude=tuple(cluster.paths.exclude),
+        prometheus=None if prometheus is None else _prometheus(prometheus, entry.at("prometheus")),
+        place=entry.place,
+    )
+
+
+def _prometheus(prometheus: connections.Prometheus, entry: Entry) -> PrometheusSettings:
+    basic = prometheus.basic_auth
+    headers = {
+        name: value if isinstance(value, str) else _reference(value) for name, value in prometheus.headers.items()
+    }
+    return PrometheusSettings(
+        url=prometheus.url,
+        match_labels=prometheus.match_labels,
+        label_names=prometheus.label_names.model_dump(exclude_none=True),
+        bearer_token=_secret(prometheus.bearer_token),
+        basic_auth=None if basic is None else BasicAuth(username=basic.username, password=_reference(basic.password)),
+        tls=Tls(ca=_secret(prometheus.tls.ca), cert=_secret(prometheus.tls.cert), key=_secret(prometheus.tls.key)),
+        headers=headers,
+        queries=prometheus.queries,
+        place=entry.place,
+    )
+
+
+def _secret(secret: connections.Secret | None) -> SecretRef | None:
+    return None if secret is None else _reference(secret)
+
+
+def _reference(secret: connections.Secret) -> SecretRef:
+    return SecretRef(file=secret.file or "", env=secret.env or "")
+
+
+def _accelerator(accelerator: schema.Accelerator, entry: Entry) -> Accelerator:
+    cost = entry.at("costPerHour").place
+    return Accelerator(
+        name=accelerator.name,
+        device=accelerator.device or accelerator.name,
+        devices=accelerator.devices,
+        resource=accelerator.resource,
+        node_selector=accelerator.node_selector,
+        label_value=accelerator.label_value or accelerator.name,
+        aliases=tuple(accelerator.aliases),
+        cost_per_hour=accelerator.cost_per_hour,
+        place=entry.place,
+        cost_place=cost if accelerator.cost_per_hour is not None and cost.path != entry.place.path else None,
+    )
+
+
+def _service_class(service_class: schema.ServiceClass, entry: Entry) -> ServiceClass:
+    return ServiceClass(
+        name=service_class.name,
+        priority=service_class.priority,
+        ttft=_target(service_class.ttft, service_class.ttft_percentile),
+        itl=_target(service_class.itl, service_class.itl_percentile),
+        place=entry.place,
+    )
+
+
+def _target(limit_s: float | None, percentile: float | None) -> SloTarget | None:
+    return None if limit_s is None else SloTarget(limit_s=limit_s, percentile=percentile)
+
+
+def _model(model: schema.Model, entry: Entry) -> ModelSettings:
+    return ModelSettings(
+        model_id=model.id,
+        served_names=tuple(model.served_names),
+        profiles=tuple(map(_profile, model.profiles, entry.at("profiles").items)),
+        settings=_settings(model, entry),
+        place=entry.place,
+    )
+
+
+def _profile(profile: schema.Profile, entry: Entry) -> PerformanceProfile:
+    return PerformanceProfile(
+        accelerator=profile.accelerator,
+        alpha_s=profile.alpha,
+        beta_s=profile.beta,
+        max_batch_size=profile.max_batch_size,
+        gamma_s=profile.gamma,
+        delta_s=profile.delta,
+        place=entry.place,
+    )
+
+
+def _override(override: schema.Override, entry: Entry) -> Override:
+    return Override(
+        match=override.match.model_dump(exclude_none=True, exclude={"labels"}),
+        labels=override.match.labels,
+        settings=_settings(override, entry),
+        place=entry.place,
+    )
+
+
+def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Setting]:
+    """What one layer gives, by the names of configuration.md 2; what it leaves out is not there."""
+    values: dict[str, SettingScalar | None] = {
+        "serviceClass": section.service_class,
+        "accelerator": section.accelerator,
+        "minReplicas": section.min_replicas,
+        "maxReplicas": section.max_replicas,
+        "group": section.group,
+        "ignore": section.ignore,
+        "sizing.engine": section.sizing.engine,
+        "sizing.headroom": section.sizing.headroom,
+    }
+    return {
+        name: Setting(value=value, place=entry.at(*name.split(".")).place)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _git(git: schema.Git) -> GitSettings:
+    return GitSettings(
+        base_branch=git.base_branch or "",
+        branch_prefix=git.branch_prefix,
+        author=None if git.author is None else Identity(name=git.author.name, email=git.author.email),
+        sign_off=git.sign_off,
+    )
+
+
+def _forge(forge: schema.Forge, entry: Entry) -> ForgeSettings:
+    return ForgeSettings(
+        kind=forge.kind or "",
+        url=forge.url or "",
+        token=_secret(forge.auth.token),
+        place=entry.place if entry.members else None,
+    )
+
+
+def _pull_requests(pull_requests: schema.PullRequests) -> PullRequestSettings:
+    return PullRequestSettings(
+        group_by=tuple(pull_requests.group_by),
+        labels=tuple(pull_requests.labels),
+        reviewers=tuple(pull_requests.reviewers),
+        draft=pull_requests.draft,
+        reopen_after_s=pull_requests.reopen_after,
+    )

@@ -1,0 +1,111 @@
+"""The process environment and the command line's part of the settings, as values."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from reconciler.config.origins import origin_of
+from reconciler.domain.settings import SecretRef
+from reconciler.errors import ConfigurationError
+
+DEFAULT_SECRETS_DIRECTORY = "/var/run/secrets/reconciler"
+SECRETS_DIRECTORY = "RECONCILER_SECRETS_DIR"
+TRUSTED_ORIGINS = "RECONCILER_TRUSTED_ORIGINS"
+PROMETHEUS_TOKEN = "RECONCILER_PROMETHEUS_TOKEN"  # noqa: S105 - the name of a variable
+FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of a variable
+FORGES_OWN_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of a variable
+
+_SEPARATOR = re.compile(r"[,\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What the command line says about settings.
+
+    `repo` is `--repo` as written; `remote` the URL of the remote `origin` when `repo` is a directory: whoever named
+    the directory named its remote too. `clusters` empty is all of them.
+    """
+
+    repo: str = "."
+    remote: str = ""
+    prometheus: str = ""
+    clusters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Environment variables at one moment; an empty one counts as not set, as in a CI job without the secret."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def get(self, name: str) -> str:
+        """A variable's text; empty when it is not set."""
+        return self.variables.get(name, "")
+
+    def flag(self, flag: str) -> str:
+        """The value of `RECONCILER_<FLAG>`: `log-format` is read from RECONCILER_LOG_FORMAT."""
+        return self.get("RECONCILER_" + flag.upper().replace("-", "_"))
+
+    def repeated_flag(self, flag: str) -> tuple[str, ...]:
+        """The values of a repeatable flag, separated by commas."""
+        return tuple(value for part in self.flag(flag).split(",") if (value := part.strip()))
+
+    @property
+    def prometheus_token(self) -> SecretRef | None:
+        """The bearer token for `--prometheus`."""
+        return self._token(PROMETHEUS_TOKEN)
+
+    @property
+    def forge_token(self) -> SecretRef | None:
+        """The forge's token: ours, else the one that the forge's own jobs set."""
+        own = self._token(FORGE_TOKEN)
+        if own is None and self.get(FORGES_OWN_TOKEN):
+            return SecretRef(env=FORGES_OWN_TOKEN)
+        return own
+
+    @property
+    def secrets_directory(self) -> str:
+        """The directory that the repository's own files may refer to."""
+        return self.get(SECRETS_DIRECTORY) or DEFAULT_SECRETS_DIRECTORY
+
+    @property
+    def trusted_origins(self) -> tuple[str, ...]:
+        """The origins of RECONCILER_TRUSTED_ORIGINS; ConfigurationError when one is not `scheme://host[:port]`."""
+        return tuple(_parse_origin(text) for text in _SEPARATOR.split(self.get(TRUSTED_ORIGINS)) if text)
+
+    @property
+    def wants_color(self) -> bool | None:
+        """What NO_COLOR and FORCE_COLOR ask for; None when neither is set. NO_COLOR wins."""
+        if self.get("NO_COLOR"):
+            return False
+        return True if self.get("FORCE_COLOR") else None
+
+    def _token(self, name: str) -> SecretRef | None:
+        file, text = self.get(f"{name}_FILE"), self.get(name)
+        if file and text:
+            raise ConfigurationError(f"{name}: set together with {name}_FILE: unset one of them")
+        if file:
+            return SecretRef(file=file)
+        return SecretRef(env=name) if text else None
+
+
+def read_environment() -> Environment:
+    """The environment of this process: the only place that reads it."""
+    return Environment(variables=MappingProxyType(dict(os.environ)))
+
+
+def join_origins(origins: Iterable[str]) -> str:
+    """The line that trusts these origins, as an operator would write it."""
+    return f"{TRUSTED_ORIGINS}={','.join(dict.fromkeys(origins))}"
+
+
+def _parse_origin(text: str) -> str:
+    try:
+        origin = origin_of(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{TRUSTED_ORIGINS}: {error}") from None
+    if text.count("/") > len("//") and not text.removesuffix("/").count("/") == len("//"):
+        raise ConfigurationError(f"{TRUSTED_ORIGINS}: expected an origin like {origin}, without a path")
+    return origin

@@ -1,0 +1,119 @@
+"""Configuration files: read within caps, what they extend first, each checked by itself before they are merged."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.config.layers import Entry, entry_of, find_flaws
+from reconciler.config.schema import API_VERSION, KIND
+from reconciler.config.values import find_path_flaw
+from reconciler.domain.findings import Finding, Severity, finding_of
+from reconciler.domain.identity import Place
+from reconciler.errors import InputError
+from reconciler.manifests import parse_documents
+from reconciler.resources.wording import describe
+
+REPOSITORY_FILE = "reconciler.yaml"
+MAX_FILES = 50
+MAX_FILE_BYTES = 1024 * 1024
+
+HEADER = {"apiVersion": API_VERSION, "kind": KIND}
+
+_PLACE = Place(path=REPOSITORY_FILE)
+EMPTY = Entry(value={name: Entry(value=value, place=_PLACE) for name, value in HEADER.items()}, place=_PLACE)
+"""What a repository without a configuration file says."""
+
+RepositoryReader = Callable[[str], bytes | None]
+"""The bytes of a file of the base commit by its path from the root; None when there is none."""
+
+
+@dataclass(slots=True)
+class LayerReader:
+    """Reads the files of one run; `layers` grow in the order in which they are laid over one another."""
+
+    read_repository_file: RepositoryReader
+    layers: list[Entry] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    _read: set[str] = field(default_factory=set)
+
+    def add_repository_file(self, path: str, data: bytes, ancestors: tuple[str, ...] = ()) -> None:
+        """A file of the repository, after the files that it extends."""
+        self._read.add(path)
+        root = self._parse(path, data, by_operator=False)
+        if root is None:
+            return
+        for entry in root.at("extends").items:
+            self._add_extended(entry, (*ancestors, path))
+        self.layers.append(root)
+
+    def add_operator_file(self, path: Path) -> None:
+        """A file of the operator; it is on this machine, and cannot name files of the repository."""
+        shown = str(path)
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            self._refuse(Place(path=shown), f"cannot be read: {error.strerror or 'unknown reason'}")
+            return
+        root = self._parse(shown, data, by_operator=True)
+        if root is None:
+            return
+        if "extends" in root.members:
+            self._refuse(root.at("extends").place, "expected only in files of the repository: give --config once more")
+        self.layers.append(root)
+
+    def _add_extended(self, entry: Entry, ancestors: tuple[str, ...]) -> None:
+        path = entry.value
+        if not isinstance(path, str) or find_path_flaw(path):
+            return  # the schema says so
+        if path in ancestors:
+            self._refuse(entry.place, f"{describe(path)} extends itself: {' -> '.join((*ancestors, path))}")
+        elif path not in self._read:
+            self._read_extended(path, entry.place, ancestors)
+
+    def _read_extended(self, path: str, place: Place, ancestors: tuple[str, ...]) -> None:
+        if len(self._read) >= MAX_FILES:
+            self._refuse(place, f"expected at most {MAX_FILES} files")
+            return
+        data = self.read_repository_file(path)
+        if data is None:
+            self._refuse(place, f"no file {describe(path)} in the repository")
+            return
+        self.add_repository_file(path, data, ancestors)
+
+    def _parse(self, path: str, data: bytes, *, by_operator: bool) -> Entry | None:
+        try:
+            documents = parse_documents(path, data)
+        except InputError as error:
+            self.findings.append(finding_of(error))
+            return None
+        if len(documents) != 1 or not isinstance(documents[0].value, dict):
+            self._refuse(Place(path=path), "expected one YAML document that is a mapping")
+            return None
+        root = entry_of(documents[0], by_operator=by_operator)
+        self.findings += [*_find_wrong_header(root), *find_flaws(root)]
+        return root
+
+    def _refuse(self, place: Place, message: str) -> None:
+        self.findings.append(Finding(place=place, severity=Severity.ERROR, message=message))
+
+
+def read_layers(
+    repository_file: bytes | None, read_repository_file: RepositoryReader, operator_files: Sequence[Path]
+) -> tuple[tuple[Entry, ...], tuple[Finding, ...]]:
+    """Every file as a layer, the strongest last, and what is wrong with each by itself."""
+    reader = LayerReader(read_repository_file)
+    if repository_file is not None:
+        reader.add_repository_file(REPOSITORY_FILE, repository_file)
+    for path in operator_files:
+        reader.add_operator_file(path)
+    return tuple(reader.layers), tuple(reader.findings)
+
+
+def _find_wrong_header(root: Entry) -> Iterator[Finding]:
+    """Each file says what it is; merging would lend it another one's header."""
+    for name, expected in HEADER.items():
+        entry = root.at(name)
+        if entry.value != expected:
+            found = "found nothing" if name not in root.members else f"got {describe(entry.plain)}"
+            yield Finding(place=entry.place, severity=Severity.ERROR, message=f"expected {expected}, {found}")

@@ -1,0 +1,133 @@
+"""Layers: one tree per configuration file, every value with its place and author, laid over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.manifests import Document, Field, Value
+from reconciler.resources.wording import name_field
+
+APPENDED = frozenset({"overrides", "policies"})
+
+REPLACED_WHOLE = frozenset({
+    "matchLabels", "headers", "queries", "nodeSelector", "labels",
+    "bearerToken", "password", "ca", "cert", "key", "token",
+})  # fmt: skip
+"""Mappings whose keys are not ours, and references to secrets: half of one and half of another means nothing."""
+
+KEYS = ("name", "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A value with the place it was written at, and whether the operator (not the repository) wrote it."""
+
+    value: Mapping[str, Entry] | tuple[Entry, ...] | str | int | float | None
+    place: Place
+    by_operator: bool = False
+
+    @property
+    def plain(self) -> object:
+        """The value as plain mappings, lists and scalars."""
+        if isinstance(self.value, Mapping):
+            return {key: child.plain for key, child in self.value.items()}
+        return [child.plain for child in self.value] if isinstance(self.value, tuple) else self.value
+
+    @property
+    def key(self) -> str:
+        """The name or id that an item of a list is merged by; empty without one."""
+        return next((key for name in KEYS if isinstance(key := self.at(name).value, str)), "") if self.members else ""
+
+    @property
+    def members(self) -> Mapping[str, Entry]:
+        """The members of a mapping; none of anything else."""
+        return self.value if isinstance(self.value, Mapping) else {}
+
+    @property
+    def items(self) -> tuple[Entry, ...]:
+        """The items of a list; none of anything else."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+    def at(self, *field: str | int) -> Entry:
+        """The entry at a field path; where it is not written, its nearest ancestor's place without a value."""
+        entry = self
+        for depth, part in enumerate(field):
+            child = entry._child(part)
+            if child is None:
+                return Entry(value=None, place=_extend(entry.place, field[depth:]), by_operator=entry.by_operator)
+            entry = child
+        return entry
+
+    def _child(self, part: str | int) -> Entry | None:
+        if isinstance(part, str):
+            return self.members.get(part)
+        return self.items[part] if part < len(self.items) else None
+
+
+def _extend(place: Place, field: Field) -> Place:
+    suffix = name_field(field)
+    joined = place.field + ("" if not place.field or suffix.startswith("[") else ".") + suffix
+    return Place(path=place.path, line=place.line, field=joined)
+
+
+def entry_of(document: Document, *, by_operator: bool) -> Entry:
+    """A document as a tree of entries."""
+
+    def grow(value: Value, field: Field) -> Entry:
+        grown: Mapping[str, Entry] | tuple[Entry, ...] | str | int | float | None
+        if isinstance(value, dict):
+            grown = {key: grow(child, (*field, key)) for key, child in value.items()}
+        elif isinstance(value, list):
+            grown = tuple(grow(child, (*field, index)) for index, child in enumerate(value))
+        else:
+            grown = value
+        place = Place(path=document.path, line=document.line_of(field), field=name_field(field))
+        return Entry(value=grown, place=place, by_operator=by_operator)
+
+    return grow(document.value, ())
+
+
+def merge(lower: Entry, higher: Entry, field: str = "") -> Entry:
+    """Lay one tree over another: the higher one has the last word, and is the author of what it touches."""
+    value = higher.value
+    if isinstance(lower.value, Mapping) and isinstance(value, Mapping) and field not in REPLACED_WHOLE:
+        value = {
+            **lower.value,
+            **{key: _merge_member(lower.value.get(key), child, key) for key, child in value.items()},
+        }
+    elif isinstance(lower.value, tuple) and isinstance(value, tuple):
+        value = _merge_lists(lower.value, value, field)
+    return Entry(value=value, place=higher.place, by_operator=higher.by_operator)
+
+
+def _merge_member(lower: Entry | None, higher: Entry, field: str) -> Entry:
+    return higher if lower is None else merge(lower, higher, field)
+
+
+def _merge_lists(lower: tuple[Entry, ...], higher: tuple[Entry, ...], field: str) -> tuple[Entry, ...]:
+    if field in APPENDED:
+        return lower + higher
+    if not any(item.key for item in (*lower, *higher)):
+        return higher
+    merged = {item.key or index: item for index, item in enumerate(lower)}
+    for index, item in enumerate(higher, start=len(lower)):
+        slot = item.key or index
+        merged[slot] = merge(merged[slot], item) if slot in merged else item
+    return tuple(merged.values())
+
+
+def find_flaws(entry: Entry) -> Iterator[Finding]:
+    """What is wrong in one file before merging hides it: keys without a value, and one name for two things."""
+    if entry.value is None:
+        yield Finding(place=entry.place, severity=Severity.ERROR, message="no value: give one or leave the key out")
+    seen: dict[str, Entry] = {}
+    for item in entry.items:
+        first = seen.setdefault(item.key, item)
+        if item.key and first is not item:
+            message = f'"{item.key}" is already at line {first.place.line}: names must be unique'
+            yield Finding(place=item.place, severity=Severity.ERROR, message=message)
+    for child in (*entry.members.values(), *entry.items):
+        yield from find_flaws(child)

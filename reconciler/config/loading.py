@@ -1,0 +1,169 @@
+"""From files, flags and environment to the effective settings of a run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+
+from reconciler.config.conversion import convert
+from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
+from reconciler.config.files import EMPTY, RepositoryReader, read_layers
+from reconciler.config.layers import merge
+from reconciler.config.origins import origin_of
+from reconciler.config.schema import Configuration
+from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.errors import ConfigurationError
+from reconciler.resources.validation import validate
+from reconciler.resources.wording import describe, join_words
+
+DEFAULT_CLUSTER = "default"
+ONE_CLUSTER = "one cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSettings:
+    """Settings that are safe to act on.
+
+    `findings` are warnings. Secrets may be sent to `trusted_origins` and nowhere else.
+    """
+
+    settings: Settings
+    findings: tuple[Finding, ...] = ()
+    trusted_origins: frozenset[str] = frozenset()
+
+
+def load_settings(
+    *,
+    repository_file: bytes | None,
+    read_repository_file: RepositoryReader,
+    operator_files: Sequence[Path] = (),
+    flags: Flags,
+    environment: Environment,
+) -> LoadedSettings:
+    """The effective settings; `repository_file` holds the bytes of `reconciler.yaml` in the base commit.
+
+    Raises ConfigurationError that lists everything that is wrong, one finding a line.
+    """
+    loaded, findings = _load(repository_file, read_repository_file, operator_files, flags, environment)
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if loaded is None or errors:
+        raise ConfigurationError("\n".join(map(str, errors)))
+    return loaded
+
+
+def check_settings(
+    *,
+    repository_file: bytes | None,
+    read_repository_file: RepositoryReader,
+    operator_files: Sequence[Path] = (),
+    flags: Flags,
+    environment: Environment,
+) -> tuple[Finding, ...]:
+    """Everything that `load_settings` would complain about, for `validate`; never raises for it."""
+    return _load(repository_file, read_repository_file, operator_files, flags, environment)[1]
+
+
+def _load(
+    repository_file: bytes | None,
+    read_repository_file: RepositoryReader,
+    operator_files: Sequence[Path],
+    flags: Flags,
+    environment: Environment,
+) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
+    layers, findings = read_layers(repository_file, read_repository_file, operator_files)
+    root = reduce(merge, layers, EMPTY)
+    validated = validate(Configuration, root.plain, locate=lambda field: root.at(*field).place)
+    findings = _once((*findings, *validated.findings, *_find_flag_errors(flags, environment)))
+    if validated.value is None or _has_errors(findings):
+        return None, findings
+    settings = _fill_gaps(convert(validated.value, root), environment)
+    findings += (
+        *find_misplaced_references(validated.value, root, environment.secrets_directory),
+        *_find_misused_flags(settings, flags, environment),
+    )
+    if _has_errors(findings):
+        return None, findings
+    settings = _select(settings, flags, environment)
+    urls = urls_of(root)
+    trusted = trusted_origins(urls, flags, environment)
+    findings += tuple(find_untrusted(settings, urls, trusted, environment))
+    return LoadedSettings(settings=settings, findings=findings, trusted_origins=trusted), findings
+
+
+def _once(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """One finding a place, by file and line: what a file says of itself comes before what the merged tree says."""
+    first: dict[Place, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding.place, finding)
+    return tuple(sorted(first.values()))
+
+
+def _has_errors(findings: tuple[Finding, ...]) -> bool:
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Finding]:
+    """What is wrong with the command line and the environment by themselves."""
+    try:
+        origin_of(flags.prometheus or "http://prometheus")
+    except ValueError as error:
+        yield _wrong("--prometheus", str(error))
+    for variable, read in (
+        (PROMETHEUS_TOKEN, lambda: environment.prometheus_token),
+        (FORGE_TOKEN, lambda: environment.forge_token),
+        (TRUSTED_ORIGINS, lambda: environment.trusted_origins),
+    ):
+        try:
+            read()
+        except ConfigurationError as error:
+            yield _wrong(variable, str(error).removeprefix(f"{variable}: "))
+
+
+def _find_misused_flags(settings: Settings, flags: Flags, environment: Environment) -> Iterator[Finding]:
+    """What is wrong with the command line beside the files."""
+    names = [cluster.name for cluster in settings.clusters]
+    for name in dict.fromkeys(flags.clusters):
+        if name not in names:
+            yield _wrong("--cluster", f"no cluster {describe(name)}: expected {join_words(names)}")
+    if flags.prometheus and len(_selected(settings, flags)) > 1:
+        message = f"it is for one cluster: choose {join_words(names)} with --cluster, or set clusters[].prometheus.url"
+        yield _wrong("--prometheus", message)
+    if environment.prometheus_token is not None and not flags.prometheus:
+        yield _wrong(PROMETHEUS_TOKEN, "no effect without --prometheus", Severity.WARNING)
+
+
+def _wrong(source: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(place=Place(path=source), severity=severity, message=message)
+
+
+def _fill_gaps(settings: Settings, environment: Environment) -> Settings:
+    """What nobody configured: one cluster of all files, and the environment's token for the forge."""
+    forge = settings.forge
+    if forge.token is None and forge.kind != "local":
+        settings = replace(settings, forge=replace(forge, token=environment.forge_token))
+    if not settings.clusters:
+        settings = replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(ONE_CLUSTER,))
+    return settings
+
+
+def _selected(settings: Settings, flags: Flags) -> tuple[ClusterSettings, ...]:
+    return tuple(cluster for cluster in settings.clusters if not flags.clusters or cluster.name in flags.clusters)
+
+
+def _select(settings: Settings, flags: Flags, environment: Environment) -> Settings:
+    selected = _selected(settings, flags)
+    others = tuple(cluster for cluster in settings.clusters if cluster not in selected)
+    if flags.prometheus:
+        selected = tuple(_connect(cluster, flags.prometheus, environment) for cluster in selected)
+    return replace(settings, clusters=selected, other_clusters=others)
+
+
+def _connect(cluster: ClusterSettings, url: str, environment: Environment) -> ClusterSettings:
+    """The cluster with the operator's connection; what files say of labels, queries and headers stays."""
+    prometheus = replace(cluster.prometheus or PrometheusSettings(url=url), url=url, place=None)
+    if environment.prometheus_token is not None:
+        prometheus = replace(prometheus, bearer_token=environment.prometheus_token, basic_auth=None)
+    return replace(cluster, prometheus=prometheus)

@@ -1,0 +1,101 @@
+"""Trust: a secret goes only to origins that the operator named, so merging a change cannot send one elsewhere."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from reconciler.config.connections import Secret
+from reconciler.config.environment import Environment, Flags, join_origins
+from reconciler.config.layers import Entry
+from reconciler.config.origins import origin_of, origins_of_remote
+from reconciler.config.secrets import find_refusal
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.domain.settings import PrometheusSettings, SecretRef, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedUrl:
+    """A server's URL with its author."""
+
+    server: str
+    url: str
+    place: Place
+    by_operator: bool
+
+
+def urls_of(root: Entry) -> tuple[NamedUrl, ...]:
+    """Every URL of a merged, valid tree: `cluster NAME` for each Prometheus, and `forge`."""
+    named = [(f"cluster {item.key}", item.at("prometheus", "url")) for item in root.at("clusters").items]
+    return tuple(
+        NamedUrl(server=server, url=entry.value, place=entry.place, by_operator=entry.by_operator)
+        for server, entry in [*named, ("forge", root.at("forge", "url"))]
+        if isinstance(entry.value, str)
+    )
+
+
+def trusted_origins(urls: tuple[NamedUrl, ...], flags: Flags, environment: Environment) -> frozenset[str]:
+    """The origins that the operator named: repository, its forge, `--prometheus`, own files, the environment."""
+    named = {origin_of(url.url) for url in urls if url.by_operator}
+    if flags.prometheus:
+        named.add(origin_of(flags.prometheus))
+    return (
+        frozenset(named)
+        | frozenset(environment.trusted_origins)
+        | origins_of_remote(flags.repo)
+        | origins_of_remote(flags.remote)
+    )
+
+
+def find_untrusted(
+    settings: Settings, urls: tuple[NamedUrl, ...], trusted: frozenset[str], environment: Environment
+) -> Iterator[Finding]:
+    """A finding for every server that the repository alone names and that a secret would be sent to.
+
+    `settings` are the effective ones: whose secret it is makes no difference, since a file of the repository can
+    give the URL of a cluster whose token the operator gave.
+    """
+    senders = {
+        f"cluster {cluster.name}": cluster.prometheus.url
+        for cluster in settings.clusters
+        if cluster.prometheus is not None and sends_secret(cluster.prometheus)
+    }
+    if settings.forge.token is not None and settings.forge.kind != "local":
+        senders["forge"] = settings.forge.url
+    for named in urls:
+        origin = origin_of(named.url)
+        if not named.by_operator and senders.get(named.server) == named.url and origin not in trusted:
+            line = join_origins((*environment.trusted_origins, origin))
+            message = f"{named.server}: a secret would go to {origin}, which only the repository names: set {line}"
+            yield Finding(place=named.place, severity=Severity.ERROR, message=message)
+
+
+def sends_secret(prometheus: PrometheusSettings) -> bool:
+    """Whether a request carries or proves a secret: token, password, client key, or a header from a reference."""
+    references = (prometheus.bearer_token, prometheus.basic_auth, prometheus.tls.key, *prometheus.headers.values())
+    return any(reference is not None and not isinstance(reference, str) for reference in references)
+
+
+def find_misplaced_references(section: BaseModel, entry: Entry, secrets_directory: str) -> Iterator[Finding]:
+    """A finding for every reference that a file of the repository may not make."""
+    for secret, written in _references(section, entry):
+        reference = SecretRef(file=secret.file or "", env=secret.env or "")
+        refusal = "" if written.by_operator else find_refusal(reference, secrets_directory)
+        if refusal:
+            yield Finding(place=written.place, severity=Severity.ERROR, message=refusal)
+
+
+def _references(value: object, entry: Entry) -> Iterator[tuple[Secret, Entry]]:
+    """Every reference in a validated section, found by its type, so that a new field cannot be forgotten."""
+    if isinstance(value, Secret):
+        yield value, entry
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _references(getattr(value, name), entry.at(field.alias or name))
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _references(child, entry.at(key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _references(child, entry.at(index))

@@ -1,0 +1,209 @@
+"""The kinds of values in a configuration file: quantities with units, and text that must be spelled in some way.
+
+Each is a pydantic annotation. What does not fit is refused with one sentence (`expected a duration like 500ms, got
+500`); a value in whose place a secret may stand by mistake is never repeated.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, NoReturn
+
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema, core_schema
+
+from reconciler.config.origins import origin_of
+from reconciler.domain.units import seconds_from_ms
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
+from reconciler.resources.wording import describe, join_words
+
+MAX_COUNT = 2**31 - 1
+"""Replicas, devices and batch sizes end up in a resource's int32 fields."""
+
+NOT_SUPPORTED_YET = "not supported yet"
+
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
+
+
+def refuse_not_yet(word: str = "") -> NoReturn:
+    """Refuse what is documented and not built yet, so that nobody believes that it works."""
+    what = f"{describe(word)} is " if word else ""
+    raise ValueError(f"{what}{NOT_SUPPORTED_YET}: leave it out")
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """An annotation whose text is read by a function; `spelling` is its JSON Schema."""
+
+    parse: Callable[[object], object]
+    spelling: tuple[tuple[str, object], ...]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return dict(self.spelling)
+
+
+@dataclass(frozen=True, eq=False)
+class Spelled:
+    """An annotation of text that a function checks; `pattern` is for editors."""
+
+    check: Callable[[str], None]
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(text: str) -> str:
+            self.check(text)
+            return text
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "pattern": self.pattern}
+
+
+def _duration(example: str, *, may_be_zero: bool = False) -> Parsed:
+    return _quantity("a duration", example, _SECONDS, may_be_zero=may_be_zero)
+
+
+def _quantity(noun: str, example: str, units: dict[str, Callable[[float], float]], *, may_be_zero: bool) -> Parsed:
+    """A number with its unit; the base unit is that of the functions in `units`."""
+    pattern = re.compile(f"({_NUMBER})({'|'.join(units)})")
+
+    def parse(value: object) -> float:
+        match = pattern.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"expected {noun} like {example}, got {describe(value)}")
+        amount = units[match[2]](float(match[1]))
+        if amount == 0.0 and not may_be_zero:
+            raise ValueError(f"expected {noun} above zero, got {describe(value)}")
+        return amount
+
+    return Parsed(parse, (("type", "string"), ("pattern", f"^{pattern.pattern}$"), ("examples", [example])))
+
+
+def _percentile(value: object) -> float | None:
+    if value == "mean":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < 100.0:
+        raise ValueError(f"expected a number between 0 and 100, or mean, got {describe(value)}")
+    return float(value)
+
+
+def word(*words: str, later: tuple[str, ...] = (), false: str = "") -> Parsed:
+    """One of some words; `later` are documented and not built, `false` is the word that YAML reads as false (`off`)."""
+
+    def parse(value: object) -> str:
+        found = false if value is False and false else value
+        if isinstance(found, str) and found in later:
+            refuse_not_yet(found)
+        if not isinstance(found, str) or found not in words:
+            raise ValueError(f"expected {join_words(words)}, got {describe(value)}")
+        return found
+
+    return Parsed(parse, (("type", "string"), ("enum", list(words))))
+
+
+def _matching(expected: str, pattern: str, *, is_shown: bool = True, is_line: bool = True) -> Spelled:
+    """Text that matches a pattern; what is not shown may be a secret in the wrong place.
+
+    A line holds no character that a terminal or a browser would act on instead of showing it.
+    """
+
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text) or (is_line and not text.isprintable()):
+            raise ValueError(f"expected {expected}" + (f", got {describe(text)}" if is_shown else ""))
+
+    return Spelled(check, f"^(?:{pattern})$")
+
+
+def _check_url(url: str) -> None:
+    origin_of(url)
+
+
+def find_path_flaw(path: str) -> str:
+    """Why a text is no path from the repository's root; empty when it is one."""
+    is_absolute = re.match(r"[/~]|[A-Za-z]:", path) is not None
+    if is_absolute or "\\" in path or "://" in path or ".." in path.split("/") or not path.isprintable() or not path:
+        return f"expected a path from the repository's root without `..`, got {describe(path)}"
+    return ""
+
+
+def _check_relative_path(path: str) -> None:
+    if flaw := find_path_flaw(path):
+        raise ValueError(flaw)
+
+
+def _check_branch_prefix(prefix: str) -> None:
+    from reconciler.git.refs import is_branch_name  # its package brings the whole of git: 0.1 s
+
+    if not prefix or not is_branch_name(f"{prefix}x"):
+        raise ValueError(f"expected the beginning of a branch name like reconciler/, got {describe(prefix)}")
+
+
+def _check_branch(name: str) -> None:
+    from reconciler.git.refs import is_branch_name  # see above
+
+    if not is_branch_name(name):
+        raise ValueError(f"expected the name of a branch like main, got {describe(name)}")
+
+
+def _refuse_key(_: object) -> NoReturn:
+    refuse_not_yet()
+
+
+# Milliseconds take the same route as those of resources, so that equal numbers are equal floats.
+_SECONDS: dict[str, Callable[[float], float]] = {
+    "ms": seconds_from_ms,
+    "s": lambda amount: amount,
+    "m": lambda amount: amount * 60.0,
+    "h": lambda amount: amount * 3600.0,
+    "d": lambda amount: amount * 86400.0,
+}
+_PERCENT: dict[str, Callable[[float], float]] = {"%": lambda amount: amount / 100.0}
+_PERCENTILE_SPELLING = (("type", "number"), ("exclusiveMinimum", 0), ("exclusiveMaximum", 100))
+
+Latency = Annotated[float, _duration("500ms")]
+LatencyOrNone = Annotated[float, _duration("500ms", may_be_zero=True)]
+Days = Annotated[float, _duration("7d")]
+Percentage = Annotated[float, _quantity("a percentage", "20%", _PERCENT, may_be_zero=True)]
+Percentile = Annotated[float | None, Parsed(_percentile, (("anyOf", [dict(_PERCENTILE_SPELLING), {"const": "mean"}]),))]
+
+Text = Annotated[str, _matching("text on one line", r"[^\x00-\x1f\x7f]{1,4096}")]
+HiddenText = Annotated[str, _matching("text on one line", r"[^\x00-\x1f\x7f]{1,4096}", is_shown=False)]
+Query = Annotated[str, _matching("PromQL", r"[\s\S]*\S[\s\S]*", is_line=False)]
+QuantityName = Annotated[
+    str, _matching(join_words(sorted(CONFIGURABLE_QUANTITIES)), "|".join(sorted(CONFIGURABLE_QUANTITIES)))
+]
+Name = Annotated[str, _matching("a name without blanks", r"[^\s\x00-\x1f\x7f]{1,253}")]
+ClusterName = Annotated[str, _matching("a name of letters, digits and `._-`", r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")]
+Currency = Annotated[str, _matching("a currency code like USD", r"[A-Z]{3}")]
+LabelName = Annotated[str, _matching("a Prometheus label name like model_name", r"[A-Za-z_][A-Za-z0-9_]*")]
+HeaderName = Annotated[str, _matching("a header name like X-Scope-OrgID", r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")]
+LabelKey = Annotated[
+    str,
+    _matching("a label key like nvidia.com/gpu.product", r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}"),
+]
+ResourceName = Annotated[
+    str, _matching("a resource like nvidia.com/gpu", r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+]
+Grouping = Annotated[
+    str,
+    _matching("cluster, namespace, model, path or label:KEY", r"cluster|namespace|model|path|label:[A-Za-z0-9][^\s:]*"),
+]
+PersonName = Annotated[str, _matching("a name without < and >", r"[^<>\x00-\x1f\x7f]{1,200}")]
+Email = Annotated[str, _matching("an address like reconciler@example.com", r"[^\s<>@]+@[^\s<>@]+")]
+RelativePath = Annotated[str, Spelled(_check_relative_path, r"^[^/~\\].*$")]
+Branch = Annotated[str, Spelled(_check_branch, r"^[A-Za-z0-9._/-]+$")]
+BranchPrefix = Annotated[str, Spelled(_check_branch_prefix, r"^[A-Za-z0-9._/-]+$")]
+Url = Annotated[str, Spelled(_check_url, r"^https?://[^@?#\s]+$")]
+
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
+Money = Annotated[float, Field(ge=0, le=1e9)]
+
+NotYet = SkipJsonSchema[Annotated[None, BeforeValidator(_refuse_key)]]
+"""A key that is documented and not built."""

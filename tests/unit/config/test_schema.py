@@ -1,0 +1,173 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from reconciler.config.layers import REPLACED_WHOLE
+from reconciler.config.schema import Configuration
+from reconciler.config.values import Days, Latency
+
+Check = Callable[..., list[str]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("serviceClasses: [{name: a, ttft: 500}]", "serviceClasses[0].ttft: expected a duration like 500ms, got 500"),
+        ("serviceClasses: [{name: a, ttft: 0s}]", "expected a duration above zero"),
+        ("serviceClasses: [{name: a, ttft: 1h30m}]", "expected a duration like 500ms"),
+        ("serviceClasses: [{name: a, ttft: -1s}]", "expected a duration like 500ms"),
+        ("serviceClasses: [{name: a, ttft: 1s, ttftPercentile: 100}]", "a number between 0 and 100, or mean, got 100"),
+        ("serviceClasses: [{name: a, ttft: 1s, ttftPercentile: p95}]", "a number between 0 and 100, or mean"),
+        ("serviceClasses: [{name: a, ttftPercentile: 95}]", "expected ttft beside ttftPercentile"),
+        ("serviceClasses: [{name: a, priority: high}]", 'a whole number; higher goes first (= 0), got "high"'),
+        ("serviceClasses: [{ttft: 1s}]", "serviceClasses[0].name: expected a name, found nothing"),
+        ("defaults: {sizing: {headroom: 0.2}}", "sizing.headroom: expected a percentage like 20%, got 0.2"),
+        (
+            "defaults: {minReplicas: 3, maxReplicas: 2}",
+            "defaults: expected minReplicas of at most maxReplicas, got 3 and 2",
+        ),
+        ("defaults: {minReplicas: 1.5}", "defaults.minReplicas: expected a whole number"),
+        ("defaults: {minReplicas: -1}", "defaults.minReplicas: expected at least 0, got -1"),
+        ("defaults: {maxReplicas: 0}", "defaults.maxReplicas: expected at least 1, got 0"),
+        ("defaults: {ignore: 1}", "defaults.ignore: expected true or false"),
+        ("accelerators: [{name: ''}]", 'accelerators[0].name: expected a name without blanks, got ""'),
+        ("accelerators: [{name: a, costPerHour: '5'}]", "accelerators[0].costPerHour: expected a plain number"),
+        ("accelerators: [{name: a, costPerHour: -5}]", "accelerators[0].costPerHour: expected at least 0, got -5"),
+        ("accelerators: [{name: a, costPerHour: .inf}]", "accelerators[0].costPerHour: expected"),
+        ("accelerators: [{name: a, costPerHour: true}]", "accelerators[0].costPerHour: expected a plain number"),
+        (
+            "accelerators: [{name: a, aliases: [x]}, {name: b, aliases: [X]}]",
+            'alias "X" on one accelerator: a has it too',
+        ),
+        ("defaults: keep", "defaults: expected a mapping with keys like serviceClass, accelerator, minReplicas or"),
+        ('defaults: {group: "a\\u202eb"}', 'defaults.group: expected text on one line, got "a\\u202eb"'),
+        ('"a\\eb": 1', '["a\\x1bb"]: unknown field'),
+        ("currency: dollars", 'currency: expected a currency code like USD, got "dollars"'),
+        (
+            "models: [{id: m, profiles: [{accelerator: a, alpha: 1ms, beta: 1ms, maxBatchSize: 0}]}]",
+            "at least 1, got 0",
+        ),
+        (
+            "models: [{id: m, profiles: [{accelerator: a, alpha: 1ms, beta: 1ms, gamma: 1ms, maxBatchSize: 1}]}]",
+            "models[0].profiles[0]: expected both gamma and delta, or neither",
+        ),
+        ("overrides: [{match: {}, ignore: true}]", "overrides[0].match: expected at least one key"),
+        ("overrides: [{ignore: true}]", "overrides[0].match: expected"),
+        ("git: {branchPrefix: '../x'}", "git.branchPrefix: expected the beginning of a branch name like reconciler/"),
+        ("git: {branchPrefix: ''}", "git.branchPrefix: expected the beginning of a branch name"),
+        ("git: {branchPrefix: '-x'}", "git.branchPrefix: expected the beginning of a branch name"),
+        ("git: {author: {name: 'A <b>', email: a@b}}", "git.author.name: expected a name without < and >"),
+        ("clusters: [{name: a/b}]", "clusters[0].name: expected a name of letters"),
+        ("clusters: [{name: a, paths: {include: []}}]", "clusters[0].paths.include: expected at least one item"),
+        ("clusters: [{name: a, paths: {include: [/etc/**]}}]", "expected a path from the repository's root"),
+        ("clusters: [{name: a, prometheus: {matchLabels: {}}}]", "clusters[0].prometheus.url: expected a URL"),
+        (
+            "clusters: [{name: a, prometheus: {url: 'http://a', matchLabels: {a-b: c}}}]",
+            'prometheus.matchLabels.a-b: expected a Prometheus label name like model_name, got "a-b"',
+        ),
+        (
+            "clusters: [{name: a, prometheus: {url: 'http://a', labelNames: {node: c}}}]",
+            "prometheus.labelNames.node: unknown field",
+        ),
+        (
+            "clusters: [{name: a, prometheus: {url: 'http://a', queries: {arivalRate: up}}}]",
+            "prometheus.queries.arivalRate: expected arrivalRate",
+        ),
+        (
+            "clusters: [{name: a, prometheus: {url: 'http://a', tls: {cert: {file: /var/run/secrets/reconciler/c}}}}]",
+            "prometheus.tls: expected both cert and key, or neither",
+        ),
+        ("pullRequests: {groupBy: [team]}", "expected cluster, namespace, model, path or label:KEY"),
+        ("pullRequests: {reopenAfter: 7}", "pullRequests.reopenAfter: expected a duration like 7d, got 7"),
+        ("status: both", 'status: expected file or off, got "both"'),
+        ("status: true", "status: expected file or off, got true"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_was_expected(check: Check, text: str, message: str) -> None:
+    findings = check(text)
+    assert len(findings) == 1
+    assert findings[0].startswith("reconciler.yaml:3: error: ")
+    assert message in findings[0]
+
+
+def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> None:
+    text = "models:\n- id: m\n  profiles:\n  - {alpha: 1ms, beta: 1ms, maxBatchSize: 1,\n     acelerator: H100}\n"
+    assert check(text)[-1] == (
+        'reconciler.yaml:7: error: models[0].profiles[0].acelerator: unknown field, did you mean "accelerator"?'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("runInterval: 10m", "runInterval: "),
+        ("clusters: [{name: a, pools: []}]", "clusters[0].pools: "),
+        ("accelerators: none", 'accelerators: "none" is '),
+        ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
+        (
+            "serviceClasses: [{name: a, unservedCostPer1000Requests: 1}]",
+            "serviceClasses[0].unservedCostPer1000Requests: ",
+        ),
+        ("defaults: {whenAutoscaled: hold}", "defaults.whenAutoscaled: "),
+        ("defaults: {helmValues: {}}", "defaults.helmValues: "),
+        ("models: [{id: m, actuationDelay: {}}]", "models[0].actuationDelay: "),
+        ("defaults: {payback: 1h}", "defaults.payback: "),
+        ("defaults: {sizing: {engine: saturation}}", 'defaults.sizing.engine: "saturation" is '),
+        ("defaults: {sizing: {engine: kthena-v1}}", 'defaults.sizing.engine: "kthena-v1" is '),
+        ("git: {signing: {method: ssh}}", "git.signing: "),
+        ("forge: {kind: gitlab}", 'forge.kind: "gitlab" is '),
+        ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
+        ("pullRequests: {autoMerge: true}", 'pullRequests.autoMerge: "true" is '),
+        ("pullRequests: {limits: {open: 1}}", "pullRequests.limits: "),
+        ("status: deliver", 'status: "deliver" is '),
+        ("policies: [default, conservative]", 'policies[1]: "conservative" is '),
+        ("policies: [.reconciler/policies/]", 'policies[0]: ".reconciler/policies/" is '),
+        ("templates: .reconciler/templates/", "templates: "),
+        ("gauges: {}", "gauges: "),
+    ],
+)
+def test_what_is_documented_and_not_built_says_so(check: Check, text: str, field: str) -> None:
+    assert check(text) == [f"reconciler.yaml:3: error: {field}not supported yet: leave it out"]
+
+
+def test_every_error_of_the_full_example_is_one_of_not_supported_yet(check: Check, testdata: Path) -> None:
+    findings = check((testdata / "everything.yaml").read_text(), files={".reconciler/profiles.yaml": ""})
+    assert findings
+    assert [finding for finding in findings if "not supported yet: leave it out" not in finding] == []
+
+
+def test_no_text_of_ours_and_no_plain_number_becomes_something_else(check: Check) -> None:
+    assert len(check("accelerators:\n- {name: 100, devices: '2'}\n- {name: b, aliases: h100}\n")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("0.00034ms", 3.4e-7), ("1.5s", 1.5), ("5m", 300.0), ("2h", 7200.0), ("7d", 604800.0)],
+)
+def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
+    assert TypeAdapter(Days).validate_python(text) == pytest.approx(seconds, rel=1e-15)
+
+
+@given(st.text(max_size=12))
+def test_a_duration_is_a_number_with_a_unit_or_an_error(text: str) -> None:
+    try:
+        seconds = TypeAdapter(Latency).validate_python(text)
+    except ValidationError:
+        return
+    assert seconds > 0.0
+    assert text.isascii()
+    assert text[0].isdigit()
+
+
+def test_every_mapping_with_free_keys_is_replaced_whole_when_files_merge() -> None:
+    free = {
+        name
+        for definition in Configuration.model_json_schema()["$defs"].values()
+        for name, field in definition.get("properties", {}).items()
+        if "patternProperties" in field
+    }
+    assert free <= REPLACED_WHOLE
