@@ -4,6 +4,7 @@ Files become layers (`files`, `layers`), are checked against one definition (`sc
 (`conversion`) and protected (`trust`); `loading` does this in order. Secrets stay references until `SecretReader`.
 """
 
+from reconciler.config.codec import dump, dump_settings, load, load_settings_json
 from reconciler.config.environment import Environment, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, check_settings, load_settings
@@ -16,6 +17,10 @@ __all__ = [
     "LoadedSettings",
     "SecretReader",
     "check_settings",
+    "dump",
+    "dump_settings",
+    "load",
     "load_settings",
+    "load_settings_json",
     "read_environment",
 ]

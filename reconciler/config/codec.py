@@ -1,0 +1,51 @@
+"""Domain values as JSON-able objects and back, exactly: what a recording holds."""
+
+import json
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from reconciler.domain.settings import Settings
+from reconciler.errors import ConfigurationError
+
+Value = TypeVar("Value")
+
+
+def dump(kind: type[Value], value: Value) -> object:
+    """`value` of a domain type (`Settings`, `tuple[Proposal, ...]`) as dicts, lists and scalars."""
+    return _adapter(kind).dump_python(value, mode="json")
+
+
+def load(kind: type[Value], dumped: object) -> Value:
+    """The domain value that `dump` made this of; ConfigurationError names what does not fit its type.
+
+    A recording may come from a stranger: nothing is converted.
+    """
+    try:
+        # JSON mode is strict and still reads a list as a tuple; the plain mode is one or the other.
+        return _adapter(kind).validate_json(json.dumps(dumped), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise ConfigurationError(f"recording: {field or kind.__name__}: {first['msg']}") from None
+
+
+def dump_settings(settings: Settings) -> object:
+    """Effective settings as a recording holds them; secrets are references."""
+    return dump(Settings, settings)
+
+
+def load_settings_json(dumped: object) -> Settings:
+    """The settings that `dump_settings` made this of."""
+    return load(Settings, dumped)
+
+
+def _adapter(kind: type[Value]) -> TypeAdapter[Value]:
+    return cast(TypeAdapter[Value], _build_adapter(cast(Hashable, kind)))
+
+
+@cache
+def _build_adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(type[Any], kind))

@@ -1,0 +1,58 @@
+import json
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconciler.config import dump, dump_settings, load, load_settings_json
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.settings import SecretRef, Setting, Settings, SettingScalar
+from reconciler.errors import ConfigurationError
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+scalars = st.text() | st.integers(-(2**53), 2**53) | finite | st.booleans()
+st.register_type_strategy(float, finite)
+st.register_type_strategy(Mapping, lambda kind: st.dictionaries(*map(st.from_type, get_args(kind)), max_size=3))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.from_type(Settings))
+def test_settings_survive_a_recording(value: Settings) -> None:
+    dumped = json.loads(json.dumps(dump_settings(value)))
+    assert load_settings_json(dumped) == value
+    assert dump_settings(load_settings_json(dumped)) == dumped
+
+
+@given(scalars)
+def test_a_setting_keeps_its_type(value: SettingScalar) -> None:
+    loaded = load(Setting, json.loads(json.dumps(dump(Setting, Setting(value=value)))))
+    assert loaded.value == value
+    assert type(loaded.value) is type(value)
+
+
+@given(st.from_type(tuple[Proposal, ...]), st.from_type(ResourceKey))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_proposals_and_keys_survive_too(proposals: tuple[Proposal, ...], key: ResourceKey) -> None:
+    assert load(tuple[Proposal, ...], json.loads(json.dumps(dump(tuple[Proposal, ...], proposals)))) == proposals
+    assert load(ResourceKey, dump(ResourceKey, key)) == key
+
+
+def test_loaded_settings_are_tuples_and_types_of_the_domain() -> None:
+    value = Settings(assumed=("one cluster",), defaults={"a": Setting(value=1), "b": Setting(value=1.0)})
+    back = load_settings_json(dump_settings(value))
+    assert back == value
+    assert isinstance(back.assumed, tuple)
+    assert [type(setting.value) for setting in back.defaults.values()] == [int, float]
+
+
+@pytest.mark.parametrize("dumped", [None, [], {"currency": 5}, {"clusters": "a"}, {"forge": {"token": "s3"}}])
+def test_what_is_no_recording_of_settings_is_refused(dumped: object) -> None:
+    with pytest.raises(ConfigurationError, match="recording: "):
+        load_settings_json(dumped)
+
+
+def test_a_dumped_secret_is_its_reference() -> None:
+    assert dump(SecretRef, SecretRef(env="A")) == {"file": "", "env": "A"}
