@@ -7,6 +7,7 @@ Files become layers (`files`, `layers`), are checked against one definition (`sc
 from reconciler.config.codec import dump, dump_settings, load, load_settings_json
 from reconciler.config.environment import Environment, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.json_schema import configuration_schema
 from reconciler.config.loading import LoadedSettings, check_settings, load_settings
 from reconciler.config.secrets import SecretReader
 
@@ -17,6 +18,7 @@ __all__ = [
     "LoadedSettings",
     "SecretReader",
     "check_settings",
+    "configuration_schema",
     "dump",
     "dump_settings",
     "load",

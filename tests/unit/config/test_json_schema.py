@@ -1,0 +1,76 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its stubs are not among our tools
+
+from reconciler.config import configuration_schema
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    schema = configuration_schema()
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("name", ["smallest.yaml", "supported.yaml"])
+def test_editors_accept_the_documented_examples(validator: Draft202012Validator, testdata: Path, name: str) -> None:
+    assert list(validator.iter_errors(yaml.safe_load((testdata / name).read_text()))) == []
+
+
+def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testdata: Path) -> None:
+    assert list(validator.iter_errors(yaml.safe_load((testdata / "everything.yaml").read_text())))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"curency": "USD"},
+        {"runInterval": "10m"},
+        {"defaults": {"sizing": {"headroom": 0.2}}},
+        {"defaults": {"minReplicas": "1"}},
+        {"defaults": {"minReplicas": None}},
+        {"serviceClasses": [{"name": "a", "ttft": 500}]},
+        {"serviceClasses": [{"name": "a", "ttft": "500"}]},
+        {"serviceClasses": [{"name": "a", "ttft": "1s", "ttftPercentile": 100}]},
+        {"clusters": [{"name": "a", "prometheus": {"url": "https://a", "bearerToken": "s3"}}]},
+        {"clusters": [{"name": "a", "prometheus": {"url": "https://a", "matchLabels": {"a-b": "c"}}}]},
+        {"forge": {"auth": {"token": {"file": "/a", "env": "B"}}}},
+        {"forge": {"auth": {"token": {}}}},
+        {"pullRequests": {"autoMerge": True}},
+        {"status": "deliver"},
+    ],
+)
+def test_editors_refuse_what_loading_refuses(validator: Draft202012Validator, part: dict[str, object]) -> None:
+    document = {"apiVersion": "reconciler.io/v1alpha1", "kind": "Configuration", **part}
+    assert list(validator.iter_errors(document))
+
+
+def _properties(schema: object, path: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    if isinstance(schema, dict):
+        for name, field in schema.get("properties", {}).items():
+            yield f"{path}.{name}", field
+        for key, child in schema.items():
+            yield from _properties(child, f"{path}.{key}")
+
+
+def test_every_key_is_described_and_titled_as_it_is_written() -> None:
+    for path, field in _properties(configuration_schema()):
+        assert field.get("description"), path
+        assert field.get("title", path.rsplit(".", 1)[-1]) == path.rsplit(".", 1)[-1]
+
+
+def test_every_section_refuses_unknown_keys() -> None:
+    definitions = configuration_schema()["$defs"]
+    assert isinstance(definitions, dict)
+    assert [name for name, section in definitions.items() if section.get("additionalProperties") is not False] == []
+
+
+def test_an_absent_default_is_not_shown_and_a_real_one_is() -> None:
+    shown = dict(_properties(configuration_schema()))
+    assert shown[".$defs.PullRequests.reopenAfter"]["default"] == "7d"
+    assert shown[".$defs.PullRequests.draft"]["default"] is False
+    assert shown[".currency"]["default"] == "USD"
+    assert "default" not in shown[".$defs.VariantSection.group"] if ".$defs.VariantSection.group" in shown else True
