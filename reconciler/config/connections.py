@@ -15,6 +15,12 @@ from reconciler.resources.wording import join_words
 SHOWN_KEYS = 4
 
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
+# With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
+_ROUTING_HEADER = re.compile(
+    r"host|connection|upgrade|te|trailer|expect|content-.*|transfer-.*|proxy-.*|forwarded|x-forwarded-.*|x-host"
+    r"|x-original-.*|x-rewrite-.*",
+    re.IGNORECASE,
+)
 
 
 class Section(BaseModel):
@@ -139,6 +145,8 @@ class Prometheus(Section):
         if self.bearer_token is not None and self.basic_auth is not None:
             raise ValueError("expected one of bearerToken and basicAuth")
         for name, value in self.headers.items():
+            if _ROUTING_HEADER.fullmatch(name):
+                raise ValueError(f"expected no header {name}: it says where a request goes, which only url may")
             if isinstance(value, str) and _SECRET_HEADER.search(name):
                 raise ValueError(
                     f"expected header {name} as {{file: PATH}} or {{env: NAME}}: a secret never stands here"

@@ -106,6 +106,6 @@ def _parse_origin(text: str) -> str:
         origin = origin_of(text)
     except ValueError as error:
         raise ConfigurationError(f"{TRUSTED_ORIGINS}: {error}") from None
-    if text.count("/") > len("//") and not text.removesuffix("/").count("/") == len("//"):
+    if "/" in text.partition("://")[2].removesuffix("/"):
         raise ConfigurationError(f"{TRUSTED_ORIGINS}: expected an origin like {origin}, without a path")
     return origin

@@ -59,6 +59,14 @@ def test_an_origin_that_only_looks_alike_is_not_trusted(check: Check, near: str)
     assert len(check(text, variables={"RECONCILER_TRUSTED_ORIGINS": "https://a"})) == 1
 
 
+@pytest.mark.parametrize("header", ["Host", "X-Forwarded-Host", "Forwarded", "Transfer-Encoding"])
+def test_a_header_cannot_lead_a_trusted_request_elsewhere(check: Check, header: str) -> None:
+    text = f"clusters: [{{name: prod, prometheus: {{headers: {{{header}: evil.example.net}}}}}}]"
+    operator = "clusters: [{name: prod, prometheus: {url: 'https://a', bearerToken: {file: /etc/token}}}]"
+    (finding,) = check(text, operator=[operator])
+    assert f"expected no header {header}: it says where a request goes" in finding
+
+
 def test_no_secret_needs_no_trust(check: Check) -> None:
     assert check(EVIL) == []
     assert check("clusters: [{name: a, prometheus: {url: 'https://a', headers: {X-Scope-OrgID: llm}}}]") == []
