@@ -1,0 +1,197 @@
+"""Plain values -> pydantic models, and every complaint of pydantic as a finding with its place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Generic, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.resources.expectations import describe_expected, is_secret, list_names
+from reconciler.resources.wording import MAX_SHOWN, describe, quote
+
+Field: TypeAlias = tuple[str | int, ...]
+Locate: TypeAlias = Callable[[Field], Place]
+Model = TypeVar("Model", bound=BaseModel)
+
+# A file may hold as many mistakes as it has bytes; nobody reads more than this of one object.
+MAX_FINDINGS = 50
+_UNKNOWN = "extra_forbidden"
+_MISSING = "missing"
+
+
+class Shape(BaseModel):
+    """Base of what is read: nothing is converted, unknown fields are found, values do not change."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LooseShape(BaseModel):
+    """Base of what is read in part: fields that are not declared are somebody else's."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Validated(Generic[Model]):
+    """A model, or None when a finding is an error; and the findings."""
+
+    value: Model | None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Complaint:
+    """One error of pydantic at a real field path; `expected` empty: `found` is the whole message."""
+
+    field: Field
+    kind: str
+    expected: str
+    found: str
+
+
+def validate(
+    model: type[Model],
+    value: object,
+    *,
+    locate: Locate,
+    unknown: Severity = Severity.ERROR,
+    severity: Severity = Severity.ERROR,
+) -> Validated[Model]:
+    """Validate a plain value and find everything that is wrong with it at once.
+
+    `locate` turns a field path inside `value` into a place. Unknown fields are findings of severity `unknown`; as
+    warnings they are left out of the value. Everything else is of `severity`. A field declared with a description is
+    described by it (`expected a decimal number`), one declared with `repr=False` is never shown. A validator of a
+    model raises ValueError with the words `expected ..., got ...`.
+    """
+    try:
+        return Validated(model.model_validate(value))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    complaints = _complain(model, value, details)
+    findings = _as_findings(complaints, locate, {True: unknown, False: severity})
+    if unknown is Severity.ERROR or any(complaint.kind != _UNKNOWN for complaint in complaints):
+        return Validated(None, findings)
+    known = _without(value, [complaint.field for complaint in complaints])
+    again = validate(model, known, locate=locate, severity=severity)
+    return Validated(again.value, findings + again.findings)
+
+
+def _as_findings(
+    complaints: Sequence[_Complaint], locate: Locate, severities: dict[bool, Severity]
+) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
+    for complaint in complaints[:MAX_FINDINGS]:
+        message = f"expected {complaint.expected}, {complaint.found}" if complaint.expected else complaint.found
+        severity = severities[complaint.kind == _UNKNOWN]
+        findings.append(Finding(place=locate(complaint.field), severity=severity, message=message))
+    if len(complaints) > MAX_FINDINGS:
+        message = f"{len(complaints) - MAX_FINDINGS} more findings are not shown"
+        findings.append(Finding(place=locate(()), severity=severities[False], message=message))
+    return tuple(findings)
+
+
+def _complain(model: type[BaseModel], value: object, details: Sequence[ErrorDetails]) -> list[_Complaint]:
+    """One complaint per field path: members of a union complain together, about the deepest place."""
+    complaints: dict[Field, _Complaint] = {}
+    for detail in details:
+        field = _real_field(value, detail)
+        complaints.setdefault(field, _as_complaint(model, field, detail))
+    parents = {field[:depth] for field in complaints for depth in range(len(field))}
+    return [complaint for field, complaint in complaints.items() if field not in parents]
+
+
+def _real_field(value: object, detail: ErrorDetails) -> Field:
+    """The path without what pydantic adds to it: names of union members, `[key]`."""
+    field: list[str | int] = []
+    parts = detail["loc"]
+    for position, part in enumerate(parts):
+        is_last = position == len(parts) - 1
+        if isinstance(value, dict) and (part in value or (is_last and detail["type"] == _MISSING)):
+            field.append(part)
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            field.append(part)
+            value = value[part]
+    return tuple(field)
+
+
+def _as_complaint(model: type[BaseModel], field: Field, detail: ErrorDetails) -> _Complaint:
+    kind = detail["type"]
+    if kind == _UNKNOWN:
+        return _Complaint(field, kind, "", describe_unknown(str(field[-1]), list_names(model, field[:-1])))
+    if kind == "value_error":
+        message = str(detail.get("ctx", {}).get("error", detail["msg"]))
+        return _Complaint(field, kind, "", message)
+    expected = _describe_limit(detail) or describe_expected(model, field)
+    if kind == _MISSING or detail["input"] is None:
+        return _Complaint(field, kind, expected, "found nothing")
+    if is_secret(model, field):
+        return _Complaint(field, kind, expected, "got a value that is not shown")
+    return _Complaint(field, kind, expected, _describe_found(kind, detail["input"]))
+
+
+def _describe_found(kind: str, found: object) -> str:
+    unquoted = kind == "string_type" and isinstance(found, int | float)
+    return f"got {describe(found)}" + (" without quotes: put it in quotes" if unquoted else "")
+
+
+def _describe_limit(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "greater_than_equal":
+            return f"at least {context['ge']:g}"
+        case "greater_than":
+            return f"more than {context['gt']:g}"
+        case "less_than_equal":
+            return f"at most {context['le']:.12g}"
+        case "less_than":
+            return f"less than {context['lt']:.12g}"
+        case "string_too_short":
+            return _count(context["min_length"], "character")
+        case "string_too_long":
+            return f"at most {context['max_length']} characters"
+        case "too_short":
+            return _count(context["min_length"], "item")
+        case "too_long":
+            return f"at most {context['max_length']} items"
+        case "finite_number":
+            return "a finite number"
+        case _:
+            return ""
+
+
+def _count(minimum: int, noun: str) -> str:
+    if minimum == 1:
+        return "text that is not empty" if noun == "character" else f"at least one {noun}"
+    return f"at least {minimum} {noun}s"
+
+
+def describe_unknown(name: str, known: Sequence[str], noun: str = "field") -> str:
+    """`unknown field, did you mean "accelerator"?`; without a near name, only that it is unknown."""
+    nearest = get_close_matches(name[:MAX_SHOWN], known, n=1)
+    return f"unknown {noun}, did you mean {quote(nearest[0])}?" if nearest else f"unknown {noun}"
+
+
+def _without(value: object, fields: Sequence[Field]) -> object:
+    """A copy without some fields; only the collections on the way to them are copied (others may be shared)."""
+    copies: dict[Field, object] = {(): _copy(value)}
+    for field in fields:
+        for depth in range(1, len(field)):
+            if field[:depth] not in copies:
+                parent = _as_mutable(copies[field[: depth - 1]])
+                parent[field[depth - 1]] = copies[field[:depth]] = _copy(parent[field[depth - 1]])
+        del _as_mutable(copies[field[:-1]])[field[-1]]
+    return copies[()]
+
+
+def _copy(value: object) -> object:
+    return list(value) if isinstance(value, list) else dict(cast(dict[str, object], value))
+
+
+def _as_mutable(value: object) -> dict[str | int, object]:
+    return cast(dict[str | int, object], value)
