@@ -1,0 +1,83 @@
+"""Our annotations, `reconciler.io/<setting>`: names, values, and what is wrong with them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.declarations import Annotation
+from reconciler.domain.findings import Finding
+from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import describe_unknown
+from reconciler.resources.wording import join_words, quote
+
+PREFIX = "reconciler.io/"
+_MAX_TEXT = 253
+_MAX_REPLICAS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The settings that an object's annotations state, by setting name, and what is wrong with the others."""
+
+    settings: Mapping[str, Annotation]
+    findings: tuple[Finding, ...]
+
+
+def _parse_text(text: str) -> str:
+    if not text or len(text) > _MAX_TEXT or not text.isprintable() or text != text.strip():
+        raise ValueError(f"expected a name of 1 to {_MAX_TEXT} printable characters, got {quote(text)}")
+    return text
+
+
+def _parse_flag(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(f'expected "true" or "false", got {quote(text)}')
+    return text == "true"
+
+
+def _parse_count(text: str, least: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= _MAX_REPLICAS:
+        return int(text)
+    raise ValueError(f"expected an integer of at least {least}, got {quote(text)}")
+
+
+_SETTINGS: Mapping[str, tuple[str, Callable[[str], str | int | bool]]] = {
+    "service-class": ("serviceClass", _parse_text),
+    "accelerator": ("accelerator", _parse_text),
+    "min-replicas": ("minReplicas", lambda text: _parse_count(text, 0)),
+    "max-replicas": ("maxReplicas", lambda text: _parse_count(text, 1)),
+    "group": ("group", _parse_text),
+    "ignore": ("ignore", _parse_flag),
+}
+VARIANT_NAMES = tuple(_SETTINGS)
+NAMESPACE_NAMES = ("ignore",)
+
+
+def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT_NAMES) -> Checked:
+    """Read every annotation with our prefix; `names` are those that have a meaning on this kind of object."""
+    settings: dict[str, Annotation] = {}
+    findings: list[Finding] = []
+    for annotation, text in source.annotations.items():
+        if not annotation.startswith(PREFIX):
+            continue
+        path = ("metadata", "annotations", annotation)
+        name = annotation.removeprefix(PREFIX)
+        if name not in names:
+            choices = join_words(names)
+            message = f"{describe_unknown(name, names, 'annotation')} (after {PREFIX} stands {choices})"
+            findings.append(source.complain(path, message))
+            continue
+        setting, parse = _SETTINGS[name]
+        try:
+            settings[setting] = Annotation(value=parse(text), place=source.locate(path))
+        except ValueError as error:
+            findings.append(source.complain(path, str(error)))
+    findings.extend(_check_bounds(source, settings))
+    return Checked(settings, tuple(findings))
+
+
+def _check_bounds(source: KubernetesObject, settings: Mapping[str, Annotation]) -> list[Finding]:
+    lowest, highest = settings.get("minReplicas"), settings.get("maxReplicas")
+    if lowest is None or highest is None or int(lowest.value) <= int(highest.value):
+        return []
+    message = f"expected at most max-replicas ({highest.value}), got {lowest.value}"
+    return [source.complain(("metadata", "annotations", PREFIX + "min-replicas"), message)]

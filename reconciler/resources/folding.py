@@ -1,0 +1,212 @@
+"""From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reconciler.domain.declarations import (
+    BrokenResource,
+    Declaration,
+    IgnoredNamespace,
+    ListedClass,
+    ListedCost,
+    ReplicaOwner,
+    VariantResource,
+    Workload,
+)
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.resources.kustomize import own_workload
+from reconciler.resources.objects import Patch, Piece
+
+Kind = TypeVar("Kind", bound=Piece)
+Resource = TypeVar("Resource", VariantResource, Workload)
+Listed = TypeVar("Listed", ListedClass, ListedCost)
+
+# A person's pattern runs against every name of a cluster: no backtracking that a hostile one could drive.
+_TAME_PATTERN = re.compile(r"[A-Za-z0-9.|^$-]*(?:[.][*+][A-Za-z0-9.|^$-]*){0,3}")
+_LONGEST_PATTERN = 512
+_LITERAL = re.compile(r"[A-Za-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDeclaration:
+    """What one file declares in one cluster: pieces in the file's order."""
+
+    cluster: str
+    path: str
+    pieces: tuple[Piece, ...] = ()
+
+
+def merge(files: Iterable[FileDeclaration]) -> Declaration:
+    """Fold the files of all clusters into what the commit declares, the same for any order of files.
+
+    Files that kustomizations name as patches declare nothing of their own. Objects of one kind and name are broken
+    in all their places; entries of ConfigMaps that disagree are dropped.
+    """
+    ordered = sorted(files, key=lambda file: (file.cluster, file.path))
+    files_of_objects, patches = _set_patches_apart(ordered)
+    whole = _sort_by_type(files_of_objects)
+    variants, broken_variants = _split_duplicates(_pick(whole, VariantResource))
+    workloads, broken_workloads = _split_duplicates(_pick(whole, Workload))
+    targets = {_target_of(variant) for variant in variants} if broken_workloads else set()
+    classes, class_findings = _agree(_by_cluster(files_of_objects, ListedClass), _name_class, _place_of_class)
+    costs, cost_findings = _agree(_by_cluster(files_of_objects, ListedCost), _name_cost, lambda cost: cost.place)
+    broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
+    findings = [
+        *_pick(whole, Finding),
+        *(_report_duplicate(found, Severity.ERROR) for found in broken_variants),
+        *(_report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
+        *class_findings,
+        *cost_findings,
+    ]
+    return Declaration(
+        variants=tuple(variants),
+        workloads=tuple(workloads),
+        owners=(*_pick(whole, ReplicaOwner), *_resolve_patches(patches, workloads)),
+        classes=classes,
+        costs=costs,
+        ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
+        broken=tuple(dict.fromkeys(broken)),
+        findings=tuple(sorted(set(findings))),
+        shared_paths=_find_shared_paths(ordered),
+        files=len({file.path for file in ordered}),
+    )
+
+
+def _sort_by_type(files: Iterable[FileDeclaration]) -> dict[type, list[Piece]]:
+    by_type: dict[type, list[Piece]] = {}
+    for file in files:
+        for piece in file.pieces:
+            by_type.setdefault(type(piece), []).append(piece)
+    return by_type
+
+
+def _pick(by_type: Mapping[type, list[Piece]], kind: type[Kind]) -> list[Kind]:
+    return [piece for piece in by_type.get(kind, ()) if isinstance(piece, kind)]
+
+
+def _by_cluster(files: Iterable[FileDeclaration], kind: type[Kind]) -> dict[str, list[Kind]]:
+    pieces: dict[str, list[Kind]] = {}
+    for file in files:
+        for piece in file.pieces:
+            if isinstance(piece, kind):
+                pieces.setdefault(file.cluster, []).append(piece)
+    return pieces
+
+
+def _find_shared_paths(files: Iterable[FileDeclaration]) -> frozenset[str]:
+    clusters: dict[str, set[str]] = {}
+    for file in files:
+        clusters.setdefault(file.path, set()).add(file.cluster)
+    return frozenset(path for path, names in clusters.items() if len(names) > 1)
+
+
+def _set_patches_apart(files: list[FileDeclaration]) -> tuple[list[FileDeclaration], list[Patch]]:
+    """The files that are no patches, and every patch; one that is a file without target names what the file holds."""
+    patches = [piece for file in files for piece in file.pieces if isinstance(piece, Patch)]
+    by_file = {(patch.cluster, patch.path): patch for patch in patches if patch.path}
+    resolved = [patch for patch in patches if patch.is_pattern or patch.name or not patch.path]
+    for file in files:
+        patch = by_file.get((file.cluster, file.path))
+        if patch is not None:
+            resolved += [replace(patch, kind=key.kind, name=key.name, is_pattern=False) for key in _keys_in(file)]
+    return [file for file in files if (file.cluster, file.path) not in by_file], resolved
+
+
+def _keys_in(file: FileDeclaration) -> Iterator[ResourceKey]:
+    for piece in file.pieces:
+        if isinstance(piece, VariantResource | Workload | BrokenResource):
+            yield piece.key
+
+
+def _resolve_patches(patches: Iterable[Patch], workloads: Iterable[Workload]) -> Iterator[ReplicaOwner]:
+    names: dict[str, set[tuple[str, str]]] = {}
+    for workload in workloads:
+        names.setdefault(workload.key.cluster, set()).add((workload.key.kind, workload.key.name))
+    for patch in patches:
+        if not patch.is_pattern or (_LITERAL.fullmatch(patch.kind) and _LITERAL.fullmatch(patch.name)):
+            yield own_workload(patch.cluster, patch.kind, patch.name, patch.place)
+            continue
+        for kind, name in sorted(names.get(patch.cluster, ())):
+            if _matches(patch.kind, kind) and _matches(patch.name, name):
+                yield own_workload(patch.cluster, kind, name, patch.place)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """As Kustomize anchors a target's pattern; one too clever to run safely matches everything: better held."""
+    if not pattern or len(pattern) > _LONGEST_PATTERN or not _TAME_PATTERN.fullmatch(pattern):
+        return True
+    return re.fullmatch(pattern, text) is not None
+
+
+def _split_duplicates(resources: list[Resource]) -> tuple[list[Resource], list[BrokenResource]]:
+    by_key: dict[ResourceKey, list[Resource]] = {}
+    for resource in resources:
+        by_key.setdefault(resource.key, []).append(resource)
+    single = [same[0] for same in by_key.values() if len(same) == 1]
+    broken = [_break_duplicate(here, same) for same in by_key.values() if len(same) > 1 for here in same]
+    return single, broken
+
+
+def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
+    others = ", ".join(str(other.place) for other in same if other is not here)
+    reason = f"{here.key.kind} {here.key.label} is declared again at {others}: keep one"
+    return BrokenResource(key=here.key, place=here.place, reason=reason)
+
+
+def _report_duplicate(found: BrokenResource, severity: Severity) -> Finding:
+    return Finding(place=replace(found.place, field="metadata.name"), severity=severity, message=found.reason)
+
+
+def _target_of(variant: VariantResource) -> ResourceKey:
+    return replace(variant.key, kind=variant.target_kind, name=variant.target_name)
+
+
+def _severity_of(found: BrokenResource, targets: set[ResourceKey]) -> Severity:
+    # Namespaces may come from a kustomization: equal names that nobody scales are no mistake yet.
+    return Severity.ERROR if found.key in targets else Severity.WARNING
+
+
+def _name_class(listed: ListedClass) -> Hashable:
+    return listed.namespace, listed.config_map, listed.key, listed.model_id
+
+
+def _place_of_class(listed: ListedClass) -> Place:
+    return listed.service_class.place or Place(path="")
+
+
+def _name_cost(listed: ListedCost) -> Hashable:
+    return listed.accelerator
+
+
+def _agree(
+    by_cluster: Mapping[str, list[Listed]], name: Callable[[Listed], Hashable], place: Callable[[Listed], Place]
+) -> tuple[dict[str, tuple[Listed, ...]], list[Finding]]:
+    """Entries of one name once when they say the same, else not at all."""
+    agreed: dict[str, tuple[Listed, ...]] = {}
+    findings: list[Finding] = []
+    for cluster, entries in by_cluster.items():
+        by_name: dict[Hashable, list[Listed]] = {}
+        for entry in entries:
+            by_name.setdefault(name(entry), []).append(entry)
+        alike = {key: len({_without_place(entry) for entry in same}) == 1 for key, same in by_name.items()}
+        agreed[cluster] = tuple(same[0] for key, same in by_name.items() if alike[key])
+        for key, same in by_name.items():
+            findings += [] if alike[key] else _report_disagreement([place(entry) for entry in same])
+    return agreed, findings
+
+
+def _without_place(entry: ListedClass | ListedCost) -> ListedClass | ListedCost:
+    nowhere = Place(path="")
+    if isinstance(entry, ListedCost):
+        return replace(entry, place=nowhere)
+    return replace(entry, service_class=replace(entry.service_class, place=nowhere))
+
+
+def _report_disagreement(places: list[Place]) -> Iterator[Finding]:
+    for here in places:
+        others = ", ".join(str(other) for other in places if other is not here)
+        message = f"says otherwise than {others}: neither is used"
+        yield Finding(place=here, severity=Severity.ERROR, message=message)

@@ -1,0 +1,167 @@
+"""A pod template's containers, where its pods may run, and the accelerators one replica asks for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from reconciler.domain.findings import Finding
+from reconciler.resources.objects import KubernetesObject, is_templated
+from reconciler.resources.served_names import find_served_names
+from reconciler.resources.validation import LooseShape
+from reconciler.resources.wording import describe
+
+POD_PATH = ("spec", "template", "spec")
+# Extended resources that are accelerators, and how the names of others begin.
+_DEVICE_RESOURCES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu"})
+_DEVICE_PREFIXES = ("gpu.intel.com/", "aws.amazon.com/neuron", "nvidia.com/mig-")
+_MAX_DEVICES = 10_000
+
+Quantities = dict[str, int | float | str | None]
+
+
+class _Fields(LooseShape):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class Resources(_Fields):
+    """What a container asks for; quantities are read only where they count accelerators."""
+
+    limits: Quantities | None = None
+    requests: Quantities | None = None
+
+
+class Container(_Fields):
+    """The command line of a container and its resources."""
+
+    command: list[str] | None = None
+    args: list[str] | None = None
+    resources: Resources | None = None
+
+
+class Expression(_Fields):
+    """One requirement on a node's labels."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class SelectorTerm(_Fields):
+    """Requirements that hold together."""
+
+    match_expressions: list[Expression] | None = None
+
+
+class RequiredTerms(_Fields):
+    """Terms of which one must hold."""
+
+    node_selector_terms: list[SelectorTerm]
+
+
+class NodeAffinity(_Fields):
+    """Only the required part decides where a pod may run."""
+
+    required: RequiredTerms | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(_Fields):
+    """Of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(_Fields):
+    """What a replica runs, and where it may."""
+
+    containers: list[Container] | None = None
+    node_selector: dict[str, str | None] | None = None
+    affinity: Affinity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices one replica asks for by resource; `container` is the index of the only container that asks.
+
+    `templated` names a quantity that is filled in later.
+    """
+
+    counts: Mapping[str, int]
+    container: int | None
+    templated: str
+    findings: tuple[Finding, ...]
+
+
+def count_devices(source: KubernetesObject, pod: PodSpec) -> Devices:
+    """Add up what the containers ask for: limits, else requests."""
+    counts: dict[str, int] = {}
+    asking: set[int] = set()
+    templated = ""
+    findings: list[Finding] = []
+    for index, path, quantity in _device_quantities(pod):
+        if is_templated(quantity):
+            templated = templated or source.locate(path).field
+            continue
+        count = _parse_quantity(quantity)
+        if count is None:
+            words = f"{'found' if quantity is None else 'got'} {describe(quantity)}"
+            findings.append(source.complain(path, f"expected a whole number of devices, {words}"))
+        elif count:
+            asking.add(index)
+            counts[path[-1]] = counts.get(path[-1], 0) + count
+    return Devices(counts, min(asking) if len(asking) == 1 else None, templated, tuple(findings))
+
+
+_QuantityPath: TypeAlias = tuple[str, str, str, str, int, str, str, str]
+
+
+def _device_quantities(pod: PodSpec) -> Iterator[tuple[int, _QuantityPath, object]]:
+    for index, container in enumerate(pod.containers or ()):
+        if container.resources is None:
+            continue
+        limits, requests = container.resources.limits or {}, container.resources.requests or {}
+        for where, quantities in (("limits", limits), ("requests", requests)):
+            for resource, quantity in quantities.items():
+                if is_device_resource(resource) and (where == "limits" or resource not in limits):
+                    yield index, (*POD_PATH, "containers", index, "resources", where, resource), quantity
+
+
+def _parse_quantity(quantity: object) -> int | None:
+    text = str(quantity) if isinstance(quantity, int | str) else ""
+    if len(text) <= 9 and text.isascii() and text.isdigit() and int(text) <= _MAX_DEVICES:
+        return int(text)
+    return None
+
+
+def is_device_resource(resource: str) -> bool:
+    """Whether an extended resource is an accelerator."""
+    return resource in _DEVICE_RESOURCES or resource.startswith(_DEVICE_PREFIXES)
+
+
+def read_affinity(pod: PodSpec) -> dict[str, tuple[str, ...]]:
+    """Label keys whose values are limited whichever term holds: in each term by `In`, over all terms together."""
+    node = pod.affinity.node_affinity if pod.affinity else None
+    terms = node.required.node_selector_terms if node and node.required else []
+    limited = [_read_term(term) for term in terms]
+    keys = [key for key in limited[0] if all(key in term for term in limited)] if limited else []
+    return {key: tuple(dict.fromkeys(value for term in limited for value in term[key])) for key in keys}
+
+
+def _read_term(term: SelectorTerm) -> dict[str, tuple[str, ...]]:
+    allowed: dict[str, tuple[str, ...]] = {}
+    for expression in term.match_expressions or ():
+        if expression.operator == "In":
+            values = tuple(expression.values or ())
+            before = allowed.get(expression.key, values)
+            allowed[expression.key] = tuple(value for value in before if value in values)
+    return allowed
+
+
+def read_served_names(pod: PodSpec) -> tuple[str, ...]:
+    """The served model names on the command lines of all containers."""
+    names: dict[str, None] = {}
+    for container in pod.containers or ():
+        names |= dict.fromkeys(find_served_names([*(container.command or ()), *(container.args or ())]))
+    return tuple(names)

@@ -1,0 +1,190 @@
+"""Which kinds are read, in which versions, by whom; and the walk from a file's documents to its objects."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.manifests import Document
+from reconciler.resources.apps import read_deployment
+from reconciler.resources.core import read_namespace
+from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.kustomize import is_kustomization, read_kustomization
+from reconciler.resources.llmd import read_variant
+from reconciler.resources.objects import (
+    DEFAULT_NAMESPACE,
+    KubernetesObject,
+    Metadata,
+    Piece,
+    Reader,
+    break_on,
+    is_templated,
+    read_texts,
+)
+from reconciler.resources.scalers import read_autoscaler, read_scaled_object
+from reconciler.resources.upstream import read_config_map
+from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.wording import describe, join_words, quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind that is read: its API versions, and what makes pieces of one object.
+
+    `retired` are versions that a cluster no longer serves. A kind that is `ours_alone` has no namesake in another
+    group, so another group is a mistake; else the object is somebody else's and ignored. One that `reads_templates`
+    matters even when its own name is filled in later.
+    """
+
+    versions: tuple[str, ...]
+    read: Reader
+    retired: tuple[str, ...] = ()
+    ours_alone: bool = False
+    is_namespaced: bool = True
+    is_named: bool = True
+    reads_templates: bool = False
+
+
+# What the API server accepts of the kinds above, namespaces included but for their dots.
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+_KINDS: Mapping[str, Kind] = {
+    "VariantAutoscaling": Kind(versions=("llmd.ai/v1alpha1",), read=read_variant, ours_alone=True),
+    "Deployment": Kind(versions=("apps/v1",), read=read_deployment, retired=("extensions/v1beta1",)),
+    "HorizontalPodAutoscaler": Kind(
+        versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),
+        read=read_autoscaler,
+        reads_templates=True,
+    ),
+    "ScaledObject": Kind(versions=("keda.sh/v1alpha1",), read=read_scaled_object, reads_templates=True),
+    "Namespace": Kind(versions=("v1",), read=read_namespace, is_namespaced=False),
+    "ConfigMap": Kind(versions=("v1",), read=read_config_map),
+    "Kustomization": Kind(
+        versions=("kustomize.config.k8s.io/v1beta1", "kustomize.config.k8s.io/v1"),
+        read=read_kustomization,
+        is_named=False,
+    ),
+    "Component": Kind(versions=("kustomize.config.k8s.io/v1alpha1",), read=read_kustomization, is_named=False),
+}
+_LIST = "List"
+
+# A `List` of these holds their names too, so it needs no word of its own.
+KINDS: frozenset[bytes] = frozenset(kind.encode() for kind in _KINDS)
+"""The words of which one stands in every document worth parsing, but for kustomizations: see `is_kustomization`."""
+
+
+class _Items(LooseShape):
+    items: list[dict[str, object]] | None = None
+
+
+def read_file(cluster: str, path: str, documents: Sequence[Document]) -> FileDeclaration:
+    """All that one file declares in one cluster; what is wrong in it becomes findings, never an exception."""
+    pieces = tuple(piece for document in documents for piece in _read_document(cluster, document))
+    return FileDeclaration(cluster=cluster, path=path, pieces=pieces)
+
+
+def _read_document(cluster: str, document: Document) -> Iterator[Piece]:
+    value = document.value
+    if not isinstance(value, dict):
+        return
+    fallback = "Kustomization" if is_kustomization(document.path) else ""
+    kind = value.get("kind") or fallback
+    if not isinstance(kind, str):
+        return
+    source = KubernetesObject(cluster=cluster, kind=kind, document=document, prefix=(), fields=value)
+    if kind in _KINDS:
+        yield from _read_object(source)
+    elif kind.endswith(_LIST):
+        yield from _read_items(source)
+
+
+def _read_items(source: KubernetesObject) -> Iterator[Piece]:
+    """The objects of a `List`, or of a typed list, whose items may leave out what the list says."""
+    item_kind = source.kind.removesuffix(_LIST)
+    if item_kind and item_kind not in _KINDS:
+        return
+    validated = validate(_Items, source.fields, locate=source.locate)
+    yield from validated.findings
+    for index, item in enumerate((validated.value.items if validated.value else None) or ()):
+        kind = item.get("kind", item_kind)
+        fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
+        if isinstance(kind, str) and kind in _KINDS:
+            yield from _read_object(replace(source, kind=kind, prefix=("items", index), fields=fields))
+
+
+def _read_object(source: KubernetesObject) -> Iterator[Piece]:
+    kind = _KINDS[source.kind]
+    version = source.fields.get("apiVersion")
+    if not _is_ours(source, kind, version):
+        return
+    if not kind.is_named:
+        source = replace(source, name=source.document.path)
+    else:
+        source, findings = _name(source, kind)
+        if findings:
+            yield from break_on(source, findings) if source.name else findings
+            return
+    if version not in kind.versions and (version is not None or kind.is_named):
+        expected = join_words([quote(known) for known in kind.versions])
+        message = f"expected {expected}, {'found' if version is None else 'got'} {describe(version)}"
+        yield from break_on(source, (source.complain(("apiVersion",), message),))
+    elif not kind.reads_templates and (is_templated(source.name) or is_templated(source.namespace)):
+        if kind.ours_alone:
+            message = "filled in by a substitution: it cannot be read from Git"
+            yield source.complain(("metadata", "name"), message, Severity.WARNING)
+    else:
+        yield from kind.read(source)
+
+
+def _is_ours(source: KubernetesObject, kind: Kind, version: object) -> bool:
+    """Whether an object is of the kind we mean, in whatever version, and not a namesake of another group."""
+    if version is None:
+        return not kind.is_named or "metadata" in source.fields
+    if not isinstance(version, str) or version in kind.versions or kind.ours_alone or version in kind.retired:
+        return True
+    groups = {known.rpartition("/")[0] for known in kind.versions}
+    return version.rpartition("/")[0] in groups
+
+
+def _name(source: KubernetesObject, kind: Kind) -> tuple[KubernetesObject, tuple[Finding, ...]]:
+    """The object with its metadata; what cannot name anything in a cluster leaves the name empty."""
+    validated = validate(
+        Metadata, source.fields.get("metadata", {}), locate=lambda path: source.locate(("metadata", *path))
+    )
+    metadata = validated.value
+    if metadata is None:
+        return _name_broken(source, kind), validated.findings
+    namespace = (metadata.namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
+    findings = tuple(_check_names(source, metadata.name, namespace))
+    # Not `replace`, which is twice as slow: this runs for every object of a fleet.
+    named = KubernetesObject(
+        cluster=source.cluster,
+        kind=source.kind,
+        document=source.document,
+        prefix=source.prefix,
+        fields=source.fields,
+        name="" if findings else metadata.name,
+        namespace=namespace,
+        labels=read_texts(metadata.labels),
+        annotations=read_texts(metadata.annotations),
+    )
+    return named, findings
+
+
+def _name_broken(source: KubernetesObject, kind: Kind) -> KubernetesObject:
+    """An object with wrong labels or annotations can still be called by its name."""
+    metadata = source.fields.get("metadata")
+    known = {key: metadata.get(key) for key in ("name", "namespace")} if isinstance(metadata, dict) else {}
+    names = validate(Metadata, known, locate=source.locate).value
+    if names is None or any(_check_names(source, names.name, names.namespace or "")):
+        return source
+    return replace(
+        source, name=names.name, namespace=(names.namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
+    )
+
+
+def _check_names(source: KubernetesObject, name: str, namespace: str) -> Iterator[Finding]:
+    for field, text in (("name", name), ("namespace", namespace)):
+        if text and not _DNS_NAME.fullmatch(text) and not is_templated(text):
+            message = f"expected lower-case letters, digits, - and . as in a DNS name, got {quote(text)}"
+            yield source.complain(("metadata", field), message)

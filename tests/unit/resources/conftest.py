@@ -1,0 +1,36 @@
+"""Reading manifests given as text, one file or several."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.declarations import Declaration
+from reconciler.manifests import parse_documents
+from reconciler.resources import KINDS, FileDeclaration, is_kustomization, merge, read_file
+
+TESTDATA = Path(__file__).parents[2] / "testdata" / "resources"
+
+Declare = Callable[..., Declaration]
+
+
+def _read(cluster: str, path: str, text: str) -> FileDeclaration:
+    kinds = None if is_kustomization(path) else KINDS
+    return read_file(cluster, path, parse_documents(path, text.encode(), kinds=kinds))
+
+
+@pytest.fixture(scope="session")
+def declare() -> Declare:
+    """Declare from one text (`a.yaml`) or from several files, in one cluster."""
+
+    def _declare(texts: str | Mapping[str, str], cluster: str = "prod") -> Declaration:
+        files = {"a.yaml": texts} if isinstance(texts, str) else texts
+        return merge([_read(cluster, path, text) for path, text in files.items()])
+
+    return _declare
+
+
+@pytest.fixture(scope="session")
+def testdata() -> Path:
+    """The folder of manifests and their findings."""
+    return TESTDATA

@@ -1,0 +1,171 @@
+"""Deployments, autoscalers and namespaces as they are written."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.domain.declarations import Declaration, ReplicaOwner
+from reconciler.domain.identity import Place
+from reconciler.resources.served_names import find_served_names
+
+Declare = Callable[..., Declaration]
+
+DEPLOYMENT = """apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: llama
+  namespace: llm
+  labels: {app: llama, empty: }
+  annotations: {reconciler.io/max-replicas: "4"}
+spec:
+  replicas: 3
+  template:
+    metadata:
+      labels: {llm-d.ai/variant: llama}
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+              - matchExpressions:
+                  - {key: gpu, operator: In, values: [a, b, c]}
+                  - {key: gpu, operator: In, values: [b, c]}
+                  - {key: zone, operator: In, values: [x]}
+                  - {key: arm, operator: DoesNotExist}
+              - matchExpressions:
+                  - {key: gpu, operator: In, values: [d]}
+      containers:
+        - name: proxy
+          resources: {limits: {cpu: 1}}
+        - name: vllm
+          command: [vllm, serve]
+          args: ["--served-model-name", llama-8b, llama, "--port", "8000"]
+          resources:
+            limits: {nvidia.com/gpu: "2", memory: 10Gi}
+            requests: {nvidia.com/gpu: 9, amd.com/gpu: 1}
+"""
+
+
+def test_a_deployment_is_carried_over_field_by_field(declare: Declare) -> None:
+    declaration = declare(DEPLOYMENT)
+    assert not declaration.findings
+    (workload,) = declaration.workloads
+    assert workload.replicas == 3
+    assert workload.replicas_place == Place(path="a.yaml", line=9, field="spec.replicas")
+    assert workload.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert workload.affinity == {"gpu": ("b", "c", "d")}
+    assert workload.devices == {"nvidia.com/gpu": 2, "amd.com/gpu": 1}
+    assert workload.device_container == 1
+    assert workload.served_names == ("llama-8b", "llama")
+    assert workload.labels == {"app": "llama", "empty": ""}
+    assert workload.template_labels == {"llm-d.ai/variant": "llama"}
+    assert workload.settings["maxReplicas"].value == 4
+    assert workload.places["spec.template.spec.nodeSelector"].line == 14
+    assert workload.templated == ""
+
+
+def test_devices_add_up_and_belong_to_no_single_container_then(declare: Declare) -> None:
+    containers = "".join(
+        f"        - resources: {{limits: {{{resource}: {quantity}}}}}\n"
+        for resource, quantity in [("gpu.intel.com/i915", 1), ("gpu.intel.com/i915", '"2"'), ("habana.ai/gaudi", 8)]
+    )
+    head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
+    text = f"{head}spec:\n  template:\n    spec:\n      containers:\n{containers}"
+    (workload,) = declare(text).workloads
+    assert workload.devices == {"gpu.intel.com/i915": 3, "habana.ai/gaudi": 8}
+    assert workload.device_container is None
+    assert (workload.replicas, workload.replicas_place) == (None, None)
+
+
+@pytest.mark.parametrize("replicas", ["${REPLICAS}", "${REPLICAS:=3}", '"{{ .Values.replicas }}"'])
+def test_text_that_is_filled_in_later_is_no_mistake(declare: Declare, replicas: str) -> None:
+    declaration = declare(DEPLOYMENT.replace("replicas: 3", f"replicas: {replicas}"))
+    assert not declaration.findings
+    assert declaration.workloads[0].replicas is None
+    assert declaration.workloads[0].templated == "spec.replicas"
+
+
+def test_a_deployment_whose_name_is_filled_in_later_is_nobody(declare: Declare) -> None:
+    declaration = declare(DEPLOYMENT.replace("name: llama\n", "name: ${APP}\n"))
+    assert declaration == declare("{}")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--served-model-name", "a"], ("a",)),
+        (["--served-model-name=a", "b"], ("a",)),
+        (["--served_model_name", "a", "b", "--x"], ("a", "b")),
+        (["sh", "-c", "exec vllm serve m --served-model-name 'a b' c --port 1"], ("a b", "c")),
+        (["sh", "-c", "vllm \\\n  --served-model-name=a \\\n  --port 1"], ("a",)),
+        (["sh", "-c", "vllm --served-model-name a; echo b"], ("a",)),
+        (["sh", "-c", "vllm --served-model-name a && echo b"], ("a",)),
+        (["sh", "-c", "vllm --served-model-name it's"], ("it's",)),
+        (["--served-model-name", "$(MODEL)"], ()),
+        (["--served-model-name"], ()),
+        (["--model", "a"], ()),
+    ],
+)
+def test_served_names_are_found_on_the_command_line(words: list[str], names: tuple[str, ...]) -> None:
+    assert find_served_names(words) == names
+
+
+def _scaler(
+    api_version: str, kind: str, annotations: str = "{}", target: str = "{kind: Deployment, name: llama}"
+) -> str:
+    return (
+        f"apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: phi\n  namespace: llm\n"
+        f"  annotations: {annotations}\nspec:\n  scaleTargetRef: {target}\n"
+    )
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "v2beta1", "v2beta2"])
+def test_an_autoscaler_owns_its_target(declare: Declare, version: str) -> None:
+    declaration = declare(_scaler(f"autoscaling/{version}", "HorizontalPodAutoscaler", '{llm-d.ai/managed: "true"}'))
+    assert declaration.owners == (
+        ReplicaOwner(
+            cluster="prod",
+            namespace="llm",
+            owner="HorizontalPodAutoscaler phi",
+            target_kind="Deployment",
+            target_name="llama",
+            place=Place(path="a.yaml", line=8, field="spec.scaleTargetRef"),
+        ),
+    )
+
+
+def test_a_scaled_object_owns_its_target_unless_it_is_paused(declare: Declare) -> None:
+    (owner,) = declare(_scaler("keda.sh/v1alpha1", "ScaledObject", target="{name: llama}")).owners
+    assert (owner.owner, owner.target_kind) == ("ScaledObject phi", "Deployment")
+    paused = '{autoscaling.keda.sh/paused: "true"}'
+    assert declare(_scaler("keda.sh/v1alpha1", "ScaledObject", paused)).owners == ()
+    pinned = '{autoscaling.keda.sh/paused-replicas: "2"}'
+    assert len(declare(_scaler("keda.sh/v1alpha1", "ScaledObject", pinned)).owners) == 1
+
+
+def test_an_autoscaler_whose_namespace_is_filled_in_later_owns_in_any(declare: Declare) -> None:
+    text = _scaler("autoscaling/v2", "HorizontalPodAutoscaler").replace("namespace: llm", "namespace: ${NS}")
+    assert [owner.namespace for owner in declare(text).owners] == [""]
+
+
+def test_a_namespace_may_be_left_alone(declare: Declare) -> None:
+    text = 'apiVersion: v1\nkind: Namespace\nmetadata: {name: llm, annotations: {reconciler.io/ignore: "true"}}\n'
+    (ignored,) = declare(text).ignored_namespaces
+    assert (ignored.cluster, ignored.name, ignored.place.line) == ("prod", "llm", 3)
+    assert declare(text.replace('"true"', '"false"')).ignored_namespaces == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Deployment\nreplicas: 3\n",
+        "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a}\n",
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\nspec: {path: ./apps}\n",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: Deployment}\n",
+        "- kind: Deployment\n",
+        "kind: [Deployment]\n",
+    ],
+)
+def test_what_is_none_of_our_business_is_ignored(declare: Declare, text: str) -> None:
+    assert declare(text) == declare("{}")
