@@ -1,0 +1,95 @@
+"""Whose replica a series is: the first of five rules that leads to a variant, in one lookup each.
+
+1. the label `llm_d_ai_variant` on the series; 2. the same label on the pod; 3. the Deployment that owns the pod's
+ReplicaSet; 4. the pod's name, by the pattern of the scale target's kind; 5. the served model, when one variant has it.
+"""
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.variants import Variant
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import Named, PodSeries, Readings, Served
+
+SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""What Kubernetes spells generated names with: no vowels, nothing that looks like another."""
+
+POD_NAMES: Mapping[str, re.Pattern[str]] = {
+    "Deployment": re.compile(rf"(.+)-[{SAFE}]{{6,10}}-[{SAFE}]{{5}}"),
+    "StatefulSet": re.compile(r"(.+)-[0-9]+"),
+    "LeaderWorkerSet": re.compile(r"(.+?)-[0-9]+(?:-[0-9]+)?"),
+}
+
+Key = TypeVar("Key", bound=Hashable)
+Target = tuple[str, str, str]
+"""Namespace, kind and name of a scale target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Indexes of one cluster's variants; a name that two variants claim is in none of them."""
+
+    by_name: Mapping[Named, ResourceKey]
+    by_target: Mapping[Target, ResourceKey]
+    by_model: Mapping[Served, ResourceKey]
+    readings: Readings
+
+    def variant_of(self, series: PodSeries) -> ResourceKey | None:
+        """The variant whose replica reports `series`, None when no rule leads to one."""
+        return (
+            self.by_name.get(Named(series.namespace, series.variant))
+            or self._by_pod_label(series)
+            or self._by_owner(series)
+            or self._by_pod_name(series)
+            or self.by_model.get(Served(series.namespace, series.model))
+        )
+
+    def _by_pod_label(self, series: PodSeries) -> ResourceKey | None:
+        name = self.readings.owner_of(Name.POD_LABELS, Named(series.namespace, series.pod))
+        return self.by_name.get(Named(series.namespace, name))
+
+    def _by_owner(self, series: PodSeries) -> ResourceKey | None:
+        replicaset = self.readings.owner_of(Name.POD_OWNER, Named(series.namespace, series.pod))
+        deployment = self.readings.owner_of(Name.REPLICASET_OWNER, Named(series.namespace, replicaset))
+        return self.by_target.get((series.namespace, "Deployment", deployment))
+
+    def _by_pod_name(self, series: PodSeries) -> ResourceKey | None:
+        matches = [(kind, pattern.fullmatch(series.pod)) for kind, pattern in POD_NAMES.items()]
+        targets = [(series.namespace, kind, match[1]) for kind, match in matches if match]
+        known = [target for target in targets if target in self.by_target]
+        return self.by_target[max(known, key=lambda target: len(target[2]))] if known else None
+
+
+def attribution_of(variants: Sequence[Variant], readings: Readings) -> Attribution:
+    """The indexes of `variants`, all of one cluster."""
+    return Attribution(
+        by_name=_unambiguous((Named(variant.key.namespace, variant.key.name), variant.key) for variant in variants),
+        by_target=_unambiguous((target_of(variant), variant.key) for variant in variants),
+        by_model=_unambiguous((served, variant.key) for variant in variants for served in served_by(variant)),
+        readings=readings,
+    )
+
+
+def target_of(variant: Variant) -> Target:
+    """The scale target; without one in Git, the Deployment that is named like the resource."""
+    if variant.workload is None:
+        return variant.key.namespace, "Deployment", variant.key.name
+    return variant.workload.key.namespace, variant.workload.key.kind, variant.workload.key.name
+
+
+def served_by(variant: Variant) -> tuple[Served, ...]:
+    """The names under which metrics may know the variant's model."""
+    names = variant.served_names or (variant.model.model_id,)
+    return tuple(Served(variant.model.namespace, name) for name in dict.fromkeys(names))
+
+
+def _unambiguous(pairs: Iterable[tuple[Key, ResourceKey]]) -> dict[Key, ResourceKey]:
+    found: dict[Key, ResourceKey] = {}
+    contested: set[Key] = set()
+    for key, variant in pairs:
+        if found.setdefault(key, variant) != variant:
+            contested.add(key)
+    return {key: variant for key, variant in found.items() if key not in contested}

@@ -1,0 +1,186 @@
+"""Raw answers to samples, strictly: a body that is not exactly what the API promises is no answer."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
+
+MAX_SAMPLES = 500_000
+MAX_WARNINGS = 10
+QUOTED_CHARACTERS = 200
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]Inf")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One series of a range query: its points in time order, Unix seconds and values."""
+
+    labels: Mapping[str, str]
+    points: tuple[tuple[float, float], ...]
+
+
+class _UnexpectedError(Exception):
+    """What the body should have been, in words; never leaves this module."""
+
+
+def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, ...] | NoAnswer:
+    """The samples of an instant query; NaN and infinities stay what they are. FAILED with a reason otherwise."""
+    entries = _entries(answer, "vector")
+    if isinstance(entries, NoAnswer):
+        return entries
+    if len(entries) > max_samples:
+        return _failed(answer, f"{len(entries)} series, more than the {max_samples} that are read")
+    try:
+        return _samples(entries)
+    except _UnexpectedError as unexpected:
+        return _failed(answer, str(unexpected))
+
+
+def decode_series(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Series, ...] | NoAnswer:
+    """The series of a range query, under the same rules; `max_samples` counts all points together."""
+    entries = _entries(answer, "matrix")
+    if isinstance(entries, NoAnswer):
+        return entries
+    try:
+        return _matrix(entries, max_samples)
+    except _UnexpectedError as unexpected:
+        return _failed(answer, str(unexpected))
+
+
+def warnings_of(answer: Answer) -> tuple[str, ...]:
+    """What Prometheus itself warned of or noted, in its words; empty when there is nothing or no answer."""
+    if answer.status is AnswerStatus.FAILED:
+        return ()
+    body = answer.body.read()
+    if b'"warnings"' not in body and b'"infos"' not in body:
+        return ()
+    try:
+        document = _document(body)
+    except _UnexpectedError:
+        return ()
+    listed = [document.get(key) for key in ("warnings", "infos")]
+    texts = [text for texts in listed if isinstance(texts, list) for text in texts if isinstance(text, str)]
+    return tuple(dict.fromkeys(printable(text) for text in texts[:MAX_WARNINGS]))
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters and no longer than a person reads."""
+    line = UNPRINTABLE.sub(" ", text).strip()
+    return line if len(line) <= QUOTED_CHARACTERS else f"{line[:QUOTED_CHARACTERS]}…"
+
+
+def _entries(answer: Answer, expected: str) -> list[Json] | NoAnswer:
+    if answer.status is AnswerStatus.FAILED:
+        return NoAnswer(absence=Absence.FAILED, reason=answer.reason or f"no answer to {answer.query.quantity}")
+    try:
+        return _result(_document(answer.body.read()), expected)
+    except _UnexpectedError as unexpected:
+        return _failed(answer, str(unexpected))
+
+
+def _failed(answer: Answer, what: str) -> NoAnswer:
+    query = answer.query
+    reason = f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {what}"
+    return NoAnswer(absence=Absence.FAILED, reason=reason)
+
+
+def _document(body: bytes) -> dict[str, Json]:
+    try:
+        document: Json = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _UnexpectedError("expected JSON, found something else or only a part of it") from error
+    if not isinstance(document, dict):
+        raise _UnexpectedError("expected a JSON object")
+    return document
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(constant)  # JSON has no NaN; Prometheus writes it as a string
+
+
+def _result(document: dict[str, Json], expected: str) -> list[Json]:
+    if document.get("status") != "success":
+        error = document.get("error")
+        raise _UnexpectedError(printable(error) if isinstance(error, str) and error else 'expected status "success"')
+    inner = document.get("data")
+    if not isinstance(inner, dict):
+        raise _UnexpectedError("expected an object under data")
+    if inner.get("resultType") != expected:
+        raise _UnexpectedError(f"expected resultType {expected}, found {printable(str(inner.get('resultType')))}")
+    result = inner.get("result")
+    if not isinstance(result, list):
+        raise _UnexpectedError("expected a list under data.result")
+    return result
+
+
+def _samples(entries: list[Json]) -> tuple[Sample, ...]:
+    shared: dict[str, str] = {}
+    seen: set[frozenset[tuple[str, str]]] = set()
+    samples = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise _UnexpectedError("expected an object in data.result")
+        labels = _labels(entry.get("metric"), shared)
+        _note_once(labels, seen)
+        time_s, value = _point(entry.get("value"))
+        samples.append(Sample(labels=labels, time_s=time_s, value=value))
+    return tuple(samples)
+
+
+def _matrix(entries: list[Json], max_samples: int) -> tuple[Series, ...]:
+    shared: dict[str, str] = {}
+    seen: set[frozenset[tuple[str, str]]] = set()
+    series = []
+    room = max_samples
+    for entry in entries:
+        values = entry.get("values") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(values, list):
+            raise _UnexpectedError("expected objects with a list of values in data.result")
+        room -= len(values)
+        if room < 0:
+            raise _UnexpectedError(f"more than the {max_samples} samples that are read")
+        labels = _labels(entry.get("metric"), shared)
+        _note_once(labels, seen)
+        series.append(Series(labels=labels, points=tuple(map(_point, values))))
+    return tuple(series)
+
+
+def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise _UnexpectedError("expected an object under metric")
+    labels: dict[str, str] = {}
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise _UnexpectedError(f"expected text in label {printable(name)}")
+        labels[name] = shared.setdefault(value, value)
+    return labels
+
+
+def _note_once(labels: dict[str, str], seen: set[frozenset[tuple[str, str]]]) -> None:
+    key = frozenset(labels.items())
+    if key in seen:
+        raise _UnexpectedError(f"two series have the labels {printable(str(dict(sorted(labels.items()))))}")
+    seen.add(key)
+
+
+def _point(found: Json) -> tuple[float, float]:
+    if not isinstance(found, list) or len(found) != 2:
+        raise _UnexpectedError("expected a pair of time and value")
+    time_s, text = found
+    if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or not -1e15 < time_s < 1e15:
+        raise _UnexpectedError(f"expected Unix seconds, found {printable(str(time_s))}")
+    if not isinstance(text, str) or not NUMBER.fullmatch(text):
+        raise _UnexpectedError(f"expected a number as text, found {printable(str(text))}")
+    return float(time_s), float(text)
+
+
+def is_usable(value: float) -> bool:
+    """Whether a rate, count or duration can be reckoned with: finite and not negative."""
+    return math.isfinite(value) and value >= 0

@@ -1,0 +1,137 @@
+"""The load of one model: who counts its arrivals, how long its requests are, or why that is not known."""
+
+import math
+from collections.abc import Sequence
+
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.loads import Load
+from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.quantities import WINDOW_S, Name
+from reconciler.metrics.readings import Readings, Served, total
+
+SEEN_BY_PICKER = 0.8
+"""Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
+NEGLIGIBLE_PER_S = 1e-9
+Arrivals = tuple[float, str]
+"""Requests per second, and who counted them."""
+
+
+def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load | NoAnswer:
+    """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown."""
+    counted = _arrivals(served, replicas, readings)
+    if isinstance(counted, NoAnswer):
+        return counted
+    rate_per_s, source = counted
+    if rate_per_s <= NEGLIGIBLE_PER_S:
+        return _idle(served, replicas, readings, source)
+    output = _tokens(Name.OUTPUT_TOKENS, served, readings)
+    if output is None:
+        return _no(
+            Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
+        )
+    if not math.isfinite(output) or output <= 0:
+        reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
+        return _no(Absence.NAN, reason)
+    read_input = _tokens(Name.INPUT_TOKENS, served, readings)
+    return Load(
+        arrival_rate_per_s=rate_per_s,
+        output_tokens=output,
+        input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
+        window_s=WINDOW_S,
+        arrivals_from=source,
+    )
+
+
+def _arrivals(served: Sequence[Served], replicas: int, readings: Readings) -> Arrivals | NoAnswer:
+    return (
+        _configured(served, readings)
+        or _endpoint_picker(served, readings)
+        or _completions_and_growth(served, replicas, readings)
+    )
+
+
+def _configured(served: Sequence[Served], readings: Readings) -> Arrivals | NoAnswer | None:
+    # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
+    if Name.ARRIVALS_CONFIGURED in readings.failed:
+        return readings.failed[Name.ARRIVALS_CONFIGURED]
+    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, "configured query arrivalRate")
+
+
+def _endpoint_picker(served: Sequence[Served], readings: Readings) -> Arrivals | NoAnswer | None:
+    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, "endpoint picker")
+    completed = _sum(Name.COMPLETIONS, served, readings)
+    if isinstance(counted, tuple) and completed is not None and counted[0] < SEEN_BY_PICKER * completed:
+        return None
+    return counted
+
+
+def _counted(name: Name, served: Sequence[Served], readings: Readings, source: str) -> Arrivals | NoAnswer | None:
+    rate_per_s = _sum(name, served, readings)
+    if rate_per_s is None:
+        return None
+    if not is_usable(rate_per_s):
+        return _no(Absence.NAN, f"{source} of {_named(served)} is not a finite rate")
+    return rate_per_s, source
+
+
+def _completions_and_growth(served: Sequence[Served], replicas: int, readings: Readings) -> Arrivals | NoAnswer:
+    finished = _sum(Name.COMPLETIONS, served, readings)
+    if finished is None:
+        return _no(Absence.MISSING, _why_uncounted(served, replicas))
+    if Name.QUEUE_GROWTH in readings.failed:
+        return readings.failed[Name.QUEUE_GROWTH]
+    completing = [one for one in served if readings.of_model(Name.COMPLETIONS, one) is not None]
+    growths = [readings.of_model(Name.QUEUE_GROWTH, one) for one in completing]
+    known = [growth for growth in growths if growth is not None]
+    if len(known) < len(growths):
+        return _no(Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not")
+    if not is_usable(finished) or not all(map(math.isfinite, known)):
+        return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
+    # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
+    return finished + max(0.0, sum(known)), "completions and queue growth"
+
+
+def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
+    if replicas == 0:
+        return f"no replica of {_named(served)} runs and no endpoint picker counts its requests"
+    return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
+
+
+def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: str) -> Load | NoAnswer:
+    """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
+    under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
+    if not is_usable(under_way) or under_way > 0:
+        reason = f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m"
+        return _no(Absence.NAN, reason)
+    output = _tokens(Name.OUTPUT_TOKENS, served, readings)
+    if output is None and replicas > 0:
+        return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
+    return Load(arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0, window_s=WINDOW_S, arrivals_from=source)
+
+
+def _tokens(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
+    """Mean over the served names, weighted by what each finished; NaN when all are idle, None without a series."""
+    means = {one: readings.of_model(name, one) for one in served}
+    known = {one: mean for one, mean in means.items() if mean is not None}
+    if not known:
+        return None
+    busy = {one: mean for one, mean in known.items() if not math.isnan(mean)}
+    if len(busy) < 2:
+        return next(iter(busy.values()), math.nan)
+    weights = {one: readings.of_model(Name.COMPLETIONS, one) or 0.0 for one in busy}
+    weight = total(list(weights.values()))
+    return sum(mean * weights[one] for one, mean in busy.items()) / weight if weight else math.nan
+
+
+def _sum(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
+    found = [readings.of_model(name, one) for one in served]
+    values = [value for value in found if value is not None]
+    return total(values) if values else None
+
+
+def _named(served: Sequence[Served]) -> str:
+    return "model " + " or ".join(f'"{printable(one.model)}"' for one in served)
+
+
+def _no(absence: Absence, reason: str) -> NoAnswer:
+    return NoAnswer(absence=absence, reason=reason)

@@ -1,0 +1,76 @@
+"""PromQL text from quantities: labels validated, values escaped, candidates coalesced."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from string import Template
+
+from reconciler.domain.settings import PrometheusSettings
+from reconciler.errors import ConfigurationError
+from reconciler.metrics.quantities import PER_POD, Quantity
+
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNames:
+    """How a server spells namespace, pod and model."""
+
+    namespace: str = "namespace"
+    pod: str = "pod"
+    model: str = "model_name"
+
+    def spell(self, label: str) -> str:
+        """The server's word for one of our three, any other label as it is."""
+        return {"namespace": self.namespace, "pod": self.pod, "model": self.model}.get(label, label)
+
+
+def label_names(settings: PrometheusSettings) -> LabelNames:
+    """The spelling of `settings`; ConfigurationError for a name of ours that is unknown or a label that is none."""
+    unknown = sorted(set(settings.label_names) - {"namespace", "pod", "model"})
+    if unknown:
+        raise ConfigurationError(f'prometheus.labelNames: expected namespace, pod or model, found "{unknown[0]}"')
+    for label in settings.label_names.values():
+        _check_label(label, "prometheus.labelNames")
+    return LabelNames(**settings.label_names)
+
+
+def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> str:
+    """What stands between the braces of every selector: `matchLabels`, and the namespaces unless there are none."""
+    parts = [equals(name, value) for name, value in sorted(settings.match_labels.items())]
+    wanted = sorted(set(namespaces))
+    if wanted:
+        parts.append(_one_of(label_names(settings).namespace, wanted))
+    return ",".join(parts)
+
+
+def equals(label: str, value: str) -> str:
+    """One matcher; ConfigurationError for a label that is none."""
+    _check_label(label, "prometheus.matchLabels")
+    return f"{label}={quote(value)}"
+
+
+def quote(text: str) -> str:
+    """A PromQL string literal: nothing in `text` can end it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def render(quantity: Quantity, names: LabelNames, where: str) -> str:
+    """One expression for all candidates of a quantity."""
+    by, each = (", ".join(map(names.spell, labels)) for labels in (quantity.by, PER_POD))
+    substitutes: Mapping[str, str] = {"by": by, "each": each, "where": where}
+    return " or ".join(Template(candidate).substitute(substitutes) for candidate in quantity.candidates)
+
+
+def _one_of(label: str, values: list[str]) -> str:
+    if len(values) == 1:
+        return equals(label, values[0])
+    escaped = (SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], value) for value in values)
+    return f"{label}=~{quote('|'.join(escaped))}"
+
+
+def _check_label(label: str, field: str) -> None:
+    if not LABEL_NAME.fullmatch(label):
+        raise ConfigurationError(f"{field}: expected a label name (letters, digits, underscores), found {label!r}")

@@ -1,0 +1,109 @@
+"""What its replicas say of one variant, or why they must not be believed."""
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.domain.allocations import Performance
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.loads import Observation
+from reconciler.domain.variants import Variant
+from reconciler.metrics.attribution import served_by
+from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import PodSeries, Readings, total
+from reconciler.metrics.sightings import STALE_AFTER_S, Sightings
+
+UNSEEN = Performance()
+
+
+def observe(variant: Variant, readings: Readings, sightings: Sightings, now_s: float) -> Observation:
+    """The variant as its own replicas report it; means are weighted by the requests each replica finished."""
+    series = sightings.series_of.get(variant.key, ())
+    fresh = tuple(one for one in series if one in sightings.reporting)
+    last_seen = readings.of_pods(Name.LAST_SEEN)
+    seen_s = max((last_seen[one] for one in series if one in last_seen), default=None)
+    absence = _unattributed(variant, sightings) or _unusable(fresh, readings)
+    if absence is None and variant.current.replicas > 0 and not fresh:
+        absence = _unseen(variant, seen_s, now_s)
+    return Observation(
+        performance=Performance(
+            itl_s=_mean(Name.ITL, fresh, readings),
+            wait_s=_mean(Name.WAIT, fresh, readings),
+            ttft_s=_mean(Name.TTFT, fresh, readings),
+        ),
+        num_running=_sum(Name.RUNNING, fresh, readings),
+        num_waiting=_sum(Name.WAITING, fresh, readings),
+        replicas_reporting=len({one.pod for one in fresh}),
+        last_sample_s=seen_s,
+        absence=absence,
+    )
+
+
+def unobserved(absence: NoAnswer) -> Observation:
+    """A variant of which nothing is known, and why."""
+    return Observation(performance=UNSEEN, absence=absence)
+
+
+def stale_reason(age_s: float) -> str:
+    """The sentence for a newest sample that is `age_s` old."""
+    minutes = int(age_s // 60)
+    age = f"{minutes} min" if minutes > STALE_AFTER_S // 60 else f"{age_s:.0f} s"
+    return f"metrics stale: last sample {age} ago, limit {STALE_AFTER_S // 60:.0f}m"
+
+
+def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
+    for served in served_by(variant):
+        share = sightings.shares.get(served)
+        if share:
+            reason = (
+                f'{share} that report model "{printable(served.model)}" belong to no variant in Git: '
+                "label them llm-d.ai/variant, or scrape kube-state-metrics"
+            )
+            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
+    return None
+
+
+def _unusable(fresh: Sequence[PodSeries], readings: Readings) -> NoAnswer | None:
+    for name in (Name.RUNNING, Name.WAITING):
+        values = readings.of_pods(name)
+        for one in fresh:
+            if one in values and not is_usable(values[one]):
+                reason = f"pod {printable(one.pod)} reports {values[one]} requests {name}"
+                return NoAnswer(absence=Absence.NAN, reason=reason)
+    return None
+
+
+def _unseen(variant: Variant, seen_s: float | None, now_s: float) -> NoAnswer:
+    if seen_s is None:
+        names = " or ".join(f'"{printable(served.model)}"' for served in served_by(variant))
+        reason = (
+            f"no series for model {names} in namespace {printable(variant.model.namespace)} within an hour: "
+            "are its pods running and scraped, and is this the name they serve?"
+        )
+        return NoAnswer(absence=Absence.MISSING, reason=reason)
+    age_s = now_s - seen_s
+    if age_s > STALE_AFTER_S:
+        return NoAnswer(absence=Absence.STALE, reason=stale_reason(age_s))
+    return NoAnswer(
+        absence=Absence.MISSING, reason=f"metrics missing: its replicas stopped reporting {age_s:.0f} s ago"
+    )
+
+
+def _sum(name: Name, fresh: Sequence[PodSeries], readings: Readings) -> float | None:
+    values = readings.of_pods(name)
+    found = [values[one] for one in fresh if one in values]
+    summed = total(found) if found else None
+    return summed if summed is not None and is_usable(summed) else None
+
+
+def _mean(name: Name, fresh: Sequence[PodSeries], readings: Readings) -> float | None:
+    values = readings.of_pods(name)
+    finished = readings.of_pods(Name.COMPLETIONS)
+    found = {one: values[one] for one in fresh if is_usable(values.get(one, -1.0))}
+    weights = {one: finished[one] if is_usable(finished.get(one, -1.0)) else 0.0 for one in found}
+    if not any(weights.values()):
+        weights = dict.fromkeys(found, 1.0)
+    return _weighted_mean(found, weights) if found else None
+
+
+def _weighted_mean(values: Mapping[PodSeries, float], weights: Mapping[PodSeries, float]) -> float:
+    return sum(values[one] * weights[one] for one in values) / sum(weights.values())

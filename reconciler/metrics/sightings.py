@@ -1,0 +1,67 @@
+"""Which replicas were seen, when, and whose they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.metrics.attribution import Attribution
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import Named, PodSeries, Readings, Served
+
+STALE_AFTER_S = 300.0
+"""The age from which a sample says nothing about now; Prometheus itself forgets a silent series by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How many of the pods that report a model belong to no variant we know."""
+
+    unattributed: int
+    pods: int
+
+    def __str__(self) -> str:
+        percent = 100 * self.unattributed / self.pods
+        return f"{self.unattributed} of {self.pods} pods ({percent:.0f} %)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sightings:
+    """`series_of` each variant, `reporting` now and fresh, and the `shares` of models with unattributed pods."""
+
+    series_of: Mapping[ResourceKey, tuple[PodSeries, ...]]
+    reporting: frozenset[PodSeries]
+    shares: Mapping[Served, Share]
+
+
+def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightings:
+    """Every series of the last hour, each attributed once."""
+    last_seen = readings.of_pods(Name.LAST_SEEN)
+    running = readings.of_pods(Name.RUNNING)
+    reporting = frozenset(series for series in running if now_s - last_seen.get(series, float("-inf")) <= STALE_AFTER_S)
+    series_of: dict[ResourceKey, list[PodSeries]] = {}
+    strangers: set[PodSeries] = set()
+    for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
+        variant = attribution.variant_of(series)
+        if variant is None:
+            strangers.add(series)
+        else:
+            series_of.setdefault(variant, []).append(series)
+    return Sightings(
+        series_of={variant: tuple(found) for variant, found in series_of.items()},
+        reporting=reporting,
+        shares=_shares(reporting, strangers),
+    )
+
+
+def pods_in(series: frozenset[PodSeries] | set[PodSeries]) -> dict[Served, set[Named]]:
+    """The pods behind `series`, by the model they report."""
+    pods: dict[Served, set[Named]] = {}
+    for one in series:
+        pods.setdefault(Served(one.namespace, one.model), set()).add(Named(one.namespace, one.pod))
+    return pods
+
+
+def _shares(reporting: frozenset[PodSeries], strangers: set[PodSeries]) -> dict[Served, Share]:
+    everyone = pods_in(reporting)
+    unknown = pods_in(reporting & strangers)
+    return {served: Share(unattributed=len(pods), pods=len(everyone[served])) for served, pods in unknown.items()}

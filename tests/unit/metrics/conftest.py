@@ -1,0 +1,174 @@
+"""Variants, answers and settings in a line each."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.domain.variants import Variant, VariantSettings
+from reconciler.metrics import QUANTITIES
+
+NOW_S = 1_790_000_000.0
+
+
+def _sourced(value: Any) -> Any:
+    return Sourced(value=value, source=Source(kind=SourceKind.BUILT_IN))
+
+
+def _variant(
+    name: str,
+    *,
+    model_id: str = "llama",
+    replicas: int = 1,
+    cluster: str = "prod",
+    namespace: str = "llm",
+    served: Sequence[str] | None = None,
+    target: str | None = None,
+    kind: str = "Deployment",
+) -> Variant:
+    key = ResourceKey(cluster=cluster, namespace=namespace, kind="VariantAutoscaling", name=name)
+    place = Place(path="llm.yaml", line=1)
+    document = DocumentRef(path="llm.yaml", document=0)
+    target_key = ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=target or name)
+    return Variant(
+        key=key,
+        model=ModelKey(cluster=cluster, namespace=namespace, model_id=model_id),
+        form=Form.TARGET,
+        status_shape=StatusShape.TARGET,
+        document=document,
+        place=place,
+        workload=Workload(key=target_key, document=document, place=place, replicas=replicas),
+        current=Allocation(accelerator="H100", replicas=replicas),
+        accelerator_source="",
+        settings=VariantSettings(
+            accelerator=_sourced("keep"),
+            min_replicas=_sourced(1),
+            max_replicas=_sourced(None),
+            group=_sourced(""),
+            ignore=_sourced(False),
+            engine=_sourced("auto"),
+            headroom=_sourced(0.2),
+        ),
+        service_class=None,
+        options=(),
+        served_names=tuple(served if served is not None else (model_id,)),
+        relative_cost=None,
+        current_cost_per_hour=None,
+    )
+
+
+def _answer(
+    quantity: str,
+    rows: Sequence[tuple[Mapping[str, str], float | str]] = (),
+    *,
+    cluster: str = "prod",
+    body: bytes | None = None,
+    failed: str = "",
+    **extra: Any,
+) -> Answer:
+    query = Query(cluster=cluster, quantity=quantity, text="up", start_s=NOW_S, end_s=NOW_S)
+    if failed:
+        return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=failed)
+    if body is None:
+        result = [{"metric": labels, "value": [NOW_S, str(value)]} for labels, value in rows]
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}, **extra}).encode()
+    return Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=body))
+
+
+class Fleet:
+    """What a cluster's Prometheus would answer; each `pod` adds its series, `answers` gives all of them."""
+
+    def __init__(self, cluster: str = "prod", namespace: str = "llm") -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.rows: dict[str, list[tuple[Mapping[str, str], float | str]]] = {
+            quantity.name: [] for quantity in QUANTITIES
+        }
+        self.failed: dict[str, str] = {}
+        self.missing: set[str] = set()
+
+    def add(self, quantity: str, value: float | str, **labels: str) -> "Fleet":
+        """One series."""
+        self.rows.setdefault(quantity, []).append(({"namespace": self.namespace, **labels}, value))
+        return self
+
+    def pod(
+        self,
+        pod: str,
+        *,
+        model: str = "llama",
+        completions: float | str | None = 1.0,
+        running: float | str | None = 4.0,
+        waiting: float | str = 0.0,
+        age_s: float | None = 10.0,
+        **latencies: float | str,
+    ) -> "Fleet":
+        """A replica: None leaves a series out."""
+        labels = {"pod": pod, "model_name": model}
+        values = {"completions": completions, "running": running, "waiting": None if running is None else waiting}
+        for quantity, value in {**values, **latencies}.items():
+            if value is not None:
+                self.add(quantity, value, **labels)
+        if age_s is not None:
+            self.add("last_seen", NOW_S - age_s, **labels)
+        return self
+
+    def model(
+        self,
+        model: str = "llama",
+        *,
+        output: float | str = 180.0,
+        input_: float | str = 512.0,
+        growth: float | str = 0.0,
+    ) -> "Fleet":
+        """What is asked by model."""
+        self.add("output_tokens", output, model_name=model)
+        self.add("input_tokens", input_, model_name=model)
+        return self.add("queue_growth", growth, model_name=model)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """All answers, the failed ones among them."""
+        return [
+            _answer(name, rows, cluster=self.cluster, failed=self.failed.get(name, ""))
+            for name, rows in self.rows.items()
+            if name not in self.missing
+        ]
+
+
+@pytest.fixture
+def now_s() -> float:
+    """When all of it happens."""
+    return NOW_S
+
+
+@pytest.fixture
+def make_variant() -> Any:
+    """A variant by its name."""
+    return _variant
+
+
+@pytest.fixture
+def make_answer() -> Any:
+    """An answer by its quantity and rows."""
+    return _answer
+
+
+@pytest.fixture
+def make_fleet() -> Any:
+    """An empty cluster."""
+    return Fleet
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """One cluster, `prod`."""
+    prometheus = PrometheusSettings(url="http://prometheus:9090")
+    return Settings(clusters=(ClusterSettings(name="prod", prometheus=prometheus),))

@@ -1,0 +1,183 @@
+"""What is asked: texts, labels, escaping, and how often."""
+
+import string
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.errors import ConfigurationError
+from reconciler.metrics import QUANTITIES, clusters_seen, queries_for
+from reconciler.metrics.expressions import quote
+from reconciler.metrics.selectors import add_matchers
+
+PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
+
+
+def cluster(**settings: Any) -> ClusterSettings:
+    return replace(PLAIN, prometheus=PrometheusSettings(url="http://p", **settings))
+
+
+def texts(*args: Any, **options: Any) -> dict[str, str]:
+    return {query.quantity: query.text for query in queries_for(*args, 1000.0, **options)}
+
+
+def test_completions_are_coalesced_and_never_added() -> None:
+    by = "sum by (namespace, pod, model_name, llm_d_ai_variant)"
+    assert texts(PLAIN, {"llm": 3})["completions"] == (
+        f'{by} (rate(vllm:request_success_total{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(vllm:request_success{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(sglang:num_requests_total{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(trtllm_request_success_total{{namespace="llm"}}[5m]))'
+    )
+
+
+def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:
+    by = "sum by (namespace, model_name, target_model_name)"
+    assert texts(PLAIN, {"llm": 3})["arrivals_endpoint_picker"] == (
+        f'{by} (rate(llm_d_epp_request_total{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(inference_objective_request_total{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(inference_model_request_total{{namespace="llm"}}[5m]))'
+    )
+
+
+def test_ownership_is_remembered_longer_than_rates_look_back() -> None:
+    asked = texts(PLAIN, {"llm": 3})
+    assert asked["pod_labels"] == (
+        "group by (namespace, pod, label_llm_d_ai_variant) "
+        '(last_over_time(kube_pod_labels{label_llm_d_ai_variant!="",namespace="llm"}[10m]))'
+    )
+    assert asked["pod_owner"] == (
+        "group by (namespace, pod, owner_name) "
+        '(last_over_time(kube_pod_owner{owner_kind="ReplicaSet",namespace="llm"}[10m]))'
+    )
+
+
+def test_last_seen_is_exact_while_a_series_lives_and_remembered_for_an_hour() -> None:
+    by = "max by (namespace, pod, model_name, llm_d_ai_variant)"
+    seen = 'timestamp(vllm:num_requests_running{namespace="llm"})'
+    assert texts(PLAIN, {"llm": 3})["last_seen"].startswith(f"{by} ({seen}) or {by} (max_over_time({seen}[1h:1m])) or ")
+
+
+def test_labels_of_the_server_and_matchers_of_the_operator_are_in_every_query() -> None:
+    names = {"namespace": "exported_namespace", "pod": "kube_pod", "model": "served_model"}
+    where = 'cluster="us-\\"east\\"",exported_namespace=~"a|b"'
+    asked = texts(cluster(match_labels={"cluster": 'us-"east"'}, label_names=names), {"a": 1, "b": 1})
+    for quantity, text in asked.items():
+        assert text.count(where) == text.count("{"), quantity
+        assert "model_name" not in text.replace("target_model_name", "") or quantity == "arrivals_endpoint_picker"
+    assert "sum by (exported_namespace, kube_pod, served_model, llm_d_ai_variant)" in asked["running"]
+
+
+def test_namespaces_are_escaped_for_a_regular_expression_and_for_a_string() -> None:
+    assert 'namespace=~"a\\\\.b|c\\"d"' in texts(PLAIN, {"a.b": 1, 'c"d': 1})["running"]
+
+
+@given(st.text())
+@hypothesis_settings(deadline=None, max_examples=100)
+def test_no_text_ends_the_string_it_is_quoted_in(text: str) -> None:
+    quoted = quote(text)
+    inside = quoted[1:-1].replace("\\\\", "").replace('\\"', "")
+    assert (quoted[0], quoted[-1]) == ('"', '"')
+    assert '"' not in inside
+    assert "\n" not in quoted
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"match_labels": {'a="b"} or up{c': "d"}},
+        {"match_labels": {"": "d"}},
+        {"match_labels": {"ü": "d"}},
+        {"label_names": {"pod": "pod) (up"}},
+        {"label_names": {"cluster": "cluster"}},
+    ],
+)
+def test_a_label_that_is_none_is_a_wrong_configuration(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"prometheus\.(matchLabels|labelNames)"):
+        queries_for(cluster(**settings), {"llm": 1}, 0.0)
+
+
+def test_every_quantity_is_asked_once_whatever_the_number_of_variants() -> None:
+    few = queries_for(PLAIN, {"llm": 10}, 0.0)
+    many = queries_for(PLAIN, {f"team-{index}": 100 for index in range(100)}, 0.0)
+    assert len(few) == len(many) == len(QUANTITIES)
+    assert all(query.step_s is None and query.start_s == query.end_s for query in few)
+    assert "namespace=" in few[0].text
+    assert "{}" in many[0].text
+
+
+def test_beyond_the_budget_questions_are_split_by_namespace() -> None:
+    asked = queries_for(PLAIN, {"a": 60, "b": 60, "c": 30, "d": 500}, 0.0, series_budget=100)
+    running = [query.text for query in asked if query.quantity == "running"]
+    assert ['namespace="a"' in running[0], 'namespace=~"b|c"' in running[1], 'namespace="d"' in running[2]] == [
+        True
+    ] * 3
+    assert len(running) == 3
+
+
+def test_without_variants_or_prometheus_nothing_is_asked() -> None:
+    assert queries_for(PLAIN, {}, 0.0) == ()
+    assert queries_for(ClusterSettings(name="a"), {"llm": 1}, 0.0) == ()
+
+
+def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed(make_answer: Any) -> None:
+    asked = texts(PLAIN, {"llm": 1}, with_cluster_label=True)
+    assert asked["cluster_label"].startswith(
+        'group by (cluster) (vllm:num_requests_running{cluster!="",namespace="llm"})'
+    )
+    assert "cluster_label" not in texts(PLAIN, {"llm": 1})
+    rows = [({"cluster": "us"}, 1.0), ({"cluster": "eu"}, 1.0)]
+    assert clusters_seen([make_answer("running"), make_answer("cluster_label", rows)]) == ("eu", "us")
+    assert clusters_seen([make_answer("cluster_label", failed="down")]) == ()
+
+
+def test_a_configured_query_is_asked_first_and_only_for_its_cluster() -> None:
+    settings = cluster(
+        match_labels={"cluster": "a"}, queries={"arrivalRate": "sum(rate(requests_total[5m]))", "x": "y"}
+    )
+    first = queries_for(settings, {"llm": 1}, 0.0)[0]
+    assert (first.quantity, first.text) == ("arrivals_configured", 'sum(rate(requests_total{cluster="a"}[5m]))')
+
+
+@pytest.mark.parametrize(
+    ("promql", "expected"),
+    [
+        ("up", 'up{c="a"}'),
+        ("up{}", 'up{c="a"}'),
+        ("up{job=~\"a{2}\", x!='}'}", 'up{c="a",job=~"a{2}", x!=\'}\'}'),
+        ('{__name__="up"}', '{c="a",__name__="up"}'),
+        ("rate(a:b_total[5m] offset 1h)", 'rate(a:b_total{c="a"}[5m] offset 1h)'),
+        ("max_over_time(x[1h:1m])", 'max_over_time(x{c="a"}[1h:1m])'),
+        (
+            "sum by (job, x) (up) / on(job) group_left(z) y",
+            'sum by (job, x) (up{c="a"}) / on(job) group_left(z) y{c="a"}',
+        ),
+        ("sum(up) without (x) > bool 0.5e3", 'sum(up{c="a"}) without (x) > bool 0.5e3'),
+        ("x @ end() or y unless z", 'x{c="a"} @ end() or y{c="a"} unless z{c="a"}'),
+        ('label_replace(up, "a", "$1", "b", "(.*)")', 'label_replace(up{c="a"}, "a", "$1", "b", "(.*)")'),
+        ("topk(5, x) # up\n+ y", 'topk(5, x{c="a"}) # up\n+ y{c="a"}'),
+        ("a and ignoring (b) c", 'a{c="a"} and ignoring (b) c{c="a"}'),
+        ("-1 + Inf * NaN", "-1 + Inf * NaN"),
+    ],
+)
+def test_matchers_enter_every_selector_of_a_written_query(promql: str, expected: str) -> None:
+    assert add_matchers(promql, 'c="a"') == expected
+    assert add_matchers(promql, "") == promql
+
+
+@given(st.text(alphabet=string.printable, max_size=60))
+@hypothesis_settings(deadline=None, max_examples=200)
+def test_any_text_survives_having_matchers_added(promql: str) -> None:
+    assert (
+        add_matchers(promql, 'c="a"').replace('c="a",', "").replace('{c="a"}', "").replace('c="a"', "")
+        in (
+            promql,
+            promql.replace("{}", ""),
+        )
+        or "{" in promql
+    )
