@@ -1,0 +1,161 @@
+"""A real Prometheus over history that a test wrote, and the OpenMetrics text it is made from."""
+
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROMETHEUS = shutil.which("prometheus") or ""
+PROMTOOL = shutil.which("promtool") or ""
+ABSENT = "needs Debian's prometheus with promtool" if not (PROMETHEUS and PROMTOOL) else ""
+
+Points = Sequence[tuple[float, float]]
+"""Unix seconds and values."""
+
+
+@dataclass(slots=True)
+class History:
+    """Series by metric; `counter` and `gauge` sample a straight line every `step_s` up to `end_s`."""
+
+    end_s: float
+    step_s: float = 15.0
+    _families: dict[tuple[str, str], list[tuple[Mapping[str, str], Points]]] = field(default_factory=dict)
+
+    def counter(self, metric: str, labels: Mapping[str, str], per_s: float, *, since_s: float = 1200.0) -> None:
+        """A counter that grows by `per_s`; `metric` ends in `_total`."""
+        self.series("counter", metric.removesuffix("_total"), labels, self._line(0.0, per_s, since_s, 0.0), "_total")
+
+    def histogram(self, metric: str, labels: Mapping[str, str], mean: float, per_s: float) -> None:
+        """A histogram's `_sum` and `_count`, with `per_s` observations of `mean` a second."""
+        self.series("histogram", metric, labels, self._line(0.0, per_s * mean, 1200.0, 0.0), "_sum")
+        self.series("histogram", metric, labels, self._line(0.0, per_s, 1200.0, 0.0), "_count")
+
+    def gauge(
+        self,
+        metric: str,
+        labels: Mapping[str, str],
+        value: float,
+        *,
+        per_s: float = 0.0,
+        since_s: float = 1200.0,
+        until_s: float = 0.0,
+    ) -> None:
+        """A gauge that is `value` at `end_s` and changes by `per_s`, with samples up to `until_s` before the end."""
+        self.series("gauge", metric, labels, self._line(value - per_s * since_s, per_s, since_s, until_s), "")
+
+    def series(self, kind: str, metric: str, labels: Mapping[str, str], points: Points, suffix: str) -> None:
+        """Any points at all."""
+        self._families.setdefault((metric, kind), []).append(({**labels, "": suffix}, points))
+
+    def lines(self) -> Iterator[str]:
+        """OpenMetrics text, each family in one place."""
+        for (metric, kind), members in sorted(self._families.items()):
+            yield f"# TYPE {metric} {kind}\n"
+            for labels, points in members:
+                named = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items() if name)
+                for at_s, value in points:
+                    yield f"{metric}{labels['']}{{{named}}} {value!r} {at_s:.3f}\n"
+        yield "# EOF\n"
+
+    def _line(self, start: float, per_s: float, since_s: float, until_s: float) -> Points:
+        count = int((since_s - until_s) / self.step_s) + 1
+        first_s = self.end_s - since_s
+        return [(first_s + index * self.step_s, start + per_s * index * self.step_s) for index in range(count)]
+
+
+def vllm_replica(
+    history: History,
+    labels: Mapping[str, str],
+    *,
+    per_s: float,
+    running: float = 4.0,
+    waiting: float = 0.0,
+    growth_per_s: float = 0.0,
+    output_tokens: float = 180.0,
+    input_tokens: float = 512.0,
+    itl_s: float = 0.02,
+    wait_s: float = 0.1,
+    ttft_s: float = 0.3,
+    old_names: bool = False,
+) -> None:
+    """What one vLLM replica exports, straight lines all of it."""
+    history.counter("vllm:request_success_total", {**labels, "finished_reason": "stop"}, per_s)
+    history.counter("vllm:request_success_total", {**labels, "finished_reason": "length"}, 0.0)
+    history.gauge("vllm:num_requests_running", labels, running)
+    history.gauge("vllm:num_requests_waiting", labels, waiting, per_s=growth_per_s)
+    history.histogram("vllm:request_generation_tokens", labels, output_tokens, per_s)
+    history.histogram("vllm:request_prompt_tokens", labels, input_tokens, per_s)
+    history.histogram("vllm:request_queue_time_seconds", labels, wait_s, per_s)
+    history.histogram("vllm:time_to_first_token_seconds", labels, ttft_s, per_s)
+    name = "time_per_output_token_seconds" if old_names else "inter_token_latency_seconds"
+    history.histogram(f"vllm:{name}", labels, itl_s, per_s * output_tokens)
+
+
+@contextmanager
+def prometheus_over(history: History, directory: Path) -> Iterator[str]:
+    """The base URL of a Prometheus that holds `history`; its files live in the empty `directory`."""
+    source = directory / "history.om"
+    with source.open("w", encoding="utf-8") as file:
+        file.writelines(history.lines())
+    blocks = directory / "blocks"
+    subprocess.run(
+        [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(source), str(blocks)],
+        check=True,
+        capture_output=True,
+    )
+    with _served(blocks, directory) as url:
+        yield url
+
+
+@contextmanager
+def _served(blocks: Path, directory: Path) -> Iterator[str]:
+    config = directory / "prometheus.yml"
+    config.write_text("scrape_configs: []\n", encoding="utf-8")
+    address = f"127.0.0.1:{_free_port()}"
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                PROMETHEUS,
+                f"--config.file={config}",
+                f"--web.listen-address={address}",
+                f"--storage.tsdb.path={blocks}",
+                "--storage.tsdb.retention.time=100y",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            _wait_until_ready(f"http://{address}/-/ready", process)
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(300):
+        if process.poll() is not None:
+            break
+        try:
+            with opener.open(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"Prometheus did not become ready at {url}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
