@@ -13,9 +13,9 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.forge import PullRequest, proposal_of
-from reconciler.git import Clone, CommitRecord, EntryKind, TreeEntry
+from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.metrics import queries_for
-from reconciler.pipeline.doors import Doors
+from reconciler.pipeline.doors import Doors, Progress, no_progress
 
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
 MAX_READ_BYTES = 16 * 1024 * 1024
@@ -38,7 +38,7 @@ class Observed:
 
 def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> Observed:
     """Read the base commit, ask every Prometheus, list our pull requests."""
-    files = _read_manifests(doors, settings)
+    files = read_files(doors.repository, settings, doors.progress)
     declaration = fold(files.readings, files.withheld, settings)
     answers = _ask(doors, settings, declaration, now_s)
     forge_view = _read_forge(doors, settings, now_s)
@@ -64,7 +64,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
 
 
 @dataclass(slots=True)
-class _Files:
+class Files:
     """The files of the selected paths: read, recorded, withheld for a Secret, or not read at all."""
 
     readings: list[FileReading] = field(default_factory=list)
@@ -83,14 +83,14 @@ class _Files:
             self.readings.append(reading)
 
 
-def _read_manifests(doors: Doors, settings: Settings) -> _Files:
+def read_files(repository: Repository, settings: Settings, progress: Progress = no_progress) -> Files:
     """Every file of a selected path, parsed once."""
-    entries = [entry for entry in doors.repository.list_files() if _is_manifest(entry, settings)]
+    entries = [entry for entry in repository.list_files() if _is_manifest(entry, settings)]
     readable = [entry for entry in entries if _is_readable(entry)]
-    files = _Files(unread=[_unread(entry) for entry in entries if not _is_readable(entry)])
-    contents = doors.repository.read_files(entry.oid for entry in readable)
+    files = Files(unread=[_unread(entry) for entry in entries if not _is_readable(entry)])
+    contents = repository.read_files(entry.oid for entry in readable)
     for number, (entry, (_, body)) in enumerate(zip(readable, contents, strict=True), start=1):
-        doors.progress("reading manifests", number, len(readable))
+        progress("reading manifests", number, len(readable))
         files.add(read_manifest(entry.path, body, settings), body)
     return files
 

@@ -1,0 +1,43 @@
+"""Exit codes: what a script learns. The largest that applies; 1, a bug, stands alone."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.plan import Outcome, Plan
+from reconciler.errors import ConfigurationError, InputError, ReconcilerError
+
+
+class Exit(IntEnum):
+    """The table of the documentation."""
+
+    FINISHED = 0
+    BUG = 1
+    CHANGES = 2
+    INPUT = 3
+    TRANSIENT = 4
+    CONFIGURATION = 5
+    INTERRUPTED = 130
+
+
+def exit_for(error: ReconcilerError) -> Exit:
+    """The code of an expected failure."""
+    if isinstance(error, ConfigurationError):
+        return Exit.CONFIGURATION
+    return Exit.INPUT if isinstance(error, InputError) else Exit.TRANSIENT
+
+
+def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Exit:
+    """INPUT when an error is among them, or with `strict` a warning."""
+    worst = {finding.severity for finding in findings}
+    return Exit.INPUT if Severity.ERROR in worst or (strict and worst) else Exit.FINISHED
+
+
+def exit_of_plan(plan: Plan, *, detailed: bool) -> Exit:
+    """What a finished plan amounts to."""
+    codes = [exit_of_findings(plan.findings)]
+    if plan.failures:
+        codes.append(Exit.TRANSIENT)
+    if detailed and plan.with_outcome(Outcome.CHANGE):
+        codes.append(Exit.CHANGES)
+    return max(codes)

@@ -1,0 +1,32 @@
+"""`reconciler explain RESOURCE`: every value and step behind one variant."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+Resource = Annotated[
+    str, typer.Argument(metavar="RESOURCE", help="[CLUSTER/]NAMESPACE/NAME as every output prints it.")
+]
+Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain a recording.")]
+
+
+@with_common(outputs=("text", "json"))
+def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
+    """Show every value and step behind one variant."""
+    from reconciler.cli.console import width, write, write_json
+    from reconciler.cli.plan import prepare_plan
+    from reconciler.cli.settings import find_decision, setting_rows
+    from reconciler.report.explain import explain_json, explain_text
+
+    prepared = prepare_plan(common, replay=replay)
+    decision = find_decision(prepared.plan, resource)
+    variants = {variant.key: variant for variant in prepared.snapshot.variants}
+    rows = tuple(setting_rows(variants[decision.variant])) if decision.variant in variants else ()
+    if common.output == "json":
+        write_json(explain_json(decision, rows))
+    else:
+        write(explain_text(decision, rows, label=decision.variant.label, width=width()))
+    return 0

@@ -1,0 +1,30 @@
+"""Logs: to stderr, in the format that was asked for."""
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reconciler.cli.options import Common
+
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+def set_up_logging(common: "Common") -> None:
+    """Logs to stderr in the asked format; without flags only warnings."""
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(levelname)s %(message)s")
+    handler.setFormatter(_JsonFormatter() if common.log_format == "json" else plain)
+    root = logging.getLogger("reconciler")
+    root.handlers = [handler]
+    root.propagate = False
+    root.setLevel(logging.ERROR if common.quiet else LEVELS[min(common.verbose, 2)])
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line; no time, which the collector of a cluster's logs adds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        return json.dumps(entry, ensure_ascii=False)

@@ -1,0 +1,23 @@
+"""Colour for text that says everything without it."""
+
+import re
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_STYLES = (
+    (re.compile(r"^(VARIANT|Held|Failed|To fix|VALUE|STEP).*$|^ {3}VARIANT.*$", re.MULTILINE), "bold"),
+    (re.compile(r"▲"), "red"),
+    (re.compile(r"▼"), "green"),
+    (re.compile(r"⇄"), "cyan"),
+    (re.compile(r"\berror:"), "red"),
+    (re.compile(r"\bwarning:"), "yellow"),
+    (re.compile(r"\bneeds approval\b"), "yellow"),
+    (re.compile(r"^assumed: .*$", re.MULTILINE), "dim"),
+)
+"""More replicas cost more, so they are red; the symbols say the same without it."""
+
+
+def paint(text: str) -> str:
+    """The text with ANSI colours."""
+    for pattern, style in _STYLES:
+        text = pattern.sub(f"\x1b[{_CODES[style]}m\\g<0>\x1b[0m", text)
+    return text

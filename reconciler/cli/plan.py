@@ -1,0 +1,52 @@
+"""`reconciler plan`: what `run` would do, without doing it."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.run import Prepared
+
+OUTPUTS = ("text", "json", "yaml", "markdown", "diff")
+
+Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Keep what was observed.")]
+Replay = Annotated[
+    Path | None, typer.Option("--replay", metavar="FILE", help="Decide from a recording: no network, no repository.")
+]
+Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 2 when there are changes.")]
+
+
+@with_common(outputs=OUTPUTS)
+def plan(common: Common, *, record: Record = None, replay: Replay = None, detailed_exitcode: Detailed = False) -> int:
+    """Show what run would change, and why."""
+    from reconciler.cli.exits import exit_of_plan
+    from reconciler.cli.presenting import present_plan
+
+    if record is not None and replay is not None:
+        raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
+    prepared = prepare_plan(common, record=record, replay=replay)
+    present_plan(common, prepared)
+    return exit_of_plan(prepared.plan, detailed=detailed_exitcode)
+
+
+def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | None = None) -> "Prepared":
+    """The plan of a recording, or of what is observed now."""
+    from reconciler.cli.console import progress
+    from reconciler.config import read_environment
+    from reconciler.pipeline.recording import read_recording
+    from reconciler.pipeline.run import plan as plan_now
+    from reconciler.pipeline.run import prepare
+    from reconciler.pipeline.session import open_session
+    from reconciler.rendering import Renderer
+
+    if replay is not None:
+        return prepare(read_recording(replay), Renderer())
+    with (
+        progress(common) as told,
+        open_session(common.wanted, read_environment(), writes=False, progress=told) as session,
+    ):
+        return plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)

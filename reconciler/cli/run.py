@@ -1,0 +1,42 @@
+"""`reconciler run`: observe, decide, draft, publish."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+if TYPE_CHECKING:
+    from reconciler.cli.exits import Exit
+    from reconciler.pipeline.run import RunResult
+
+OUTPUTS = ("text", "json")
+Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Keep what was observed.")]
+
+
+@with_common(outputs=OUTPUTS)
+def run(common: Common, *, record: Record = None) -> int:
+    """Propose the plan as pull requests: created, updated or withdrawn."""
+    from reconciler.cli.console import progress
+    from reconciler.cli.presenting import present_run
+    from reconciler.config import read_environment
+    from reconciler.pipeline.run import run as run_now
+    from reconciler.pipeline.session import open_session
+
+    with (
+        progress(common) as told,
+        open_session(common.wanted, read_environment(), writes=True, progress=told) as session,
+    ):
+        result = run_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+    present_run(common, result)
+    return exit_of_run(result)
+
+
+def exit_of_run(result: "RunResult") -> "Exit":
+    """The largest code of the plan and of every group's publication."""
+    from reconciler.cli.exits import exit_for, exit_of_plan
+
+    failures = (each.error for each in result.published if each.error is not None)
+    return max([exit_of_plan(result.prepared.plan, detailed=False), *map(exit_for, failures)])

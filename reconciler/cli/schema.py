@@ -1,0 +1,20 @@
+"""`reconciler schema [configuration]`: JSON Schema for editors."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+What = Annotated[Literal["configuration"], typer.Argument(metavar="[configuration]", help="What the schema is of.")]
+
+
+@with_common(outputs=("json",), default="json")
+def schema(common: Common, what: What = "configuration") -> int:
+    """Print a JSON Schema for editors."""
+    from reconciler.cli.console import write_json
+    from reconciler.config import configuration_schema
+
+    del common, what
+    write_json(configuration_schema())
+    return 0

@@ -1,0 +1,174 @@
+"""Opens the doors of a run from what the command line and the environment say, and closes them again."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.config import (
+    REPOSITORY_FILE,
+    Environment,
+    Flags,
+    LoadedSettings,
+    SecretReader,
+    load_settings,
+)
+from reconciler.domain.answers import Answer, Query
+from reconciler.domain.findings import Finding
+from reconciler.domain.settings import ClusterSettings, Identity, Settings
+from reconciler.errors import ConfigurationError, ReconcilerError
+from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for
+from reconciler.git import Clone, Credentials, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
+from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
+from reconciler.prometheus import PrometheusClient
+from reconciler.rendering import Renderer
+
+logger = logging.getLogger(__name__)
+
+TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
+WITHOUT_FORGE = "open pull requests were not read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the command line asks for, before anything is opened."""
+
+    repo: str = "."
+    base: str = ""
+    config_files: tuple[Path, ...] = ()
+    clusters: tuple[str, ...] = ()
+    prometheus: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Open doors with the settings they were opened by; `repository` is a name without credentials."""
+
+    doors: Doors
+    settings: Settings
+    repository: str
+    findings: tuple[Finding, ...]
+
+
+@contextmanager
+def open_session(
+    wanted: Wanted, environment: Environment, *, writes: bool, progress: Progress = no_progress
+) -> Iterator[Session]:
+    """The doors of `run` (`writes`: a private clone of the remote, a forge) or of a plan that only reads.
+
+    Raises ConfigurationError for whatever is wrong with the command line, the files or the credentials.
+    """
+    source = _source(wanted, writes=writes)
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
+        repository, loaded = _open_base(wanted, environment, source, Path(directory))
+        settings = loaded.settings
+        secrets = SecretReader(environment=environment)
+        forge, author = _open_forge(source.remote, settings, secrets, writes=writes)
+        if forge is None:
+            settings = replace(settings, assumed=(*settings.assumed, WITHOUT_FORGE))
+        doors = Doors(
+            repository=repository,
+            ask=_asker(secrets, progress),
+            forge=forge,
+            author=author,
+            renderer=Renderer(),
+            progress=progress,
+        )
+        yield Session(doors=doors, settings=settings, repository=source.remote or wanted.repo, findings=loaded.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where the base is read from: a directory as it lies, or a remote that is cloned."""
+
+    directory: str
+    remote: str
+
+    @property
+    def is_cloned(self) -> bool:
+        return not self.directory
+
+
+def _source(wanted: Wanted, *, writes: bool) -> _Source:
+    """A URL is cloned. A directory is read as it lies, unless we write: then its remote is what counts."""
+    if not Path(wanted.repo).exists():
+        return _Source(directory="", remote=open_remote(wanted.repo).url)
+    remote = str(Path(wanted.repo).resolve()) if is_bare(wanted.repo) else origin_url(wanted.repo) or ""
+    if not writes:
+        return _Source(directory=wanted.repo, remote=remote)
+    if not remote:
+        raise ConfigurationError(f"--repo {wanted.repo}: has no remote origin to push to; add one, or give its URL")
+    return _Source(directory="", remote=remote)
+
+
+def _open_base(
+    wanted: Wanted, environment: Environment, source: _Source, directory: Path
+) -> tuple[Repository, LoadedSettings]:
+    """The repository at its base commit, and the settings that commit holds.
+
+    `git.baseBranch` is written in the base itself: the default branch is read first, and left when it names another.
+    """
+    if not source.is_cloned:
+        repository = open_directory(source.directory, base=wanted.base or None)
+        return repository, _load(wanted, environment, source, repository)
+    clone = _clone(wanted.base, environment, source, directory / "base")
+    loaded = _load(wanted, environment, source, clone)
+    base = loaded.settings.git.base_branch
+    if wanted.base or not base or base == clone.branch:
+        return clone, loaded
+    clone = _clone(base, environment, source, directory / "named-base")
+    return clone, _load(wanted, environment, source, clone)
+
+
+def _clone(base: str, environment: Environment, source: _Source, directory: Path) -> Clone:
+    return clone_base(
+        source.remote, base=base or None, credentials=_credentials(source.remote, environment), directory=directory
+    )
+
+
+def _credentials(remote: str, environment: Environment) -> Credentials | None:
+    """The forge's token, for a remote that is reached by https; the operator named both."""
+    reference = environment.forge_token
+    if reference is None or not open_remote(remote).url.startswith(("https://", "http://")):
+        return None
+    return Credentials(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))
+
+
+def _load(wanted: Wanted, environment: Environment, source: _Source, repository: Repository) -> LoadedSettings:
+    return load_settings(
+        repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
+        read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
+        operator_files=wanted.config_files,
+        flags=Flags(repo=wanted.repo, remote=source.remote, prometheus=wanted.prometheus, clusters=wanted.clusters),
+        environment=environment,
+    )
+
+
+def _open_forge(
+    remote: str, settings: Settings, secrets: SecretReader, *, writes: bool
+) -> tuple[Forge | None, Identity]:
+    """The forge and the identity behind its credential; a plan does without one that it has no way to."""
+    reference = settings.forge.token
+    author = settings.git.author
+    try:
+        token = None if reference is None else ForgeToken(text=secrets.read(reference), source=str(reference))
+        forge = forge_for(remote, settings.forge, token)
+        return forge, author or forge.author()
+    except ReconcilerError as error:
+        if writes:
+            raise
+        logger.info("%s: %s", WITHOUT_FORGE, error)
+        return None, author or NEUTRAL_IDENTITY
+
+
+def _asker(secrets: SecretReader, progress: Progress) -> Ask:
+    def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
+        if cluster.prometheus is None:
+            return ()
+        client = PrometheusClient(cluster.prometheus, secrets.read)
+        what = f"asking Prometheus of {cluster.name}"
+        return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
+
+    return ask
