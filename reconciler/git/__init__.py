@@ -6,6 +6,7 @@ No work tree is ever made, so no symbolic link, hook, filter or newline conversi
 
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.commits import CommitRecord
+from reconciler.git.creating import create_bare
 from reconciler.git.credentials import Credentials, redact
 from reconciler.git.refs import ObjectId, check_branch_name, check_object_id, is_branch_name, is_object_id
 from reconciler.git.remotes import Remote, open_remote
@@ -24,6 +25,7 @@ __all__ = [
     "check_branch_name",
     "check_object_id",
     "clone_base",
+    "create_bare",
     "is_bare",
     "is_branch_name",
     "is_object_id",

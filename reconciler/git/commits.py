@@ -48,25 +48,28 @@ def parse_commit(oid: str, content: bytes) -> CommitRecord:
 
 def write_import(
     *,
-    parent: str,
+    parent: str | None,
     entries: Mapping[str, TreeEntry],
     files: Mapping[str, bytes],
     message: str,
     author: Identity,
     date_s: int,
+    ref: str = DRAFT_REF,
 ) -> bytes:
     """A `fast-import` stream of one commit on `parent` that sets `files`; it prints the new commit's id.
 
-    The same arguments give the same commit. A file keeps the mode it has in `entries`, a new one gets 100644.
+    Without a parent it is a first commit; `ref` is what comes to point to it. The same arguments give the same
+    commit. A file keeps the mode it has in `entries`, a new one gets 100644.
+
     Raises InputError for a path that cannot be written.
     """
     person = _format_person(author)
     text = message.encode() if message.endswith("\n") else f"{message}\n".encode()
     pieces = [
-        f"commit {DRAFT_REF}\nmark :1\n".encode(),
+        f"commit {ref}\nmark :1\n".encode(),
         f"author {person} {date_s} +0000\ncommitter {person} {date_s} +0000\n".encode(),
         _block(text),
-        f"from {check_object_id(parent)}\n".encode(),
+        b"" if parent is None else f"from {check_object_id(parent)}\n".encode(),
         *_format_files(entries, files),
         b"\nget-mark :1\ndone\n",
     ]
