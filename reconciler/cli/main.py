@@ -4,7 +4,6 @@ import logging
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from reconciler.cli.console import complain
@@ -17,6 +16,9 @@ from reconciler.cli.validate import validate
 from reconciler.errors import ReconcilerError
 
 logger = logging.getLogger(__name__)
+
+# typer brings a copy of click with it in some releases and the library in others: its own name leads to either.
+USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="reconciler",
@@ -51,18 +53,16 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code by the documentation's table, whatever is raised."""
     try:
         code = app(args=list(arguments), standalone_mode=False)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
-    except click.exceptions.Exit as leaving:
+    except typer.Exit as leaving:
         return leaving.exit_code
-    except click.UsageError as error:
+    except USAGE_ERROR as error:
         error.show()
         return Exit.CONFIGURATION
     except ReconcilerError as error:
         complain(str(error))
         return exit_for(error)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
     except BrokenPipeError:
         return Exit.FINISHED
     except Exception:
