@@ -3,23 +3,19 @@
 import json
 import logging
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from reconciler.cli.options import Common
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
-def set_up_logging(common: "Common") -> None:
-    """Logs to stderr in the asked format; without flags only warnings."""
+def set_up_logging(*, quiet: bool, verbose: int, as_json: bool) -> None:
+    """Logs to stderr; without flags only warnings."""
     handler = logging.StreamHandler(sys.stderr)
     plain = logging.Formatter("%(levelname)s %(message)s")
-    handler.setFormatter(_JsonFormatter() if common.log_format == "json" else plain)
+    handler.setFormatter(_JsonFormatter() if as_json else plain)
     root = logging.getLogger("reconciler")
     root.handlers = [handler]
     root.propagate = False
-    root.setLevel(logging.ERROR if common.quiet else LEVELS[min(common.verbose, 2)])
+    root.setLevel(logging.ERROR if quiet else LEVELS[min(verbose, 2)])
 
 
 class _JsonFormatter(logging.Formatter):

@@ -154,7 +154,7 @@ def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[
             common = Common(**{each.name: options.pop(each.name) for each in fields(Common)})  # type: ignore[arg-type]  # checked by the command line library
             if common.output not in outputs:
                 raise typer.BadParameter(f"{common.output!r} is not one of {', '.join(outputs)}", param_hint="--output")
-            set_up_logging(common)
+            set_up_logging(quiet=common.quiet, verbose=common.verbose, as_json=common.log_format == "json")
             return command(common, **options)
 
         merged.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]  # read by the command line library
