@@ -1,14 +1,14 @@
 """The pure heart: a snapshot in, a plan out. Same snapshot, same bytes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from reconciler.decision.capacities import Capacities
+from reconciler.decision.case import Case
 from reconciler.decision.groups import head_branch
 from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
-from reconciler.decision.problems import Posed, pose, rows_of
-from reconciler.decision.proposals import Settled, blocked_group, settle_with_open
+from reconciler.decision.problems import pose, rows_of
+from reconciler.decision.proposals import blocked_group, settle_with_open
 from reconciler.decision.standing import Standing, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
@@ -47,19 +47,6 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
         *(_broken(snapshot, broken) for broken in snapshot.broken),
     ]
     return _plan(case, standings, decisions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """Everything that a single decision is told from."""
-
-    snapshot: Snapshot
-    capacities: Capacities
-    posed: Posed
-    solution: Solution
-    settled: Settled
-    before: Outlook
-    after: Outlook
 
 
 def _allocation(solution: Solution, standing: Standing) -> Allocation:

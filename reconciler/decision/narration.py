@@ -1,7 +1,6 @@
 """Tells one variant's decision: its numbers, its verdict and the steps that led to it."""
 
-from typing import TYPE_CHECKING
-
+from reconciler.decision.case import Case
 from reconciler.decision.outlook import cost_of, slo_outlooks
 from reconciler.decision.standing import Standing
 from reconciler.domain.allocations import Allocation
@@ -9,11 +8,8 @@ from reconciler.domain.plan import Decision, Outcome, Step, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.variants import Variant
 
-if TYPE_CHECKING:
-    from reconciler.decision.decide import Case
 
-
-def decision_for(case: "Case", standing: Standing) -> Decision:
+def decision_for(case: Case, standing: Standing) -> Decision:
     """The decision of one variant, numbers rounded before they enter the plan."""
     variant = standing.variant
     desired = case.settled.allocations[variant.key]
@@ -70,7 +66,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.10g}")
 
 
-def _steps(case: "Case", standing: Standing, desired: Allocation, outcome: Outcome, reason: str) -> tuple[Step, ...]:
+def _steps(case: Case, standing: Standing, desired: Allocation, outcome: Outcome, reason: str) -> tuple[Step, ...]:
     variant = standing.variant
     steps = [*_load_steps(case, standing), *_capacity_steps(case, variant)]
     notes = case.posed.notes.get(variant.key, ())
@@ -87,7 +83,7 @@ def _steps(case: "Case", standing: Standing, desired: Allocation, outcome: Outco
     return tuple(steps)
 
 
-def _load_steps(case: "Case", standing: Standing) -> list[Step]:
+def _load_steps(case: Case, standing: Standing) -> list[Step]:
     load = standing.load
     demand = case.posed.demands.get(standing.variant.model)
     if load is None or demand is None:
@@ -110,7 +106,7 @@ def _load_steps(case: "Case", standing: Standing) -> list[Step]:
     ]
 
 
-def _capacity_steps(case: "Case", variant: Variant) -> list[Step]:
+def _capacity_steps(case: Case, variant: Variant) -> list[Step]:
     steps = []
     for option in variant.options:
         capacity = case.capacities.of.get(CandidateKey(variant=variant.key, accelerator=option.accelerator))
@@ -131,7 +127,7 @@ def _capacity_steps(case: "Case", variant: Variant) -> list[Step]:
     return steps
 
 
-def _why(case: "Case", variant: Variant, desired: Allocation) -> str:
+def _why(case: Case, variant: Variant, desired: Allocation) -> str:
     if variant.key in case.settled.reasons:
         return case.settled.reasons[variant.key]
     for shortfall in case.solution.shortfalls:

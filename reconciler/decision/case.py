@@ -1,0 +1,23 @@
+"""Everything that a single decision is told from."""
+
+from dataclasses import dataclass
+
+from reconciler.decision.capacities import Capacities
+from reconciler.decision.outlook import Outlook
+from reconciler.decision.problems import Posed
+from reconciler.decision.proposals import Settled
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.solutions import Solution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The snapshot, what was asked of the optimizer and answered, and what is expected before and after."""
+
+    snapshot: Snapshot
+    capacities: Capacities
+    posed: Posed
+    solution: Solution
+    settled: Settled
+    before: Outlook
+    after: Outlook
