@@ -64,7 +64,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     return Declaration(
         variants=tuple(variants),
         workloads=tuple(workloads),
-        owners=(*_pick(whole, ReplicaOwner), *_resolve_patches(patches, workloads)),
+        owners=(*_pick(whole, ReplicaOwner), *_resolve_patches(patches, [*workloads, *variants])),
         classes=classes,
         costs=costs,
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
@@ -121,10 +121,12 @@ def _keys_in(file: FileDeclaration) -> Iterator[ResourceKey]:
             yield piece.key
 
 
-def _resolve_patches(patches: Iterable[Patch], workloads: Iterable[Workload]) -> Iterator[ReplicaOwner]:
+def _resolve_patches(
+    patches: Iterable[Patch], resources: Iterable[Workload | VariantResource]
+) -> Iterator[ReplicaOwner]:
     names: dict[str, set[tuple[str, str]]] = {}
-    for workload in workloads:
-        names.setdefault(workload.key.cluster, set()).add((workload.key.kind, workload.key.name))
+    for resource in resources:
+        names.setdefault(resource.key.cluster, set()).add((resource.key.kind, resource.key.name))
     for patch in patches:
         if not patch.is_pattern or (_LITERAL.fullmatch(patch.kind) and _LITERAL.fullmatch(patch.name)):
             yield own_workload(patch.cluster, patch.kind, patch.name, patch.place)

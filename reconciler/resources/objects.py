@@ -68,9 +68,10 @@ class Metadata(LooseShape):
     annotations: dict[str, str | None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: a frozen one takes three times as long to make, and there is one for every object of a fleet.
+@dataclass(slots=True, kw_only=True)
 class KubernetesObject:
-    """One object: `fields` is the mapping found at `prefix` in its document."""
+    """One object: `fields` is the mapping found at `prefix` in its document. Never changed once it is made."""
 
     cluster: str
     kind: str

@@ -74,7 +74,7 @@ KINDS: frozenset[bytes] = frozenset(kind.encode() for kind in _KINDS)
 
 
 class _Items(LooseShape):
-    items: list[dict[str, object]] | None = None
+    items: list[object] | None = None
 
 
 def read_file(cluster: str, path: str, documents: Sequence[Document]) -> FileDeclaration:
@@ -106,6 +106,9 @@ def _read_items(source: KubernetesObject) -> Iterator[Piece]:
     validated = validate(_Items, source.fields, locate=source.locate)
     yield from validated.findings
     for index, item in enumerate((validated.value.items if validated.value else None) or ()):
+        if not isinstance(item, dict):
+            yield source.complain(("items", index), f"expected a mapping, got {describe(item)}")
+            continue
         kind = item.get("kind", item_kind)
         fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
         if isinstance(kind, str) and kind in _KINDS:

@@ -3,14 +3,14 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-_FLAG = "--served-model-name"
-_SPELLINGS = (_FLAG, "--served_model_name")
+_SPELLINGS = ("--served-model-name", "--served_model_name")
+_MARK = "--served"
 _SHELL_OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "2>&1", "<"})
 
 
 def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
     """The names after the flag, up to the next flag; `--flag=name` has one, names with `$` are not known here."""
-    if not any(spelling in word for word in words for spelling in _SPELLINGS):
+    if not any(_MARK in word for word in words):
         return ()
     names: list[str] = []
     taking = False
@@ -30,7 +30,7 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
 def _split_scripts(words: Sequence[str]) -> Iterator[str]:
     """Words of the command line; a script after `sh -c` is one word of it and is split as a shell would."""
     for word in words:
-        if not any(spelling in word for spelling in _SPELLINGS) or word.startswith("-"):
+        if _MARK not in word or word.startswith("-"):
             yield word
             continue
         script = word.replace("\\\r\n", " ").replace("\\\n", " ")

@@ -39,13 +39,11 @@ def read_variant(source: KubernetesObject) -> Iterator[Piece]:
         yield from break_on(source, (source.complain(("spec",), message),))
         return
     form = tell_form(spec)
-    templated = find_templated(spec)
-    if templated is not None:
-        message = "filled in by a substitution: it cannot be read from Git"
-        yield source.complain(("spec", *templated), message, Severity.WARNING)
-        yield source.broken(f"{source.locate(('spec', *templated)).field} is {message}")
-        return
     validated = _validate_spec(source, form, spec)
+    templated = find_templated(spec if validated.value is None else _named_by(spec))
+    if templated is not None:
+        yield from _hold_templated(source, ("spec", *templated))
+        return
     annotations = check_annotations(source)
     findings = [*_find_unknown(source), *validated.findings, *annotations.findings]
     findings += _check(source, validated.value) if validated.value is not None else ()
@@ -56,6 +54,18 @@ def read_variant(source: KubernetesObject) -> Iterator[Piece]:
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
         yield _as_variant(source, form, validated.value, annotations.settings, status)
+
+
+def _named_by(spec: Mapping[str, object]) -> dict[str, object]:
+    """The fields whose text is valid whatever it says."""
+    return {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
+
+
+def _hold_templated(source: KubernetesObject, path: tuple[str | int, ...]) -> Iterator[Piece]:
+    message = "filled in by a substitution: it cannot be read from Git"
+    finding = source.complain(path, message, Severity.WARNING)
+    yield finding
+    yield source.broken(f"{finding.place.field} is {message}")
 
 
 def _validate_spec(source: KubernetesObject, form: FormOfSpec, spec: Mapping[str, object]) -> Validated[Spec]:

@@ -245,5 +245,10 @@ items:
     second = declaration.variants[1]
     assert second.document.prefix == ("items", 1)
     assert (second.place.line, second.places["spec.modelID"].line) == (6, 9)
+    beside = declare(text + "  - nonsense\n")
+    assert len(beside.variants) == 2
+    assert [str(found) for found in beside.findings] == [
+        'a.yaml:10: error: items[2]: expected a mapping, got "nonsense"'
+    ]
     mixed = text.replace("VariantAutoscalingList", "List").replace("llmd.ai/v1alpha1\nkind: List", "v1\nkind: List")
     assert [variant.key.label for variant in declare(mixed).variants] == ["llm/b"]
