@@ -8,7 +8,7 @@ from reconciler.decision.groups import head_branch
 from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
-from reconciler.decision.proposals import blocked_group, settle_with_open
+from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
 from reconciler.decision.standing import Standing, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
@@ -32,7 +32,9 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     posed = pose(standings, capacities, snapshot.settings.objective)
     solution = SOLVERS[SOLVER].solve(posed.problem)
     allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
-    settled = settle_with_open(standings, posed, capacities, allocations, snapshot.proposals)
+    groups = {standing.variant.settings.group.value for standing in standings}
+    proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
+    settled = settle_with_open(standings, posed, capacities, allocations, proposals)
     case = Case(
         snapshot=snapshot,
         capacities=capacities,
@@ -111,10 +113,11 @@ def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
 def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: frozenset[str]) -> GroupPlan:
     settings = case.snapshot.settings
     changes = [decision for decision in decisions if decision.outcome is Outcome.CHANGE]
-    proposals = [proposal for proposal in case.snapshot.proposals if proposal.group == name]
+    branch = head_branch(settings.git.branch_prefix, name)
+    proposals = [proposal for proposal in case.snapshot.proposals if proposal.head_branch == branch]
     return GroupPlan(
         name=name,
-        head_branch=head_branch(settings.git.branch_prefix, name),
+        head_branch=branch,
         decisions=tuple(decisions),
         kept_proposal=case.settled.kept.get(name),
         blocked=blocked_group(changes, proposals, lacking, case.snapshot.now_s, settings.pull_requests.reopen_after_s),

@@ -15,7 +15,6 @@ def decision_for(case: Case, standing: Standing) -> Decision:
     desired = case.settled.allocations[variant.key]
     reason = standing.reason or case.posed.stuck.get(variant.key, "")
     outcome = _outcome(variant, desired, reason)
-    demand = case.posed.demands.get(variant.model)
     before, after = case.before.performance(variant), case.after.performance(variant)
     observation = case.snapshot.observations.get(variant.key)
     key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
@@ -32,7 +31,7 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         reason=reason,
         place=str(variant.place),
         load=standing.load,
-        demand_per_s=_rounded(demand.rate_per_s if demand else None),
+        demand_per_s=_rounded(case.after.demand_per_s(variant)),
         capacity_before_per_s=_rounded(case.before.capacity_per_s(variant)),
         capacity_after_per_s=_rounded(case.after.capacity_per_s(variant)),
         slos=slo_outlooks(variant.service_class.value, before, after) if variant.service_class else (),

@@ -30,9 +30,14 @@ class Outlook:
         self._allocations = allocations
         carried = _carried_by_model(standings, capacities, allocations)
         replicas = _replicas_by_model(standings, allocations)
-        self._performance = capacities.expect(
-            _replica_rates(standings, capacities, demands, allocations, carried, replicas)
-        )
+        self._rates = dict(_replica_rates(standings, capacities, demands, allocations, carried, replicas))
+        self._performance = capacities.expect(self._rates.items())
+
+    def demand_per_s(self, variant: Variant) -> float | None:
+        """The variant's share of its model's demand, by what its replicas carry; None when it is unknown."""
+        allocation = self._allocations[variant.key]
+        rate = self._rates.get(_key(variant, allocation))
+        return None if rate is None else rate * allocation.replicas
 
     def capacity_per_s(self, variant: Variant) -> float | None:
         """What the variant's replicas carry together inside its SLO; None when it is unknown."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.capacities import Capacities
+from reconciler.decision.groups import head_branch
 from reconciler.decision.outlook import Allocations, cost_of
 from reconciler.decision.problems import Posed
 from reconciler.decision.standing import Standing
@@ -35,34 +36,37 @@ def settle_with_open(
     posed: Posed,
     capacities: Capacities,
     optimum: Allocations,
-    proposals: Iterable[Proposal],
+    proposals: Mapping[str, Proposal],
 ) -> Settled:
-    """Keeps an open proposal's values model by model while they carry the demand and save nearly as much."""
-    open_by_group = {each.group: each for each in proposals if each.state is ProposalState.OPEN}
+    """Keeps open proposals (by group) model by model, while they carry the demand and cost nearly as little."""
     allocations = dict(optimum)
     kept: dict[str, int] = {}
     reasons: dict[ResourceKey, str] = {}
     for model, members in _members(standings).items():
         groups = {standing.variant.settings.group.value for standing in members}
-        proposal = open_by_group.get(min(groups)) if len(groups) == 1 else None
+        proposal = proposals.get(min(groups)) if len(groups) == 1 else None
         if proposal is None or model not in posed.demands:
             continue
         proposed = _proposed(members, proposal, optimum)
-        if proposed == {key: optimum[key] for key in proposed}:
-            continue
         saving = _saving(members, proposed, optimum)
-        if not _carries(members, proposed, posed, capacities) or saving is None or saving >= KEEP_BELOW:
+        if (
+            not _differs(proposed, optimum)
+            or saving >= KEEP_BELOW
+            or not _carries(members, proposed, posed, capacities)
+        ):
             continue
         allocations.update(proposed)
-        kept[proposal.group] = proposal.number
-        reasons.update(
-            {
-                key: f"as in open pull request #{proposal.number}: the new optimum would save "
-                f"{max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
-                for key in proposed
-            }
-        )
+        kept[min(groups)] = proposal.number
+        words = f"as in open pull request #{proposal.number}: {_words(saving)}"
+        reasons.update(dict.fromkeys(proposed, words))
     return Settled(allocations=allocations, kept=kept, reasons=reasons)
+
+
+def open_by_group(proposals: Iterable[Proposal], groups: Iterable[str], prefix: str) -> dict[str, Proposal]:
+    """The open proposal of each group, found by its head branch: what a body says of its group anybody can edit."""
+    by_branch = {each.head_branch: each for each in proposals if each.state is ProposalState.OPEN}
+    branches = {group: head_branch(prefix, group) for group in groups}
+    return {group: by_branch[branch] for group, branch in branches.items() if branch in by_branch}
 
 
 def blocked_group(
@@ -144,9 +148,15 @@ def _carries(
     return carried >= demand * (1 - 1e-9)
 
 
-def _saving(
-    members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], optimum: Allocations
-) -> float | None:
+def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:
+    return any(optimum[key] != allocation for key, allocation in proposed.items())
+
+
+def _words(saving: float) -> str:
+    return f"the new optimum would save {max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
+
+
+def _saving(members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> float:
     """What the optimum saves of the proposal's cost, as a fraction; by replicas while a price is missing."""
     variants = [standing.variant for standing in members if standing.variant.key in proposed]
     old = [cost_of(variant, proposed[variant.key]) for variant in variants]
@@ -158,7 +168,7 @@ def _saving(
         after = float(sum(optimum[variant.key].replicas for variant in variants))
     else:
         before, after = sum(costs_old), sum(costs_new)
-    return None if before <= 0 else (before - after) / before
+    return (before - after) / before if before > 0 else 0.0
 
 
 def _is_rejection(proposal: Proposal, now_s: float, reopen_after_s: float) -> bool:

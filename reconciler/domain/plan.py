@@ -78,7 +78,7 @@ class SloOutlook:
 class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
-    `demand_per_s` is its model's; `capacity_before_per_s`/`capacity_after_per_s` are this variant's replicas
+    `demand_per_s` is its share of its model's, `capacity_before_per_s` and `capacity_after_per_s` its replicas'
     together. Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant.
     """
 
