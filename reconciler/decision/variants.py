@@ -157,6 +157,7 @@ def _obstacle(
     return (
         _unwritable(workload, index)
         or _owned(target, index)
+        or _patched(resource.key, index)
         or _contradictory(settings.min_replicas, settings.max_replicas)
         or resource.unsupported
     )
@@ -180,6 +181,12 @@ def _owned(target: ResourceKey, index: _Index) -> str:
     if owner is None:
         return ""
     return f"replicas are owned by {owner.owner} ({owner.place})"
+
+
+def _patched(key: ResourceKey, index: _Index) -> str:
+    """A resource that is built into something else than what is written must not be decided by what is written."""
+    owner = index.owner_of(key)
+    return "" if owner is None else f"{key.kind} {key.label} is changed by {owner.owner} ({owner.place})"
 
 
 def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> str:
