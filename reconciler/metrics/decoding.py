@@ -1,7 +1,6 @@
 """Raw answers to samples, strictly: a body that is not exactly what the API promises is no answer."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, S
 MAX_SAMPLES = 500_000
 MAX_WARNINGS = 10
 QUOTED_CHARACTERS = 200
+ABSURD = 1e12
+"""No rate, count, length or time comes near; sums of what is below stay finite."""
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]Inf")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 
@@ -182,5 +183,5 @@ def _point(found: Json) -> tuple[float, float]:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a rate, count or duration can be reckoned with: finite and not negative."""
-    return math.isfinite(value) and value >= 0
+    """Whether a rate, count, length or time can be reckoned with: a number, not negative, not beyond all measure."""
+    return 0 <= value < ABSURD

@@ -29,7 +29,7 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
         return _no(
             Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
         )
-    if not math.isfinite(output) or output <= 0:
+    if not is_usable(output) or output == 0:
         reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
         return _no(Absence.NAN, reason)
     read_input = _tokens(Name.INPUT_TOKENS, served, readings)
@@ -85,7 +85,7 @@ def _completions_and_growth(served: Sequence[Served], replicas: int, readings: R
     known = [growth for growth in growths if growth is not None]
     if len(known) < len(growths):
         return _no(Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not")
-    if not is_usable(finished) or not all(map(math.isfinite, known)):
+    if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
         return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
     # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
     return finished + max(0.0, sum(known)), "completions and queue growth"
@@ -116,6 +116,8 @@ def _tokens(name: Name, served: Sequence[Served], readings: Readings) -> float |
     if not known:
         return None
     busy = {one: mean for one, mean in known.items() if not math.isnan(mean)}
+    if not all(map(is_usable, busy.values())):
+        return math.nan
     if len(busy) < 2:
         return next(iter(busy.values()), math.nan)
     weights = {one: readings.of_model(Name.COMPLETIONS, one) or 0.0 for one in busy}

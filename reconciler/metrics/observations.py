@@ -20,7 +20,8 @@ def observe(variant: Variant, readings: Readings, sightings: Sightings, now_s: f
     series = sightings.series_of.get(variant.key, ())
     fresh = tuple(one for one in series if one in sightings.reporting)
     last_seen = readings.of_pods(Name.LAST_SEEN)
-    seen_s = max((last_seen[one] for one in series if one in last_seen), default=None)
+    times_s = [last_seen[one] for one in series if one in last_seen]
+    seen_s = max((time_s for time_s in times_s if is_usable(time_s) and time_s <= now_s + STALE_AFTER_S), default=None)
     absence = _unattributed(variant, sightings) or _unusable(fresh, readings)
     if absence is None and variant.current.replicas > 0 and not fresh:
         absence = _unseen(variant, seen_s, now_s)

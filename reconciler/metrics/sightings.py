@@ -37,7 +37,7 @@ def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightin
     """Every series of the last hour, each attributed once."""
     last_seen = readings.of_pods(Name.LAST_SEEN)
     running = readings.of_pods(Name.RUNNING)
-    reporting = frozenset(series for series in running if now_s - last_seen.get(series, float("-inf")) <= STALE_AFTER_S)
+    reporting = frozenset(series for series in running if is_fresh(last_seen.get(series, 0.0), now_s))
     series_of: dict[ResourceKey, list[PodSeries]] = {}
     strangers: set[PodSeries] = set()
     for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
@@ -51,6 +51,11 @@ def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightin
         reporting=reporting,
         shares=_shares(reporting, strangers),
     )
+
+
+def is_fresh(seen_s: float, now_s: float) -> bool:
+    """Whether a sample of `seen_s` speaks of now; one from the future speaks of a wrong clock."""
+    return abs(now_s - seen_s) <= STALE_AFTER_S
 
 
 def pods_in(series: frozenset[PodSeries] | set[PodSeries]) -> dict[Served, set[Named]]:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.metrics.attribution import attribution_of
+from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings
+from reconciler.metrics.readings import Named, PodSeries, Readings, read
 
 POD = "llama-h100-7c9d8f6b5-x2x4z"
 
@@ -89,10 +90,7 @@ def test_a_target_that_two_variants_claim_decides_nothing(make_variant: Any) -> 
     assert name_of(variants) == ""
 
 
-def test_two_owners_of_one_pod_are_both_disbelieved(make_variant: Any, make_fleet: Any, settings: Any) -> None:
-    from reconciler.metrics.expressions import LabelNames
-    from reconciler.metrics.readings import read
-
+def test_two_owners_of_one_pod_are_both_disbelieved(make_fleet: Any) -> None:
     fleet = make_fleet().add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="a")
     fleet.add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="b")
     readings = read(fleet.answers, LabelNames())

@@ -5,13 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics import Observed, read_observed
 
-POD = "llama-7c9d8f6b5-{}x4zz"
+ASKED = (
+    *("running", "waiting", "last_seen", "completions", "output_tokens", "input_tokens", "queue_growth", "itl"),
+    *("wait", "ttft", "arrivals_endpoint_picker"),
+)
 
 
 @pytest.fixture
@@ -64,7 +70,8 @@ def test_a_busy_model_has_a_load_and_its_variant_an_observation(
         arrivals_from="completions and queue growth",
     )
     variant = seen(observed, "llama")
-    assert (variant.performance.itl_s, variant.performance.wait_s) == (pytest.approx(0.025), pytest.approx(0.2))
+    assert variant.performance.itl_s == pytest.approx(0.025)
+    assert variant.performance.wait_s == pytest.approx(0.2)
     assert variant.performance.ttft_s == pytest.approx(0.4)
     assert (variant.num_running, variant.num_waiting, variant.replicas_reporting) == (6.0, 1.0, 2)
     assert (variant.last_sample_s, variant.arrival_rate_per_s, variant.absence) == (now_s - 10, 4.5, None)
@@ -373,6 +380,30 @@ def test_the_same_answers_in_another_order_mean_the_same(
     variants = [make_variant("llama", replicas=9)]
     turned = [replace(one, body=type(one.body)(content=_turned(one.body.read()))) for one in reversed(fleet.answers)]
     assert read_observed(variants, fleet.answers, now_s, settings) == read_observed(variants, turned, now_s, settings)
+
+
+values = st.sampled_from(["NaN", "+Inf", "-Inf", "-1", "0", "5", "1e308", "-1e308", "1e-320"])
+
+
+@given(st.dictionaries(st.sampled_from(ASKED), values))
+@hypothesis_settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_whatever_numbers_come_a_load_is_finite_or_has_a_reason(
+    make_variant: Any, make_fleet: Any, now_s: float, settings: Settings, told: dict[str, str]
+) -> None:
+    fleet = make_fleet().model("x").model("y").add("arrivals_endpoint_picker", 9.0, model_name="x")
+    fleet.pod(pod(0, "a"), model="x", itl=1, wait=1, ttft=1).pod(pod(0, "b"), model="y", itl=1, wait=1, ttft=1)
+    for name, value in told.items():
+        fleet.rows[name][:] = [(labels, value) for labels, _ in fleet.rows[name]]
+    variants = [make_variant("a", served=["x"]), make_variant("b", served=["y"])]
+    observed = read_observed(variants, fleet.answers, now_s, settings)
+    for found in observed.loads.values():
+        assert found.reason if isinstance(found, NoAnswer) else 0 <= found.arrival_rate_per_s < 1e13
+        assert isinstance(found, NoAnswer) or found.arrival_rate_per_s == 0 or 0 < found.output_tokens < 1e13
+    for one in observed.observations.values():
+        for number in (one.performance.itl_s, one.num_running, one.arrival_rate_per_s, one.last_sample_s):
+            assert number is None or 0 <= number < 1e13
 
 
 def _turned(body: bytes) -> bytes:
