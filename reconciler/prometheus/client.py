@@ -163,8 +163,15 @@ class _Outage:
         self.reason = self.reason or reason
 
 
+class _Session(requests.Session):
+    """A session that leaves redirects to us: requests would parse them and read their whole body, without limits."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Say that there is none."""
+
+
 def _session(limits: Limits) -> requests.Session:
-    session = requests.Session()
+    session = _Session()
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing a server says is kept
     adapter = WatchedAdapter(limits.total_s, limits.parallel)
     session.mount("http://", adapter)

@@ -47,7 +47,9 @@ def fault_of_error(error: Exception, where: str) -> Fault:
         reason = f"{where}: no connection ({_cause(error)}): is the address right, and is the server up?"
         never_connected = any(isinstance(link, NewConnectionError) for link in _chain(error))
         return Fault(reason=reason, is_recoverable=True, is_server_wide=never_connected)
-    return Fault(reason=f"{where}: the request failed ({type(error).__name__})", is_recoverable=True)
+    # requests marks as ValueError what is wrong with the request itself
+    is_recoverable = not isinstance(error, ValueError)
+    return Fault(reason=f"{where}: the request failed ({type(error).__name__})", is_recoverable=is_recoverable)
 
 
 def silence(where: str) -> Fault:

@@ -51,8 +51,8 @@ class Exchange:
             received = self._post_once(url, form, credentials, deadline_s)
             if isinstance(received, Fault) or received.status not in REDIRECTS:
                 return received
-            target = urljoin(url, received.headers.get("Location", ""))
-            if origin_of(target) != origin_of(url):
+            target = _target(url, received.headers.get("Location", ""))
+            if not target or origin_of(target) != origin_of(url):
                 reason = (
                     f"{place_of(url)} redirects to another origin, {place_of(target)}: set the URL that answers itself"
                 )
@@ -130,6 +130,13 @@ def place_of(url: str) -> str:
     shown = "" if port == PORTS.get(parts.scheme) else f":{port}"
     shown_url = f"{parts.scheme}://{parts.hostname or ''}{shown}{parts.path}"
     return shown_url[:SHOWN_CHARACTERS].encode("ascii", "replace").decode("ascii")
+
+
+def _target(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        return ""
 
 
 def _split(url: str) -> SplitResult:

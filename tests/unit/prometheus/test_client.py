@@ -214,7 +214,12 @@ def test_a_redirect_on_the_same_origin_is_followed(serve: Any, connect: Any, que
 
 def test_a_redirect_to_another_origin_gets_nothing(serve: Any, connect: Any, query: Query, replying: Any) -> None:
     other = serve()
-    for location in (f"{other.url}/api/v1/query", other.url.replace("http:", ""), "https://127.0.0.1/login?a=b"):
+    for location in (
+        f"{other.url}/api/v1/query",
+        other.url.replace("http:", ""),
+        "https://127.0.0.1/login?a=b",
+        "http://[",
+    ):
         server = serve(replying(b"", 307, Location=location))
         settings = PrometheusSettings(url=server.url, bearer_token=TOKEN)
         reason = failed(connect(settings, secrets=SECRETS).ask(query))
@@ -240,10 +245,11 @@ def test_what_is_no_object_is_no_answer(serve: Any, connect: Any, query: Query, 
     assert "no JSON object" in failed(connect(serve(replying(body)).url).ask(query))
 
 
-def stream_zeros(total_bytes: int, sent: list[int]) -> Callable[[BaseHTTPRequestHandler], None]:
+def stream_zeros(total_bytes: int, sent: list[int], status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
     def respond(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
+        request.send_response(status)
         request.send_header("Content-Type", "application/json")
+        request.send_header("Location", "/again")
         request.send_header("Connection", "close")
         request.end_headers()
         block = bytes(1024 * 1024)
@@ -252,6 +258,13 @@ def stream_zeros(total_bytes: int, sent: list[int]) -> Callable[[BaseHTTPRequest
             sent.append(len(block))
 
     return respond
+
+
+@pytest.mark.parametrize("status", [302, 400])
+def test_a_fault_of_200_mb_is_stopped_early(serve: Any, connect: Any, query: Query, status: int) -> None:
+    sent: list[int] = []
+    failed(connect(serve(stream_zeros(200 * 1024 * 1024, sent, status)).url).ask(query))
+    assert sum(sent) < 150 * 1024 * 1024
 
 
 def test_an_answer_of_200_mb_is_stopped_early(serve: Any, connect: Any, query: Query) -> None:
