@@ -85,8 +85,9 @@ class Exchange:
             if self.monotonic() >= deadline_s:
                 return silence(where)
             return fault_of_error(error, where)
-        except OSError as error:
-            return Fault(reason=f"{where}: {error.strerror or type(error).__name__}", is_server_wide=True)
+        except OSError:  # what requests raises for a PEM file that is not there
+            reason = f"{where}: a PEM file cannot be read: are REQUESTS_CA_BUNDLE and prometheus.tls right?"
+            return Fault(reason=reason, is_server_wide=True)
 
     def _receive(self, response: requests.Response, where: str, deadline_s: float) -> Received | Fault:
         ok = response.status_code == requests.codes.ok
