@@ -81,6 +81,7 @@ class _Draft:
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
     stuck: dict[ResourceKey, str] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
+    partial: dict[ResourceKey, str] = field(default_factory=dict)
 
     def add_model(self, model: ModelKey, members: Sequence[Standing]) -> None:
         load = members[0].load
@@ -89,6 +90,11 @@ class _Draft:
         headroom = max(standing.variant.settings.headroom.value for standing in members)
         demand = ModelDemand(rate_per_s=load.arrival_rate_per_s * (1 + headroom), headroom=headroom)
         self.demands[model] = demand
+        partial = "; ".join(standing.partial for standing in members if standing.partial)
+        if partial:
+            for standing in members:
+                self.partial[standing.variant.key] = partial
+                self.notes[standing.variant.key] = (f"{partial}: nothing is scaled down until all do",)
         if load.arrival_rate_per_s > 0:
             self._add_loaded(model, members, demand)
         else:
@@ -97,7 +103,7 @@ class _Draft:
     def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
         """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
         free = [standing.variant for standing in members if standing.is_free]
-        fixed = {variant.key: idle_replicas(variant) for variant in free}
+        fixed = {variant.key: max(idle_replicas(variant), self._floor(variant)) for variant in free}
         self.requirements.append(Requirement(model=model, unit="replicas", segments=(), per_replica={}, fixed=fixed))
 
     def _add_loaded(self, model: ModelKey, members: Sequence[Standing], demand: ModelDemand) -> None:
@@ -127,17 +133,33 @@ class _Draft:
         obstacles = {option.accelerator: self._obstacle(variant, option) for option in variant.options}
         usable = tuple(option for option in variant.options if not obstacles[option.accelerator])
         if not usable:
-            words = "; ".join(f"{accelerator}: {reason}" for accelerator, reason in obstacles.items())
-            self.stuck[variant.key] = f"SLO unattainable: {words}"
+            reasons = "; ".join(f"{accelerator}: {reason}" for accelerator, reason in obstacles.items())
+            self.stuck[variant.key] = f"{self._why_stuck(variant)}: {reasons}"
         else:
-            self.notes[variant.key] = tuple(
-                f"not {accelerator}: {reason}" for accelerator, reason in obstacles.items() if reason
-            )
+            words = tuple(f"not {accelerator}: {reason}" for accelerator, reason in obstacles.items() if reason)
+            self.notes[variant.key] = (*self.notes.get(variant.key, ()), *words)
         return usable
+
+    def _why_stuck(self, variant: Variant) -> str:
+        attainable = any(self._capacity(_key(variant, option)).rate_per_s > 0 for option in variant.options)
+        return "no accelerator can be chosen" if attainable else "SLO unattainable"
 
     def _obstacle(self, variant: Variant, option: Option) -> str:
         capacity = self._capacity(_key(variant, option))
-        return capacity.words if capacity.rate_per_s <= 0 else option.unwritable
+        if capacity.rate_per_s <= 0:
+            return capacity.words
+        if variant.key in self.partial and option.accelerator != variant.current.accelerator:
+            return f"{self.partial[variant.key]}: the accelerator is kept until all do"
+        return option.unwritable
+
+    def _floor(self, variant: Variant) -> int:
+        """Replicas below which the variant must not go while a part of the load is not seen."""
+        return variant.current.replicas if variant.key in self.partial else 0
+
+    def _bounds(self, variant: Variant) -> Bounds:
+        least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
+        least = max(least, self._floor(variant))
+        return Bounds(minimum=least if most is None else min(least, most), maximum=most)
 
     def _rankable(self, variant: Variant, options: tuple[Option, ...], unpriced: list[str]) -> tuple[Option, ...]:
         """Options among which a price or an order decides; while the model misses a price accelerators are kept."""
@@ -172,7 +194,7 @@ class _Draft:
             candidates=tuple(self.candidates),
             current={standing.variant.key: standing.variant.current for standing in standings},
             current_weights={variant.key: variant.current_cost_per_hour or _relative(variant) for variant in free},
-            bounds={variant.key: _bounds(variant) for variant in free},
+            bounds={variant.key: self._bounds(variant) for variant in free},
             pinned=held,
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
             objective=objective,
@@ -206,7 +228,3 @@ def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool)
 
 def _relative(variant: Variant) -> float:
     return UPSTREAM_RELATIVE_COST if variant.relative_cost is None else variant.relative_cost
-
-
-def _bounds(variant: Variant) -> Bounds:
-    return Bounds(minimum=variant.settings.min_replicas.value, maximum=variant.settings.max_replicas.value)

@@ -1,11 +1,11 @@
 """Whether a variant may change, and whether what it carries is known: two questions, each with its reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.loads import Load, Observation
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -18,7 +18,8 @@ class Standing:
     """A variant with its model's load.
 
     `hold` says why it must stay as it is; `gap` why what its replicas carry is unknown; both empty: it is decided.
-    `lacks_metrics` marks a hold that missing data caused: it may slow a change, never reverse it.
+    `lacks_metrics` marks a hold that missing data caused: it may slow a change, never reverse it. `partial` says in
+    words that some replicas did not report the load they carry: then nothing of the model is scaled down.
     """
 
     variant: Variant
@@ -26,6 +27,7 @@ class Standing:
     hold: str = ""
     gap: str = ""
     lacks_metrics: bool = False
+    partial: str = ""
 
     @property
     def reason(self) -> str:
@@ -69,19 +71,24 @@ def _standing(snapshot: Snapshot, variant: Variant, refused: str) -> Standing:
         hold=variant.obstacle or refused or metrics_reason,
         gap=_gap(variant),
         lacks_metrics=lacks_metrics and not variant.obstacle,
+        partial=_partial(variant, known, observation),
     )
+
+
+def _partial(variant: Variant, load: Load | None, observation: Observation | None) -> str:
+    """Replicas that start or are not scraped carry load that nobody counted."""
+    if load is None or observation is None or not load.is_by_replicas:
+        return ""
+    reporting, expected = observation.replicas_reporting, variant.current.replicas
+    return f"{reporting} of {expected} replicas of {variant.key.label} report" if reporting < expected else ""
 
 
 def _beside(standing: Standing, unknown: Standing | None) -> Standing:
     """A variant whose model is also served by one of unknown capacity cannot be sized either."""
     if unknown is None or unknown.variant.key == standing.variant.key or standing.reason:
         return standing
-    return Standing(
-        variant=standing.variant,
-        load=standing.load,
-        hold=f"shares its model's load with {unknown.variant.key.label}, whose capacity is unknown: {unknown.gap}",
-        gap=standing.gap,
-    )
+    hold = f"shares its model's load with {unknown.variant.key.label}, whose capacity is unknown: {unknown.gap}"
+    return replace(standing, hold=hold)
 
 
 def _gap(variant: Variant) -> str:

@@ -10,8 +10,9 @@ from reconciler.domain.answers import NoAnswer
 class Load:
     """Offered arrivals and mean lengths over a window that ends at `time_s` of the newest sample.
 
-    `arrivals_from` names the source (`endpoint picker`, `completions and queue growth`, ...). Lengths are 0
-    only when nothing arrived.
+    `arrivals_from` names the source (`endpoint picker`, `completions and queue growth`, ...). `is_by_replicas`: the
+    replicas counted them, so a replica that does not report is load that nobody saw. Lengths are 0 only when
+    nothing arrived.
     """
 
     arrival_rate_per_s: float
@@ -19,6 +20,7 @@ class Load:
     input_tokens: float | None
     window_s: float
     arrivals_from: str
+    is_by_replicas: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

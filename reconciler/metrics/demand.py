@@ -12,6 +12,7 @@ from reconciler.metrics.readings import Readings, Served, total
 SEEN_BY_PICKER = 0.8
 """Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
 NEGLIGIBLE_PER_S = 1e-9
+BY_REPLICAS = "completions and queue growth"
 Arrivals = tuple[float, str]
 """Requests per second, and who counted them."""
 
@@ -39,6 +40,7 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
         input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
         window_s=WINDOW_S,
         arrivals_from=source,
+        is_by_replicas=source == BY_REPLICAS,
     )
 
 
@@ -88,7 +90,7 @@ def _completions_and_growth(served: Sequence[Served], replicas: int, readings: R
     if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
         return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
     # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
-    return finished + max(0.0, sum(known)), "completions and queue growth"
+    return finished + max(0.0, sum(known)), BY_REPLICAS
 
 
 def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
@@ -106,7 +108,14 @@ def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: s
     output = _tokens(Name.OUTPUT_TOKENS, served, readings)
     if output is None and replicas > 0:
         return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
-    return Load(arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0, window_s=WINDOW_S, arrivals_from=source)
+    return Load(
+        arrival_rate_per_s=0.0,
+        output_tokens=0.0,
+        input_tokens=0.0,
+        window_s=WINDOW_S,
+        arrivals_from=source,
+        is_by_replicas=source == BY_REPLICAS,
+    )
 
 
 def _tokens(name: Name, served: Sequence[Served], readings: Readings) -> float | None:

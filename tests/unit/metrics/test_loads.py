@@ -68,6 +68,7 @@ def test_a_busy_model_has_a_load_and_its_variant_an_observation(
         input_tokens=512.0,
         window_s=300.0,
         arrivals_from="completions and queue growth",
+        is_by_replicas=True,
     )
     variant = seen(observed, "llama")
     assert variant.performance.itl_s == pytest.approx(0.025)
