@@ -12,9 +12,10 @@ from reconciler.domain.identity import Place
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
 from reconciler.domain.settings import Settings
+from reconciler.errors import ConfigurationError
 from reconciler.forge import PullRequest, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import queries_for
+from reconciler.metrics import clusters_seen, queries_for
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
@@ -124,7 +125,19 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
         namespaces = _replicas_by_namespace(declaration, cluster.name)
         queries = queries_for(cluster, namespaces, now_s, with_cluster_label="one cluster" in settings.assumed)
         answers += doors.ask(cluster, queries) if queries else ()
+    _refuse_several_clusters(answers)
     return tuple(answers)
+
+
+def _refuse_several_clusters(answers: list[Answer]) -> None:
+    """Without a configuration one Prometheus is one cluster: where it holds more, loads would be added up."""
+    seen = clusters_seen(answers)
+    if len(seen) > 1:
+        example = f"{{name: {seen[0]}, prometheus: {{url: ..., matchLabels: {{cluster: {seen[0]}}}}}}}"
+        raise ConfigurationError(
+            f"this Prometheus holds several clusters ({', '.join(seen)}): "
+            f"name them in reconciler.yaml under clusters, as in {example}"
+        )
 
 
 def _replicas_by_namespace(declaration: Declaration, cluster: str) -> Counter[str]:
