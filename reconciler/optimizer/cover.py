@@ -6,11 +6,12 @@ Variants share a demand D; each chooses one of its lines and an integer replica 
     subject to sum over variants of  per_replica * n  >=  D
 
 Depth first over the variants, best value per unit first, with the fractional cover of the remaining demand as
-lower bound. The node limit makes the effort finite; what is proven when it is reached is said in the result.
+lower bound. Of covers of equal value the one that changes least wins, see `Rank`. The node limit makes the effort
+finite; what is proven when it is reached is said in the result.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.optimizer.lines import Line
@@ -49,7 +50,7 @@ class Cover:
 
 
 Rank = Callable[[Choice], tuple[int, ...]]
-"""Orders choices of equal value, the smallest first."""
+"""What a choice changes, the gravest first: covers of equal value compare by the sums over their choices."""
 
 
 def replicas_needed(demand: float, per_replica: float) -> int:
@@ -60,18 +61,17 @@ def replicas_needed(demand: float, per_replica: float) -> int:
 def cheapest_cover(variants: Sequence[Sequence[Line]], demand: float, rank: Rank) -> Cover:
     """The cheapest cover of `demand`; when bounds forbid one, the widest that they admit.
 
-    `variants` holds each variant's lines (at least one); `rank` orders choices of equal value, smallest first.
+    `variants` holds each variant's lines (at least one), every one of which carries something; a cover holds no
+    replica that it could lose. Of equal values the smallest `rank` wins, and then the earlier variant keeps more.
     """
     if _widest(variants) < demand * (1 - INTEGER_TOLERANCE):
-        return _widest_cover(variants)
+        return _widest_cover(variants, rank)
     search = _Search(variants, demand, rank)
     search.run()
-    chosen = sorted(zip(search.order, search.best, strict=True), key=lambda pair: pair[0])
-    lower_bound = search.best_value if search.nodes < NODE_LIMIT else min(search.root_bound, search.best_value)
     return Cover(
-        choices=tuple(choice for _, choice in chosen),
+        choices=search.best,
         value=search.best_value,
-        lower_bound=lower_bound,
+        lower_bound=min(search.root_bound, search.best_value) if search.is_exhausted else search.best_value,
         is_covering=True,
     )
 
@@ -80,53 +80,82 @@ class _Search:
     """The state of one depth-first search; lives for one call."""
 
     def __init__(self, variants: Sequence[Sequence[Line]], demand: float, rank: Rank) -> None:
-        self.order = sorted(range(len(variants)), key=lambda index: (_efficiency(variants[index]), index))
-        self.lines = [variants[index] for index in self.order]
         self.demand = demand
         self.rank = rank
         self.nodes = 0
-        self.best: list[Choice] = []
+        self.best: tuple[Choice, ...] = ()
         self.best_value = math.inf
-        self.best_rank: tuple[tuple[int, ...], ...] = ()
-        self._tails = [_Tail.of(self.lines[depth:]) for depth in range(len(self.lines) + 1)]
+        self._order = sorted(range(len(variants)), key=lambda index: (_efficiency(variants[index]), index))
+        self._lines = [
+            sorted(variants[index], key=lambda line: (line.slope / line.per_replica, line.fixed))
+            for index in self._order
+        ]
+        self._tails = [_Tail.of(self._lines[depth:]) for depth in range(len(self._lines) + 1)]
+        # Twice what one choice may leave uncovered: rounding must not make the last one look short.
+        self._slack = 2 * INTEGER_TOLERANCE * demand
+        self._best_rank: CoverRank | None = None
         self.root_bound = self._tails[0].bound(demand)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the limit was reached; never before a cover was found."""
+        return self.nodes >= NODE_LIMIT and bool(self.best)
 
     def run(self) -> None:
         self._descend(0, self.demand, 0.0, [])
 
     def _descend(self, depth: int, remaining: float, value: float, chosen: list[Choice]) -> None:
-        if depth == len(self.lines):
+        if depth == len(self._lines):
             self._offer(value, chosen)
             return
-        for choice in self._choices(depth, remaining):
-            if self.nodes >= NODE_LIMIT and self.best:
-                return
-            self.nodes += 1
-            rest = remaining - choice.carried
-            total = value + choice.line.value_at(choice.replicas)
-            tail = self._tails[depth + 1]
-            if tail.capacity < rest - INTEGER_TOLERANCE * self.demand or self._is_worse(total + tail.bound(rest)):
-                continue
-            self._descend(depth + 1, rest, total, [*chosen, choice])
+        tail = self._tails[depth + 1]
+        for line in self._lines[depth]:
+            for replicas in self._counts(line, depth, remaining):
+                if self.is_exhausted:
+                    return
+                self.nodes += 1
+                choice = Choice(line=line, replicas=replicas)
+                rest = remaining - choice.carried
+                if tail.capacity < rest - self._slack:
+                    break  # fewer replicas leave even more to the others
+                total = value + line.value_at(replicas)
+                if not self._is_worse(total + tail.bound(rest)):
+                    self._descend(depth + 1, rest, total, [*chosen, choice])
 
-    def _choices(self, depth: int, remaining: float) -> Iterator[Choice]:
+    def _counts(self, line: Line, depth: int, remaining: float) -> range:
         """Replica counts worth trying, the fullest first; the last variant covers exactly what remains."""
-        is_last = depth == len(self.lines) - 1
-        for line in sorted(self.lines[depth], key=lambda line: (line.slope / line.per_replica, line.fixed)):
-            fullest = max(replicas_needed(remaining, line.per_replica), line.lowest)
-            if line.highest is not None:
-                fullest = min(fullest, line.highest)
-            for replicas in range(fullest, fullest - 1 if is_last else line.lowest - 1, -1):
-                yield Choice(line=line, replicas=replicas)
+        fullest = max(replicas_needed(remaining, line.per_replica), line.lowest)
+        if line.highest is not None:
+            fullest = min(fullest, line.highest)
+        is_last = depth == len(self._lines) - 1
+        return range(fullest, fullest - 1 if is_last else line.lowest - 1, -1)
 
     def _is_worse(self, bound: float) -> bool:
         return bool(self.best) and bound > self.best_value + VALUE_TOLERANCE * max(abs(self.best_value), 1.0)
 
-    def _offer(self, value: float, chosen: list[Choice]) -> None:
-        rank = tuple(self.rank(choice) for choice in chosen)
-        tied = abs(value - self.best_value) <= VALUE_TOLERANCE * max(abs(value), 1.0) if self.best else False
-        if not self.best or (rank < self.best_rank if tied else value < self.best_value):
-            self.best, self.best_value, self.best_rank = chosen, value, rank
+    def _offer(self, value: float, chosen: Iterable[Choice]) -> None:
+        by_variant = sorted(zip(self._order, chosen, strict=True), key=lambda pair: pair[0])
+        choices = tuple(choice for _, choice in by_variant)
+        rank = self._rank_of(choices)
+        is_tied = abs(value - self.best_value) <= VALUE_TOLERANCE * max(abs(value), 1.0) if self.best else False
+        is_better = value < self.best_value
+        if self._best_rank is None or (rank < self._best_rank if is_tied else is_better):
+            self.best, self._best_rank = choices, rank
+            self.best_value = min(value, self.best_value) if is_tied else value
+
+    def _rank_of(self, choices: tuple[Choice, ...]) -> "CoverRank":
+        ranks = tuple(self.rank(choice) for choice in choices)
+        carried = sum(choice.carried for choice in choices)
+        is_wasteful = any(
+            choice.replicas > choice.line.lowest and carried - choice.line.per_replica >= self.demand + self._slack
+            for choice in choices
+        )
+        names = tuple(choice.line.candidate.key.accelerator for choice in choices)
+        return is_wasteful, tuple(map(sum, zip(*ranks, strict=True))), ranks, names
+
+
+CoverRank = tuple[bool, tuple[int, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]
+"""Whether it could lose a replica (a free one costs nothing to keep), its changes in all and by variant, its names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +164,7 @@ class _Tail:
 
     floor: float
     least_fixed: float
+    carried_at_floor: float
     efficiency: float
     capacity: float
 
@@ -143,15 +173,15 @@ class _Tail:
         return cls(
             floor=sum(min(line.value_at(line.lowest) for line in lines) for lines in variants),
             least_fixed=sum(min(line.fixed for line in lines) for lines in variants),
-            efficiency=min((_efficiency(lines) for lines in variants), default=math.inf),
+            carried_at_floor=sum(max(line.per_replica * line.lowest for line in lines) for lines in variants),
+            efficiency=min((_efficiency(lines) for lines in variants), default=0.0),
             capacity=_widest(variants),
         )
 
     def bound(self, remaining: float) -> float:
-        """No cover of `remaining` by these variants is worth less."""
-        if remaining <= 0 or self.efficiency == math.inf:
-            return self.floor
-        return max(self.floor, self.least_fixed + self.efficiency * remaining)
+        """No cover of `remaining` by these variants is worth less: the lower bounds, and the rest in fractions."""
+        above_floor = max(remaining - self.carried_at_floor, 0.0)
+        return max(self.floor + self.efficiency * above_floor, self.least_fixed + self.efficiency * max(remaining, 0.0))
 
 
 def _efficiency(lines: Sequence[Line]) -> float:
@@ -166,8 +196,18 @@ def _most(line: Line) -> float:
     return math.inf if line.highest is None else line.per_replica * line.highest
 
 
-def _widest_cover(variants: Sequence[Sequence[Line]]) -> Cover:
-    widest = (max(lines, key=lambda line: (_most(line), -line.slope)) for lines in variants)
-    choices = tuple(Choice(line=line, replicas=line.highest or 0) for line in widest)
+def _widest_cover(variants: Sequence[Sequence[Line]], rank: Rank) -> Cover:
+    choices = tuple(
+        max((_at_most(line) for line in lines), key=lambda choice: _width(choice, rank)) for lines in variants
+    )
     value = sum(choice.line.value_at(choice.replicas) for choice in choices)
     return Cover(choices=choices, value=value, lower_bound=value, is_covering=False)
+
+
+def _at_most(line: Line) -> Choice:
+    return Choice(line=line, replicas=line.lowest if line.highest is None else line.highest)
+
+
+def _width(choice: Choice, rank: Rank) -> tuple[float, ...]:
+    """What carries most, then what is worth least, then what changes least."""
+    return choice.carried, -choice.line.value_at(choice.replicas), *(-step for step in rank(choice))

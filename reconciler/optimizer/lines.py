@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem
-from reconciler.optimizer.objectives import transition_value
+from reconciler.optimizer.objectives import transition_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,6 @@ class Line:
         """The objective's value of that many replicas."""
         return self.fixed + self.slope * replicas
 
-    @property
-    def allocation_at_lowest(self) -> Allocation:
-        """The smallest allocation that the bounds admit."""
-        return self.at(self.lowest)
-
     def at(self, replicas: int) -> Allocation:
         """The allocation of that many replicas."""
         return Allocation(accelerator=self.candidate.key.accelerator, replicas=replicas)
@@ -38,13 +33,18 @@ class Line:
 def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: Bounds) -> Line:
     """The candidate's line under the problem's objective.
 
-    `cost`: what the replicas cost to run. `inferno`: the transition value, which is linear in the replicas of a
-    given accelerator, so two points define it.
+    `cost`: what the replicas cost to run. `inferno`: the transition value, linear in the replicas of one accelerator.
     """
     fixed, slope = 0.0, candidate.weight
     if problem.objective == "inferno":
-        fixed = _transition(problem, candidate, 0)
-        slope = _transition(problem, candidate, 1) - fixed
+        variant = candidate.key.variant
+        current = problem.current[variant]
+        fixed, slope = transition_line(
+            current_accelerator=current.accelerator,
+            current_cost_per_hour=current.replicas * problem.current_weights[variant],
+            accelerator=candidate.key.accelerator,
+            replica_cost_per_hour=candidate.weight,
+        )
     return Line(
         candidate=candidate,
         fixed=fixed,
@@ -52,17 +52,4 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
         per_replica=per_replica,
         lowest=bounds.minimum,
         highest=bounds.maximum,
-    )
-
-
-def _transition(problem: Problem, candidate: Candidate, replicas: int) -> float:
-    variant = candidate.key.variant
-    current = problem.current[variant]
-    return transition_value(
-        current_accelerator=current.accelerator,
-        current_replicas=current.replicas,
-        current_cost_per_hour=current.replicas * problem.current_weights[variant],
-        accelerator=candidate.key.accelerator,
-        replicas=replicas,
-        cost_per_hour=replicas * candidate.weight,
     )

@@ -25,3 +25,14 @@ def transition_value(
     if accelerator == current_accelerator:
         return difference
     return _ACCELERATOR_PENALTY * (current_cost_per_hour + cost_per_hour) + difference
+
+
+def transition_line(
+    *, current_accelerator: str, current_cost_per_hour: float, accelerator: str, replica_cost_per_hour: float
+) -> tuple[float, float]:
+    """Return fixed value and slope of `transition_value` over the candidate's replicas.
+
+    Exact wherever something changes; staying put is on the line as well as long as a replica costs what it did.
+    """
+    penalty = 0.0 if accelerator == current_accelerator else _ACCELERATOR_PENALTY
+    return (penalty - 1) * current_cost_per_hour, (penalty + 1) * replica_cost_per_hour

@@ -49,15 +49,15 @@ class _Tally:
                     accelerator=problem.current[variant].accelerator, replicas=replicas
                 )
 
-    def take_cover(self, requirement: Requirement, cover: Cover, demand: float, considered: int) -> None:
+    def take_cover(self, asked: "_Ask", cover: Cover) -> None:
         self.value += cover.value
         self.lower_bound += cover.lower_bound
         for choice in cover.choices:
             variant = choice.line.candidate.key.variant
             self.allocations[variant] = choice.line.at(choice.replicas)
-            self.reasons[variant] = _words(choice, demand, considered, alone=len(cover.choices) == 1)
+            self.reasons[variant] = _words(choice, asked, alone=len(cover.choices) == 1)
         if not cover.is_covering:
-            self.shortfalls.append(_shortfall(requirement, cover, demand))
+            self.shortfalls.append(_shortfall(asked, cover))
 
     def solution(self) -> Solution:
         is_optimal = self.value - self.lower_bound <= VALUE_TOLERANCE * max(abs(self.value), 1.0)
@@ -71,6 +71,16 @@ class _Tally:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """What the free variants of one model are asked for: the demand that its pinned variants leave."""
+
+    requirement: Requirement
+    demand: float
+    considered: int
+    in_order: frozenset[ResourceKey]
+
+
 def _solve_model(
     problem: Problem,
     requirement: Requirement,
@@ -78,14 +88,20 @@ def _solve_model(
     tally: _Tally,
 ) -> None:
     variants = sorted({key.variant for key in requirement.per_replica})
-    free = [variant for variant in variants if variant not in problem.pinned and variant in offers]
-    if not free:
+    offered = (
+        _lines(problem, requirement, offers.get(variant, ())) for variant in variants if variant not in problem.pinned
+    )
+    lines = [each for each in offered if each]
+    if not lines:
         return
     carried = sum(_carried_by_pinned(problem, requirement, variant) for variant in variants)
-    demand = max(requirement.amount - carried, 0.0)
-    lines = [_lines(problem, requirement, offers[variant]) for variant in free]
-    cover = cheapest_cover(lines, demand, _rank_for(problem))
-    tally.take_cover(requirement, cover, demand, considered=sum(len(each) for each in lines))
+    asked = _Ask(
+        requirement=requirement,
+        demand=max(requirement.amount - carried, 0.0),
+        considered=sum(len(each) for each in lines),
+        in_order=problem.in_order,
+    )
+    tally.take_cover(asked, cheapest_cover(lines, asked.demand, _rank_for(problem)))
 
 
 def _carried_by_pinned(problem: Problem, requirement: Requirement, variant: ResourceKey) -> float:
@@ -97,9 +113,10 @@ def _carried_by_pinned(problem: Problem, requirement: Requirement, variant: Reso
 
 
 def _lines(problem: Problem, requirement: Requirement, candidates: Iterable[Candidate]) -> tuple[Line, ...]:
-    """The candidates' lines; of an in-order variant only the first candidate's."""
-    ranked = sorted(candidates, key=lambda candidate: (candidate.order, candidate.key))
-    if ranked[0].key.variant in problem.in_order:
+    """The lines of the candidates that carry something; of an in-order variant only the first one's."""
+    carrying = (candidate for candidate in candidates if requirement.per_replica.get(candidate.key, 0.0) > 0)
+    ranked = sorted(carrying, key=lambda candidate: (candidate.order, candidate.key))
+    if ranked and ranked[0].key.variant in problem.in_order:
         ranked = ranked[:1]
     return tuple(
         line_of(
@@ -134,22 +151,30 @@ def _offers_by_variant(candidates: Iterable[Candidate]) -> dict[ResourceKey, tup
     return {variant: tuple(group) for variant, group in offers.items()}
 
 
-def _words(choice: Choice, demand: float, considered: int, *, alone: bool) -> str:
-    among = f"cheapest of {considered} candidates" if considered > 1 else "the only candidate"
+def _words(choice: Choice, asked: _Ask, *, alone: bool) -> str:
+    among = _among(choice, asked)
     if not alone:
         return f"{among}, together with the model's other variants"
+    unit = asked.requirement.unit
     if choice.replicas == choice.line.lowest:
-        return f"{among}: the lower bound {choice.line.lowest} carries {demand:.4g} req/s"
-    return f"{among}: ceil({demand:.4g} / {choice.line.per_replica:.4g})"
+        return f"{among}: the lower bound {choice.line.lowest} carries {asked.demand:.4g} {unit}"
+    return f"{among}: ceil({asked.demand:.4g} / {choice.line.per_replica:.4g})"
 
 
-def _shortfall(requirement: Requirement, cover: Cover, demand: float) -> Shortfall:
+def _among(choice: Choice, asked: _Ask) -> str:
+    if choice.line.candidate.key.variant in asked.in_order:
+        return "the first candidate in order"
+    return f"cheapest of {asked.considered} candidates" if asked.considered > 1 else "the only candidate"
+
+
+def _shortfall(asked: _Ask, cover: Cover) -> Shortfall:
     limits = ", ".join(
         f"maxReplicas {choice.line.highest} of {choice.line.candidate.key.variant.label}" for choice in cover.choices
     )
+    wanted = asked.requirement.amount
     return Shortfall(
-        model=requirement.model,
-        covered=sum(choice.carried for choice in cover.choices),
-        wanted=demand,
+        model=asked.requirement.model,
+        covered=wanted - asked.demand + sum(choice.carried for choice in cover.choices),
+        wanted=wanted,
         reason=f"{limits} carries less than the demand",
     )
