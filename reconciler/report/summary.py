@@ -103,7 +103,9 @@ def shortcoming(changes: Sequence[Decision]) -> str:
 
 
 def proof(plan: Plan) -> str:
-    """What the solver proved: `Proven within 0.04 % of the cheapest plan.`"""
+    """What the solver proved: `Proven within 0.04 % of the cheapest plan.`; empty when it had nothing to choose."""
+    if len(plan.with_outcome(Outcome.HELD)) == len(plan.decisions):
+        return ""
     best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
     gap = percentage(plan.gap)
     if gap in (UNKNOWN, "") or not 0 <= plan.gap < 1e6:

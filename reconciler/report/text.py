@@ -37,8 +37,10 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.
-    blocks[-1] += ("\n" if held else "\n\n") + "\n".join(_foot(plan, width)) + "\n"
-    return "\n\n".join(blocks)
+    foot = "\n".join(_foot(plan, width))
+    if foot:
+        blocks[-1] += ("\n" if held else "\n\n") + foot
+    return "\n\n".join(blocks) + "\n"
 
 
 def counts_text(plan: Plan) -> str:
@@ -122,4 +124,5 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def _foot(plan: Plan, width: int) -> tuple[str, ...]:
-    return wrapped(" ".join((proof(plan), *(one_line(note) for note in plan.notes))), indent=0, width=width)
+    sentences = (proof(plan), *(one_line(note) for note in plan.notes))
+    return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)
