@@ -1,0 +1,68 @@
+# Needs Python >= 3.11, git and make; no root. Everything is installed into .venv, once until pyproject.toml changes.
+
+SHELL := /bin/sh
+PYTHONS ?= python3.13 python3.12 python3.11 python3
+PYTEST_ARGS ?= -n auto
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
+# Two makes at once wait for each other; without flock (macOS) only the jobs of one make are safe.
+LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench demo-recording clean
+
+help:  ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/installed  ## Plan and propose for a sample repository, on this machine alone
+	@$(PYTHON) -m reconciler demo
+
+test: $(VENV)/installed-dev  ## Run all tests; those that need an absent server or tool are skipped by name
+	$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-dev  ## Check style, types, imports and workflows
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github/workflows
+
+bench: $(VENV)/installed-dev  ## Measure speed on this machine
+	$(PYTHON) -m tests.bench
+
+demo-recording: $(VENV)/installed-dev  ## Record the demo's metrics again, from a real Prometheus
+	$(PYTHON) -m tests.tools.make_demo_recording
+
+clean:  ## Remove .venv, caches and builds
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find reconciler tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A name in PYTHONS may be a shim that only complains, so each is run before it is taken.
+$(PYTHON):
+	@$(LOCK) $(SHELL) -c 'test -x $(PYTHON) && exit; for python in $(PYTHONS); do \
+		if $$python -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then \
+			$$python -c "import ensurepip" 2>/dev/null || \
+				{ echo "error: $$python has no venv module: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }; \
+			exec $$python -m venv --clear $(VENV); \
+		fi; \
+	done; \
+	echo "error: no Python 3.11 or newer among: $(PYTHONS). Install one, or name it: make PYTHONS=/path/to/python" >&2; \
+	exit 1'
+
+# $(1) is what pip installs. Whoever waited for the lock finds the work done; a .venv made by uv has no pip.
+define install
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "error: $(VENV) has a Python older than 3.11: remove it with make clean" >&2; exit 1; }
+	@$(LOCK) $(SHELL) -c 'test $@ -nt pyproject.toml && exit; echo "Installing $(1) into $(VENV)" >&2; \
+		{ $(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null; } && \
+		$(PIP) install --editable "$(1)" && touch $@'
+endef
+
+$(VENV)/installed: pyproject.toml | $(PYTHON)
+	$(call install,.)
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/installed
+	$(call install,.[dev])
