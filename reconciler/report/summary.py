@@ -79,26 +79,31 @@ def totals_text(plan: Plan) -> str:
     return f"{cost(before)} → {cost(after)} {plan.currency}/h ({difference})"
 
 
-def consequence(changes: Sequence[Decision]) -> str:
-    """Which model misses its target without the changes; empty when none does."""
+def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
+    """Which model misses its target without the changes; empty when none does.
+
+    Demand and capacity are the whole model's, over those of `decisions` that serve it.
+    """
     missed = misses_before(changes)
     if not missed:
         return ""
     first, more = missed[0], len(missed) - 1
     pronoun = "it" if len(changes) == 1 else "them"
     others = f", and {count(more, 'more model')} {'misses its' if more == 1 else 'miss their'} target" if more else ""
-    missed_text = _miss_text(first, first.slo.before_s, first.decision.capacity_before_per_s)
+    capacities = (each.capacity_before_per_s for each in _serving(first, decisions))
+    missed_text = _miss_text(first, first.slo.before_s, decisions, capacities)
     return f"Without {pronoun}, {model_name(first.decision.model)} {missed_text}{others}."
 
 
-def shortcoming(changes: Sequence[Decision]) -> str:
-    """Which model misses its target even with the changes; empty when none does."""
+def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
+    """Which model misses its target even with the changes; empty when none does. Numbers as in `consequence`."""
     missed = _missed(changes, after=True)
     if not missed:
         return ""
     first, more = missed[0], len(missed) - 1
     others = f", and so {'does' if more == 1 else 'do'} {count(more, 'more model')}" if more else ""
-    missed_text = _miss_text(first, first.slo.after_s, first.decision.capacity_after_per_s)
+    capacities = (each.capacity_after_per_s for each in _serving(first, decisions))
+    missed_text = _miss_text(first, first.slo.after_s, decisions, capacities)
     return f"{model_name(first.decision.model)} still {missed_text}{others}."
 
 
@@ -134,10 +139,22 @@ def _missed(changes: Iterable[Decision], *, after: bool) -> tuple[Miss, ...]:
     return tuple(found.values())
 
 
-def _miss_text(miss: Miss, value_s: float | None, capacity_per_s: float | None) -> str:
+def _serving(miss: Miss, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    return tuple(each for each in decisions if each.model == miss.decision.model)
+
+
+def _miss_text(
+    miss: Miss, value_s: float | None, decisions: Iterable[Decision], capacities_per_s: Iterable[float | None]
+) -> str:
     missed = f"{duration(value_s)} instead of {duration(miss.slo.target_s)}"
-    load = f"demand {rate(miss.decision.demand_per_s)} req/s, capacity {rate(capacity_per_s)} req/s"
+    demand_per_s = _sum(each.demand_per_s for each in _serving(miss, decisions))
+    load = f"demand {rate(demand_per_s)} req/s, capacity {rate(_sum(capacities_per_s))} req/s"
     return f"misses its {slo_name(miss.slo)} target: {missed} ({load})"
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _approvals(changes: Sequence[Decision]) -> str:
