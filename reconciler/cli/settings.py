@@ -1,6 +1,7 @@
 """Which variant a person means, and its effective settings as rows."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.domain.identity import ResourceKey
@@ -49,7 +50,7 @@ def setting_rows(variant: Variant) -> Iterator[SettingRow]:
     yield _row("accelerator", settings.accelerator)
     yield _row("minReplicas", settings.min_replicas)
     yield _row("maxReplicas", settings.max_replicas, lambda most: "none" if most is None else str(most))
-    yield _row("sizing.engine", settings.engine)
+    yield _engine_row(variant)
     yield _row("sizing.headroom", settings.headroom, lambda share: f"{share * 100:g}%")
     yield _row("group", settings.group)
     yield SettingRow(
@@ -61,6 +62,14 @@ def setting_rows(variant: Variant) -> Iterator[SettingRow]:
     if variant.workload is not None:
         place = variant.workload.replicas_place or variant.workload.place
         yield SettingRow(name="written at", value=str(place), source=variant.workload.key.kind)
+
+
+def _engine_row(variant: Variant) -> SettingRow:
+    """What `auto` comes to: the queueing engine wherever a profile is given."""
+    row = _row("sizing.engine", variant.settings.engine)
+    if row.value != "auto" or not variant.options:
+        return row
+    return replace(row, value="queueing", source=f"auto: profile given at {variant.options[0].profile.place}")
 
 
 def _option_rows(variant: Variant) -> Iterator[SettingRow]:
