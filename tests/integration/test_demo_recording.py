@@ -1,0 +1,67 @@
+"""The demo's recording is made again with a real Prometheus, and must lead to the same plan."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.demo import read_demo_recording
+from reconciler.domain.plan import Decision
+from reconciler.domain.recording import Recording
+from reconciler.pipeline.recording import read_recording, write_recording
+from reconciler.pipeline.run import prepare
+from reconciler.rendering import Renderer
+from tests.servers.prometheus import ABSENT
+from tests.tools.make_demo_recording import make_recording
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
+
+CLOSE = 0.005
+"""Versions of Prometheus extrapolate a rate over the window's edges in slightly different ways."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return make_recording(tmp_path_factory.mktemp("made"))
+
+
+def decisions_from(recording: Recording) -> tuple[Decision, ...]:
+    return prepare(recording, Renderer()).plan.decisions
+
+
+def numbers_of(decision: Decision) -> list[float]:
+    """What was measured and what follows from it in proportion; NaN where nothing is known."""
+    load = decision.load
+    numbers = [
+        load.arrival_rate_per_s if load else None,
+        load.output_tokens if load else None,
+        decision.demand_per_s,
+        decision.capacity_before_per_s,
+        decision.capacity_after_per_s,
+        decision.cost_before_per_hour,
+        decision.cost_after_per_hour,
+    ]
+    return [math.nan if number is None else number for number in numbers]
+
+
+def test_a_recording_made_again_decides_the_same(made: Recording) -> None:
+    again, shipped = decisions_from(made), decisions_from(read_demo_recording())
+    assert [(each.variant, each.outcome, each.desired, each.reason) for each in again] == [
+        (each.variant, each.outcome, each.desired, each.reason) for each in shipped
+    ]
+
+
+def test_a_recording_made_again_has_the_same_numbers(made: Recording) -> None:
+    for again, shipped in zip(decisions_from(made), decisions_from(read_demo_recording()), strict=True):
+        assert numbers_of(again) == pytest.approx(numbers_of(shipped), rel=CLOSE, nan_ok=True), again.variant
+
+
+def test_the_same_questions_were_asked_of_the_same_commit(made: Recording) -> None:
+    shipped = read_demo_recording()
+    assert [answer.query for answer in made.answers] == [answer.query for answer in shipped.answers]
+    assert (made.commit, made.manifests, made.settings) == (shipped.commit, shipped.manifests, shipped.settings)
+
+
+def test_a_made_recording_reads_back(made: Recording, tmp_path: Path) -> None:
+    write_recording(made, tmp_path / "recording.zip")
+    assert decisions_from(read_recording(tmp_path / "recording.zip")) == decisions_from(made)

@@ -1,0 +1,266 @@
+"""Makes the demo's recording: an hour of its fleet in a real Prometheus, observed by the real client.
+
+    python -m tests.tools.make_demo_recording [FILE]
+
+The same code gives the same answers: counters are whole numbers of a fixed schedule, nothing is drawn, and each pod
+is scraped at its own fixed second, off the edges of every window.
+"""
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.cli import demo
+from reconciler.config import Environment
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.recording import Recording
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.pipeline.observe import observe
+from reconciler.pipeline.recording import write_recording
+from reconciler.pipeline.session import Wanted, open_session
+from tests.servers.prometheus import ABSENT, History, prometheus_over
+
+CHECKED_IN = Path(demo.__file__).parent / "demo_data" / demo.RECORDING
+NOW_S = 1_768_485_900.0
+"""2026-01-15 14:05 UTC."""
+HOUR_S, STEP_S = 3600.0, 15.0
+CLIMB_S = 2700.0
+"""So long the load climbs; for the last quarter of the hour it stays, so that no window sees it move."""
+SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""What Kubernetes spells generated names with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How fast a replica runs: an iteration takes alpha + beta times the batch."""
+
+    alpha_s: float
+    beta_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The replicas of one variant and what they do.
+
+    `per_s` are requests a second of one replica now, `start` the part of it an hour ago. Batch and gap between tokens
+    follow from the profile by Little's law. `silent_s`: since when no replica reports.
+    """
+
+    namespace: str
+    name: str
+    model: str
+    replicas: int
+    per_s: float
+    profile: Profile
+    input_tokens: int
+    output_tokens: int
+    wait_s: float = 0.002
+    prefill_s: float = 0.06
+    start: float = 0.9
+    silent_s: float = 0.0
+    is_labelled: bool = True
+
+    @property
+    def itl_s(self) -> float:
+        """The gap between tokens that carries this rate: alpha / (1 - rate * tokens * beta)."""
+        return self.profile.alpha_s / (1 - self.per_s * self.output_tokens * self.profile.beta_s)
+
+    @property
+    def running(self) -> float:
+        """Requests in a replica's batch."""
+        return self.per_s * self.output_tokens * self.itl_s
+
+    def intensity(self, elapsed_s: float) -> float:
+        """The part of the present load that long after the beginning of the hour: a line, then 1."""
+        return min(1.0, self.start + (1 - self.start) * elapsed_s / CLIMB_S)
+
+    def requests(self, elapsed_s: float) -> float:
+        """Requests that one replica finished since the beginning of the hour."""
+        climbed_s = min(elapsed_s, CLIMB_S)
+        climbed = self.start * climbed_s + (1 - self.start) * climbed_s * climbed_s / (2 * CLIMB_S)
+        return self.per_s * (climbed + max(0.0, elapsed_s - CLIMB_S))
+
+
+LLAMA_H100 = Profile(alpha_s=0.006958, beta_s=0.000042)
+LLAMA_A100 = Profile(alpha_s=0.01169, beta_s=0.000071)
+LLAMA_L40S = Profile(alpha_s=0.022619, beta_s=0.000181)
+GRANITE_A100 = Profile(alpha_s=0.02058, beta_s=0.00041)
+QWEN_L4 = Profile(alpha_s=0.048, beta_s=0.0009)
+MIXTRAL_2XH100 = Profile(alpha_s=0.0142, beta_s=0.00011)
+
+FLEETS = (
+    Fleet(
+        namespace="chat", name="llama-8b", model="llama-3.1-8b", replicas=3, per_s=44.7, profile=LLAMA_H100,
+        input_tokens=740, output_tokens=320, start=0.6,
+    ),
+    Fleet(
+        namespace="chat", name="llama-8b-a100", model="llama-3.1-8b", replicas=4, per_s=14.95, profile=LLAMA_A100,
+        input_tokens=740, output_tokens=320, start=0.6,
+    ),
+    Fleet(
+        namespace="chat", name="granite-13b", model="granite-13b", replicas=6, per_s=1.9, profile=GRANITE_A100,
+        input_tokens=1180, output_tokens=350,
+    ),
+    Fleet(
+        namespace="code", name="qwen-7b", model="qwen2.5-7b", replicas=4, per_s=0.575, profile=QWEN_L4,
+        input_tokens=980, output_tokens=220, start=1.7,
+    ),
+    Fleet(
+        namespace="code", name="llama-8b", model="llama-3.1-8b", replicas=2, per_s=7.9, profile=LLAMA_L40S,
+        input_tokens=1420, output_tokens=160, is_labelled=False,
+    ),
+    Fleet(
+        namespace="code", name="granite-13b", model="granite-13b", replicas=2, per_s=1.1, profile=GRANITE_A100,
+        input_tokens=1180, output_tokens=350,
+    ),
+    Fleet(
+        namespace="batch", name="llama-8b-nightly", model="llama-3.1-8b", replicas=3, per_s=3.0, profile=LLAMA_L40S,
+        input_tokens=2650, output_tokens=500, wait_s=0.4, prefill_s=0.6,
+    ),
+    Fleet(
+        namespace="batch", name="qwen-7b", model="qwen2.5-7b", replicas=2, per_s=0.3, profile=QWEN_L4,
+        input_tokens=900, output_tokens=120, silent_s=660.0, is_labelled=False,
+    ),
+    Fleet(
+        namespace="batch", name="mixtral-8x7b", model="mixtral-8x7b", replicas=2, per_s=0.9, profile=MIXTRAL_2XH100,
+        input_tokens=6100, output_tokens=400, prefill_s=0.9,
+    ),
+)  # fmt: skip
+
+
+def make_recording(directory: Path) -> Recording:
+    """What the client observes of the sample repository and its fleet; files live in the empty `directory`."""
+    demo.prepare_repository(directory / demo.REPOSITORY)
+    history = History(end_s=NOW_S, step_s=STEP_S)
+    for fleet in FLEETS:
+        write_fleet(history, fleet)
+    (directory / "prometheus").mkdir()
+    with (
+        prometheus_over(history, directory / "prometheus") as url,
+        open_session(Wanted(repo=str(directory / demo.REPOSITORY)), Environment(), writes=True) as session,
+    ):
+
+        def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
+            answers = session.doors.ask(replace(cluster, prometheus=PrometheusSettings(url=url)), queries)
+            return tuple(map(_in_order, answers))
+
+        observed = observe(replace(session.doors, ask=ask), session.settings, NOW_S, demo.REPOSITORY_NAME)
+    return observed.recording
+
+
+def _in_order(answer: Answer) -> Answer:
+    """The same series sorted: Prometheus answers in no order, and the file should not change with each making."""
+    if answer.status is AnswerStatus.FAILED:
+        raise RuntimeError(answer.reason)
+    document = json.loads(answer.body.read())
+    document["data"]["result"].sort(key=lambda entry: sorted(entry["metric"].items()))
+    return replace(answer, body=HeldBody(content=json.dumps(document, separators=(",", ":")).encode()))
+
+
+def write_fleet(history: History, fleet: Fleet) -> None:
+    """Every series of one variant: of its ReplicaSet, its pods, and the engine in each."""
+    replicaset = f"{fleet.name}-{_letters(fleet.namespace, fleet.name, count=10)}"
+    owned = {"namespace": fleet.namespace, "job": "kube-state-metrics"}
+    pods = [f"{replicaset}-{_letters(replicaset, str(index), count=5)}" for index in range(fleet.replicas)]
+    labels = {**owned, "replicaset": replicaset, "owner_kind": "Deployment", "owner_name": fleet.name}
+    _gauge(history, "kube_replicaset_owner", labels, 0.0, lambda _: 1.0)
+    for pod in pods:
+        owner = {**owned, "pod": pod, "owner_kind": "ReplicaSet", "owner_name": replicaset}
+        _gauge(history, "kube_pod_owner", owner, 0.0, lambda _: 1.0)
+        variant = {"label_llm_d_ai_variant": fleet.name} if fleet.is_labelled else {}
+        _gauge(
+            history, "kube_pod_labels", {**owned, "pod": pod, "label_app": fleet.name, **variant}, 0.0, lambda _: 1.0
+        )
+        _write_engine(history, fleet, pod)
+
+
+def _write_engine(history: History, fleet: Fleet, pod: str) -> None:
+    """What one vLLM replica exports of what is asked for."""
+    labels = {"namespace": fleet.namespace, "pod": pod, "job": "vllm", "engine": "0", "model_name": fleet.model}
+    silent_s, requests = fleet.silent_s, fleet.requests
+
+    def count(elapsed_s: float) -> float:
+        return float(int(requests(elapsed_s)))
+
+    success = "vllm:request_success"
+    _counter(history, success, {**labels, "finished_reason": "stop"}, silent_s, count)
+    _counter(history, success, {**labels, "finished_reason": "abort"}, silent_s, lambda _: 0.0)
+    _gauge(
+        history, "vllm:num_requests_running", labels, silent_s, lambda at: round(fleet.running * fleet.intensity(at))
+    )
+    _gauge(history, "vllm:num_requests_waiting", labels, silent_s, lambda _: 0.0)
+    for histogram, mean, per_request in (
+        ("vllm:request_prompt_tokens", fleet.input_tokens, 1),
+        ("vllm:request_generation_tokens", fleet.output_tokens, 1),
+        ("vllm:request_queue_time_seconds", fleet.wait_s, 1),
+        ("vllm:time_to_first_token_seconds", fleet.wait_s + fleet.prefill_s, 1),
+        ("vllm:inter_token_latency_seconds", fleet.itl_s, fleet.output_tokens - 1),
+    ):
+        _histogram(history, histogram, labels, silent_s, count, float(mean), per_request)
+
+
+def _histogram(
+    history: History,
+    metric: str,
+    labels: Mapping[str, str],
+    silent_s: float,
+    count: Callable[[float], float],
+    mean: float,
+    per_request: int,
+) -> None:
+    """Its `_count` and `_sum`; no buckets, since none is asked for."""
+    counted = [(at_s, value * per_request) for at_s, value in _points(labels, silent_s, count)]
+    history.series("histogram", metric, labels, counted, "_count")
+    history.series("histogram", metric, labels, [(at_s, round(value * mean, 3)) for at_s, value in counted], "_sum")
+
+
+def _counter(
+    history: History, metric: str, labels: Mapping[str, str], silent_s: float, value: Callable[[float], float]
+) -> None:
+    history.series("counter", metric, labels, list(_points(labels, silent_s, value)), "_total")
+
+
+def _gauge(
+    history: History, metric: str, labels: Mapping[str, str], silent_s: float, value: Callable[[float], float]
+) -> None:
+    history.series("gauge", metric, labels, list(_points(labels, silent_s, value)), "")
+
+
+def _points(
+    labels: Mapping[str, str], silent_s: float, value: Callable[[float], float]
+) -> Iterator[tuple[float, float]]:
+    """One sample every step, at the pod's own second of it, until it fell silent."""
+    offset_s = 1.0 + int(_digest(labels.get("pod", "")), 16) % int(STEP_S - 1)
+    for step in range(int((HOUR_S - silent_s) / STEP_S)):
+        elapsed_s = step * STEP_S + offset_s
+        yield NOW_S - HOUR_S + elapsed_s, float(value(elapsed_s))
+
+
+def _letters(*words: str, count: int) -> str:
+    """A generated-looking suffix that is always the same."""
+    number = int(_digest("/".join(words)), 16)
+    return "".join(SAFE[number // len(SAFE) ** place % len(SAFE)] for place in range(count))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the recording to the given file, or in place of the one that comes with the package."""
+    if ABSENT:
+        sys.stderr.write(f"error: {ABSENT}\n")
+        return 1
+    target = Path(arguments[0]) if arguments else CHECKED_IN
+    with tempfile.TemporaryDirectory() as directory:
+        write_recording(make_recording(Path(directory)), target)
+    sys.stdout.write(f"{target}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

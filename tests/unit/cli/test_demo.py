@@ -1,0 +1,201 @@
+import shutil
+import socket
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.demo import Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
+from reconciler.domain.answers import AnswerStatus
+from reconciler.domain.declarations import Form
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.settings import ClusterSettings
+from reconciler.errors import ConfigurationError
+from reconciler.pipeline.publish import Operation
+from tests.servers.git_workshop import run_git
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """One run on a new directory, shared by all who only look."""
+    return run_demo(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture
+def again(finished: Demo, tmp_path: Path) -> Path:
+    """A copy of the directory after the first run, to be run on again."""
+    shutil.copytree(finished.directory, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def decisions_of(finished: Demo) -> dict[str, Decision]:
+    return {each.variant.label: each for each in finished.result.prepared.plan.decisions}
+
+
+def state_of(directory: Path) -> tuple[str, dict[str, tuple[int, bytes]]]:
+    """Every ref, and every pull request's file with its time of change."""
+    files = (directory / "fleet.git" / "reconciler" / "pulls").iterdir()
+    refs = run_git(directory / "fleet.git", "for-each-ref")
+    return refs, {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
+
+
+def test_the_sample_shows_nine_variants_of_four_models_in_all_three_forms(finished: Demo) -> None:
+    variants = finished.result.prepared.snapshot.variants
+    assert len(variants) == 9
+    assert len({variant.model.model_id for variant in variants}) == 4
+    assert {variant.form for variant in variants} == set(Form)
+
+
+def test_nothing_in_the_sample_must_be_fixed_and_nothing_failed(finished: Demo) -> None:
+    plan = finished.result.prepared.plan
+    assert (plan.findings, plan.failures, plan.warnings) == ((), (), ())
+    assert [each.error for each in finished.result.published] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("label", "before", "after"),
+    [
+        ("chat/llama-8b", (3, "H100"), (5, "H100")),
+        ("chat/llama-8b-a100", (4, "A100"), (2, "A100")),
+        ("chat/granite-13b", (6, "A100"), (3, "H100")),
+        ("code/qwen-7b", (4, "L4"), (2, "L4")),
+    ],
+)
+def test_what_should_change_changes(
+    finished: Demo, label: str, before: tuple[int, str], after: tuple[int, str]
+) -> None:
+    decision = decisions_of(finished)[label]
+    assert decision.outcome is Outcome.CHANGE
+    assert (decision.current.replicas, decision.current.accelerator) == before
+    assert (decision.desired.replicas, decision.desired.accelerator) == after
+    assert all(slo.is_met_after for slo in decision.slos)
+
+
+def test_what_fits_stays(finished: Demo) -> None:
+    unchanged = finished.result.prepared.plan.with_outcome(Outcome.UNCHANGED)
+    assert [each.variant.label for each in unchanged] == ["code/llama-8b"]
+
+
+@pytest.mark.parametrize(
+    ("label", "reason"),
+    [
+        ("batch/qwen-7b", "last sample 11 min ago"),
+        ("code/granite-13b", "SLO unattainable"),
+        ("batch/llama-8b-nightly", "owned by kustomization"),
+        ("batch/mixtral-8x7b", "law prefill_decode"),
+    ],
+)
+def test_what_cannot_be_decided_is_held_with_its_reason(finished: Demo, label: str, reason: str) -> None:
+    decision = decisions_of(finished)[label]
+    assert decision.outcome is Outcome.HELD
+    assert reason in decision.reason
+
+
+def test_waits_and_costs_are_those_of_a_fleet_that_could_exist(finished: Demo) -> None:
+    totals = finished.result.prepared.plan.totals
+    assert totals.cost_before_per_hour is not None
+    assert totals.cost_after_per_hour is not None
+    assert 50 < totals.cost_after_per_hour < totals.cost_before_per_hour < 200
+    for decision in decisions_of(finished).values():
+        for slo in decision.slos:
+            assert all(value is None or value < 2 * slo.target_s for value in (slo.before_s, slo.after_s))
+
+
+def test_each_group_with_changes_gets_a_branch_and_a_pull_request(finished: Demo) -> None:
+    created = [each for each in finished.result.published if each.operation is Operation.CREATED]
+    assert [each.group for each in created] == ["prod/chat", "prod/code"]
+    for each, draft in zip(created, finished.result.drafts, strict=True):
+        assert each.number is not None
+        assert draft.title in finished.read_pull_request(each.number)
+        changed = run_git(finished.repository, "diff", "--name-only", f"main..{each.head_branch}")
+        assert changed.split() == sorted(draft.change_set.files)
+
+
+def test_a_second_run_writes_nothing(again: Path) -> None:
+    before = state_of(again)
+    result = run_demo(again).result
+    assert {each.operation for each in result.published} == {Operation.NONE}
+    assert state_of(again) == before
+
+
+def test_what_was_merged_is_not_proposed_again(again: Path, finished: Demo) -> None:
+    branch = finished.result.published[1].head_branch
+    run_git(again / "fleet.git", "fetch", "-q", ".", f"{branch}:main")
+    result = run_demo(again).result
+    changes = result.prepared.plan.with_outcome(Outcome.CHANGE)
+    assert [each.variant.label for each in changes] == ["code/qwen-7b"]
+    operations = {each.group: each.operation for each in result.published}
+    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.CLOSED, Operation.NONE)
+
+
+def test_what_a_person_closed_stays_closed(again: Path) -> None:
+    file = again / "fleet.git" / "reconciler" / "pulls" / "2.md"
+    file.write_text(file.read_text().replace("state: open", "state: closed", 1))
+    before = state_of(again)
+    published = {each.group: each for each in run_demo(again).result.published}
+    assert published["prod/code"].operation is Operation.LEFT
+    assert state_of(again) == before
+
+
+def test_the_same_demo_gives_the_same_commits_everywhere(finished: Demo, tmp_path: Path) -> None:
+    other = run_demo(tmp_path / "elsewhere")
+    assert run_git(other.repository, "for-each-ref") == run_git(finished.repository, "for-each-ref")
+
+
+def test_no_network_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the demo opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert run_demo(tmp_path).result.published
+
+
+def test_without_a_directory_a_temporary_one_is_made_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    finished = run_demo()
+    assert finished.directory.parent == tmp_path
+    assert finished.recording.is_file()
+    assert list(tmp_path.iterdir()) == [finished.directory]
+
+
+def test_what_else_stands_in_the_directory_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "fleet.git").mkdir()
+    (tmp_path / "fleet.git" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigurationError, match=r"fleet\.git"):
+        run_demo(tmp_path)
+
+
+def test_the_text_shows_the_plan_the_pull_requests_and_commands(finished: Demo) -> None:
+    text = demo_text(finished)
+    assert "4 changes" in text
+    assert f"In {finished.repository}" in text
+    assert "pull request #1 created: Scale llama-8b" in text
+    assert "cat fleet.git/reconciler/pulls/1.md" in text
+    assert "reconciler explain chat/llama-8b --replay recording.zip" in text
+
+
+def test_after_a_merge_no_command_is_shown_that_would_undo_it(again: Path, finished: Demo) -> None:
+    assert "merge it" in demo_text(finished)
+    run_git(again / "fleet.git", "fetch", "-q", ".", f"{finished.result.published[1].head_branch}:main")
+    assert "merge it" not in demo_text(run_demo(again))
+    assert "merge it" not in demo_text(run_demo(again))
+
+
+def test_the_recording_is_of_the_sample_as_it_is(finished: Demo) -> None:
+    recorded = {manifest.path: manifest.body for manifest in read_demo_recording().manifests}
+    files = sample_files()
+    assert {path: files.get(path) for path in recorded} == recorded, "make demo-recording"
+    assert read_demo_recording().commit == finished.result.prepared.plan.commit, "make demo-recording"
+
+
+def test_a_query_that_was_not_recorded_has_failed_with_that_reason() -> None:
+    recording = read_demo_recording()
+    known = recording.answers[0].query
+    ask = replayed(recording)
+    cluster = ClusterSettings(name="prod")
+    later = replace(known, start_s=known.start_s + 60, end_s=known.end_s + 60)
+    answers = ask(cluster, [later, replace(known, text="up"), replace(known, cluster="dev")])
+    assert [answer.status for answer in answers] == [AnswerStatus.OK, AnswerStatus.FAILED, AnswerStatus.FAILED]
+    assert answers[0].query == later
+    assert "holds no answer" in answers[1].reason
