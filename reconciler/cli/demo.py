@@ -19,7 +19,7 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import FOLDER
-from reconciler.git import create_bare, is_bare
+from reconciler.git import create_bare, open_directory
 from reconciler.pipeline.doors import Ask, Progress, no_progress
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import parse_recording
@@ -66,8 +66,8 @@ def run_demo(directory: Path | None = None, progress: Progress = no_progress) ->
     Raises ConfigurationError when the directory holds anything else.
     """
     directory = Path(tempfile.mkdtemp(prefix="reconciler-demo-")) if directory is None else directory.absolute()
-    prepare_repository(directory / REPOSITORY)
     recording = read_demo_recording()
+    _prepare(directory, recording)
     wanted = Wanted(repo=str(directory / REPOSITORY))
     with open_session(wanted, Environment(), writes=True, progress=progress) as session:
         result = run(
@@ -100,13 +100,11 @@ def read_demo_recording() -> Recording:
     return parse_recording((_data() / RECORDING).read_bytes())
 
 
-def prepare_repository(repository: Path) -> None:
-    """Make the sample a bare repository; one that stands already is left as it is."""
-    if repository.exists():
-        if not is_bare(repository):
-            raise ConfigurationError(f"{repository}: expected the demo's bare repository, or nothing")
-        return
-    create_bare(repository, branch=BRANCH, files=sample_files(), message=MESSAGE, author=AUTHOR, date_s=COMMITTED_S)
+def create_sample(repository: Path) -> str:
+    """Make the new directory `repository` the sample's bare repository, and return its one commit's id."""
+    return create_bare(
+        repository, branch=BRANCH, files=sample_files(), message=MESSAGE, author=AUTHOR, date_s=COMMITTED_S
+    )
 
 
 def replayed(recording: Recording) -> Ask:
@@ -118,6 +116,20 @@ def replayed(recording: Recording) -> Ask:
         return tuple(_answer(known.get(_identity(query)), query) for query in queries)
 
     return ask
+
+
+def _prepare(directory: Path, recording: Recording) -> None:
+    """Make the sample in a new or empty directory; leave an earlier demo as it stands, and touch nothing else."""
+    repository = directory / REPOSITORY
+    if not repository.exists():
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise ConfigurationError(f"{directory}: expected a new or empty directory, or that of an earlier demo")
+        create_sample(repository)
+        return
+    try:
+        open_directory(repository, base=recording.commit)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{repository}: not this version's demo: choose another directory") from error
 
 
 def _identity(query: Query) -> tuple[str, str, str]:

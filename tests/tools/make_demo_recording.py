@@ -134,7 +134,7 @@ FLEETS = (
 
 def make_recording(directory: Path) -> Recording:
     """What the client observes of the sample repository and its fleet; files live in the empty `directory`."""
-    demo.prepare_repository(directory / demo.REPOSITORY)
+    demo.create_sample(directory / demo.REPOSITORY)
     history = History(end_s=NOW_S, step_s=STEP_S)
     for fleet in FLEETS:
         write_fleet(history, fleet)

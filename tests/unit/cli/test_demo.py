@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.demo import Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
+from reconciler.cli.demo import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
 from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.declarations import Form
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import ConfigurationError
+from reconciler.git import create_bare
 from reconciler.pipeline.publish import Operation
 from tests.servers.git_workshop import run_git
 
@@ -159,11 +160,21 @@ def test_without_a_directory_a_temporary_one_is_made_and_stays(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == [finished.directory]
 
 
-def test_what_else_stands_in_the_directory_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "fleet.git").mkdir()
-    (tmp_path / "fleet.git" / "thesis.tex").write_text("mine")
-    with pytest.raises(ConfigurationError, match=r"fleet\.git"):
+@pytest.mark.parametrize("name", ["recording.zip", "fleet.git"])
+def test_what_else_stands_in_the_directory_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ConfigurationError, match=r"earlier demo|not this version's demo"):
         run_demo(tmp_path)
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_a_repository_that_is_not_the_demos_is_never_written_to(tmp_path: Path) -> None:
+    mine = create_bare(
+        tmp_path / "fleet.git", branch="main", files={"a.yaml": b"a: 1\n"}, message="Mine", author=AUTHOR, date_s=1
+    )
+    with pytest.raises(ConfigurationError, match="not this version's demo"):
+        run_demo(tmp_path)
+    assert run_git(tmp_path / "fleet.git", "for-each-ref", "--format=%(objectname)") == mine
 
 
 def test_the_text_shows_the_plan_the_pull_requests_and_commands(finished: Demo) -> None:
