@@ -1,197 +1,29 @@
-"""`reconciler demo`: a sample repository, planned and proposed on this machine, without a network.
+"""`reconciler demo`: a sample repository, planned and proposed on this machine."""
 
-Manifests, git and pull requests are real; only Prometheus is played back, from a recording of a real one.
-"""
-
-import shlex
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Annotated
 
-from reconciler.config import Environment
-from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.plan import Outcome
-from reconciler.domain.proposals import ProposalState
-from reconciler.domain.recording import Recording
-from reconciler.domain.settings import ClusterSettings, Identity
-from reconciler.errors import ConfigurationError
-from reconciler.forge.local import FOLDER
-from reconciler.git import create_bare, open_directory
-from reconciler.pipeline.doors import Ask, Progress, no_progress
-from reconciler.pipeline.publish import Operation
-from reconciler.pipeline.recording import parse_recording
-from reconciler.pipeline.run import RunResult, run
-from reconciler.pipeline.session import Wanted, open_session
-from reconciler.report import plan_text
-from reconciler.report.rows import by_urgency
+import typer
 
-REPOSITORY, RECORDING = "fleet.git", "recording.zip"
-BRANCH = "main"
-REPOSITORY_NAME = "demo/fleet"
-AUTHOR = Identity(name="Platform Team", email="platform@example.com")
-MESSAGE = "Run four models in production\n\nNine variants on H100, A100, L40S and L4."
-COMMITTED_S = 1_768_467_600
-"""2026-01-15 09:00 UTC, some hours before the recording: the same files are the same commit for everybody."""
+from reconciler.cli.options import Common, with_common
+
+Directory = Annotated[
+    Path | None,
+    typer.Option("--directory", metavar="DIR", help="New, empty, or that of an earlier demo; else a temporary one."),
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demo:
-    """A finished demonstration: where it stands, and what the run did."""
+@with_common(outputs=("text",))
+def demo(common: Common, *, directory: Directory = None) -> int:
+    """Plan and propose for a sample repository, without a network."""
+    from reconciler.cli.console import is_colored, progress, width, write
+    from reconciler.cli.painting import paint
+    from reconciler.cli.run import exit_of_run
+    from reconciler.cli.sample import demo_text, run_demo
+    from reconciler.config import read_environment
 
-    directory: Path
-    result: RunResult
-
-    @property
-    def repository(self) -> Path:
-        """The bare repository that the pull requests are made in."""
-        return self.directory / REPOSITORY
-
-    @property
-    def recording(self) -> Path:
-        """What this run observed, to be replayed."""
-        return self.directory / RECORDING
-
-    def read_pull_request(self, number: int) -> str:
-        """A pull request's file: front matter, then the body."""
-        return (self.repository / FOLDER / f"{number}.md").read_text(encoding="utf-8")
-
-
-def run_demo(directory: Path | None = None, progress: Progress = no_progress) -> Demo:
-    """Plan and propose for the sample repository in `directory` (None: a new temporary one, which stays).
-
-    A directory that holds the sample already is run again as it stands, with whatever was merged or closed meanwhile.
-    Raises ConfigurationError when the directory holds anything else.
-    """
-    directory = Path(tempfile.mkdtemp(prefix="reconciler-demo-")) if directory is None else directory.absolute()
-    recording = read_demo_recording()
-    _prepare(directory, recording)
-    wanted = Wanted(repo=str(directory / REPOSITORY))
-    with open_session(wanted, Environment(), writes=True, progress=progress) as session:
-        result = run(
-            replace(session.doors, ask=replayed(recording)),
-            session.settings,
-            recording.now_s,
-            repository=REPOSITORY_NAME,
-            record=directory / RECORDING,
-        )
-    return Demo(directory=directory, result=result)
-
-
-def demo_text(demo: Demo, *, width: int = 0) -> str:
-    """What the command prints: the plan, where it was proposed, and what to try; `width` as for `plan_text`."""
-    sections = (
-        plan_text(demo.result.prepared.plan, width=width).rstrip(),
-        "\n".join(_outcome_lines(demo)),
-        "\n   ".join(("Try", *_next_lines(demo))),
-    )
-    return "\n\n".join(sections) + "\n"
-
-
-def sample_files() -> Mapping[str, bytes]:
-    """The sample repository: path -> content, sorted by path."""
-    return dict(sorted(_read(_data() / "repository", "")))
-
-
-def read_demo_recording() -> Recording:
-    """The recording that comes with the package."""
-    return parse_recording((_data() / RECORDING).read_bytes())
-
-
-def create_sample(repository: Path) -> str:
-    """Make the new directory `repository` the sample's bare repository, and return its one commit's id."""
-    return create_bare(
-        repository, branch=BRANCH, files=sample_files(), message=MESSAGE, author=AUTHOR, date_s=COMMITTED_S
-    )
-
-
-def replayed(recording: Recording) -> Ask:
-    """Answers each query as the recording does; one it does not hold has failed, with that reason."""
-    known = {_identity(answer.query): answer for answer in recording.answers}
-
-    def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
-        del cluster  # each query names it
-        return tuple(_answer(known.get(_identity(query)), query) for query in queries)
-
-    return ask
-
-
-def _prepare(directory: Path, recording: Recording) -> None:
-    """Make the sample in a new or empty directory; leave an earlier demo as it stands, and touch nothing else."""
-    repository = directory / REPOSITORY
-    if not repository.exists():
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise ConfigurationError(f"{directory}: expected a new or empty directory, or that of an earlier demo")
-        create_sample(repository)
-        return
-    try:
-        open_directory(repository, base=recording.commit)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{repository}: not this version's demo: choose another directory") from error
-
-
-def _identity(query: Query) -> tuple[str, str, str]:
-    return query.cluster, query.quantity, query.text
-
-
-def _answer(known: Answer | None, query: Query) -> Answer:
-    if known is not None:
-        return replace(known, query=query)
-    reason = f"the demo's recording holds no answer to this query for {query.quantity} of cluster {query.cluster}"
-    return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=reason)
-
-
-def _outcome_lines(demo: Demo) -> Iterator[str]:
-    """Where the repository is, and each pull request in it."""
-    yield f"In {demo.repository}, a repository of its own; nothing left this machine:"
-    titles = {draft.change_set.group: draft.title for draft in demo.result.drafts}
-    for each in demo.result.published:
-        what = "open as it was" if each.operation is Operation.NONE else str(each.operation)
-        if each.number is not None or each.reason:
-            number = "" if each.number is None else f"pull request #{each.number} "
-            yield f"   {number}{what}: {each.reason or titles.get(each.group, each.group)}"
-
-
-def _next_lines(demo: Demo) -> Iterator[str]:
-    """Commands to go on with, from the demo's directory; about the most urgent change, if there is any."""
-    commands = [*_commands_about(demo), ("reconciler demo --directory .", "again: nothing is written twice")]
-    longest = max(len(command) for command, _ in commands)
-    yield f"cd {shlex.quote(str(demo.directory))}"
-    for command, words in commands:
-        yield f"{command:<{longest}}   # {words}"
-
-
-def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:
-    changes = by_urgency(demo.result.prepared.plan.with_outcome(Outcome.CHANGE))
-    if not changes:
-        return
-    proposed = {each.group: each for each in demo.result.published if each.number is not None}
-    change = changes[0]
-    if change.group in proposed:
-        number, branch = proposed[change.group].number, proposed[change.group].head_branch
-        yield f"cat {REPOSITORY}/{FOLDER}/{number}.md", "the pull request"
-        yield f"git -C {REPOSITORY} log -p {BRANCH}..{branch}", "what it changes"
-        if not _was_merged(demo):
-            yield f"git -C {REPOSITORY} fetch . {branch}:{BRANCH}", "merge it, then run again"
-    yield f"reconciler explain {change.variant.label} --replay {RECORDING}", "every value behind one variant"
-
-
-def _was_merged(demo: Demo) -> bool:
-    """Whether the base may have moved on: a second proposal is then no longer merged by moving the branch."""
-    is_closed = (each.operation is Operation.CLOSED for each in demo.result.published)
-    earlier = (each.state is not ProposalState.OPEN for each in demo.result.prepared.recording.proposals)
-    return any(is_closed) or any(earlier)
-
-
-def _data() -> Traversable:
-    return resources.files("reconciler.cli") / "demo_data"
-
-
-def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _read(entry, f"{prefix}{entry.name}/")
-        else:
-            yield f"{prefix}{entry.name}", entry.read_bytes()
+    with progress(common) as told:
+        shown = run_demo(directory, told)
+    text = demo_text(shown, width=width())
+    write(paint(text) if is_colored(common, read_environment()) else text)
+    return exit_of_run(shown.result)

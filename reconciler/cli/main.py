@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from reconciler.cli.console import complain
+from reconciler.cli.demo import demo
 from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
 from reconciler.cli.plan import plan
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, plan, explain, validate, schema):
+for command in (run, plan, explain, validate, schema, demo):
     app.command(name=command.__name__)(command)
 
 

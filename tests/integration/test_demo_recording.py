@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.demo import read_demo_recording
+from reconciler.cli.sample import read_demo_recording
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import Recording
 from reconciler.pipeline.recording import read_recording, write_recording

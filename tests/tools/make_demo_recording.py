@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.cli import demo
+from reconciler.cli import sample as demo
 from reconciler.config import Environment
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.recording import Recording

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.demo import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
+from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
 from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.declarations import Form
 from reconciler.domain.plan import Decision, Outcome
