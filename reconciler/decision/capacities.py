@@ -59,17 +59,21 @@ class Capacities:
         self.of: Mapping[CandidateKey, Capacity] = {} if limits is None else _capacities(rows, self._curves, limits)
 
     def expect(self, wanted: Iterable[tuple[CandidateKey, float]]) -> dict[CandidateKey, Performance]:
-        """The expected performance of each candidate at its arrival rate (req/s of one replica)."""
+        """The expected performance of each candidate at its arrival rate (req/s of one replica).
+
+        Beyond the full batch's rate the wait is infinite: the law's queue ends, a real one grows as long as it lasts.
+        """
         pairs = [(key, rate) for key, rate in wanted if key in self._rows]
         if not pairs:
             return {}
         index = np.array([self._rows[key] for key, _ in pairs])
-        state = analyze(self._curves.take(index), np.array([rate for _, rate in pairs]))
+        curves, rates = self._curves.take(index), np.array([rate for _, rate in pairs])
+        state = analyze(curves, rates)
+        wait_s = np.where(rates >= curves.service_rate_per_s(curves.max_batch), np.inf, state.wait_s)
+        utilization = state.mean_in_service / curves.max_batch
         return {
             key: Performance(itl_s=float(itl), wait_s=float(wait), utilization=float(share))
-            for (key, _), itl, wait, share in zip(
-                pairs, state.itl_s, state.wait_s, state.mean_in_service / self._curves.max_batch[index], strict=True
-            )
+            for (key, _), itl, wait, share in zip(pairs, state.itl_s, wait_s, utilization, strict=True)
         }
 
 
