@@ -152,10 +152,10 @@ def _offers_by_variant(candidates: Iterable[Candidate]) -> dict[ResourceKey, tup
 
 
 def _words(choice: Choice, asked: _Ask, *, alone: bool) -> str:
-    among = _among(choice, asked)
+    among, unit = _among(choice, asked), asked.requirement.unit
     if not alone:
-        return f"{among}, together with the model's other variants"
-    unit = asked.requirement.unit
+        price = choice.line.slope / choice.line.per_replica
+        return f"{among}, together with the model's other variants: {price:.3g} an hour per {unit}"
     if choice.replicas == choice.line.lowest:
         return f"{among}: the lower bound {choice.line.lowest} carries {asked.demand:.4g} {unit}"
     return f"{among}: ceil({asked.demand:.4g} / {choice.line.per_replica:.4g})"
