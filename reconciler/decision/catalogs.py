@@ -34,9 +34,9 @@ def recognise(
     count fits is meant (2xH100).
     """
     if workload is not None:
-        for accelerator in catalog.accelerators.values():
-            if accelerator.node_selector and accelerator.node_selector.items() <= workload.node_selector.items():
-                return _of_device(catalog, accelerator, workload, label, profiled), "node selector"
+        selected = _by_selector(catalog, workload)
+        if selected is not None:
+            return _of_device(catalog, selected, workload, label, profiled), "node selector"
         for source, labels in (("node selector", _single(workload.node_selector)), ("affinity", workload.affinity)):
             found = _by_product(catalog, labels)
             if found is not None:
@@ -44,6 +44,16 @@ def recognise(
     if label:
         return find_or_name(catalog, label), "label inference.optimization/acceleratorName"
     return None, ""
+
+
+def _by_selector(catalog: Catalog, workload: Workload) -> Accelerator | None:
+    """The accelerator whose configured node selector the workload carries; the one that says most, then the first."""
+    carried = [
+        accelerator
+        for accelerator in catalog.accelerators.values()
+        if accelerator.node_selector and accelerator.node_selector.items() <= workload.node_selector.items()
+    ]
+    return max(carried, key=lambda accelerator: len(accelerator.node_selector), default=None)
 
 
 def _single(node_selector: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -62,11 +72,12 @@ def _by_product(catalog: Catalog, labels: Mapping[str, tuple[str, ...]]) -> Acce
 def _of_device(
     catalog: Catalog, found: Accelerator, workload: Workload, label: str, profiled: Iterable[str]
 ) -> Accelerator:
-    same_device = [each for each in catalog.accelerators.values() if each.device == found.device]
     asked = workload.devices.get(found.resource, 0)
-    names = {name for name in (label, *profiled) if name}
-    for accelerator in sorted(same_device, key=lambda each: (-each.devices, each.name)):
-        if accelerator.name in names and asked and asked % accelerator.devices == 0:
+    named = {each.name: each for each in (find_or_name(catalog, name) for name in (label, *profiled) if name)}
+    others = [each for each in named.values() if each.device == found.device and each.devices != found.devices]
+    meant = [*others, found] if found.name in named else others
+    for accelerator in sorted(meant, key=lambda each: (-each.devices, each.name)):
+        if asked and asked % accelerator.devices == 0:
             return accelerator
     return found
 
