@@ -1,7 +1,7 @@
 """Which service class a variant has: what its resource names, what is configured, what upstream's ConfigMaps list."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.decision.settings import Layers
 from reconciler.domain.declarations import ListedClass
@@ -26,27 +26,33 @@ def find_class(layers: Layers, listed: Iterable[ListedClass]) -> ClassLookup:
     ConfigMap lists for the model.
     """
     listed = [each for each in listed if each.model_id == layers.resource.model_id]
-    upstream = [each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP]
+    upstream = _distinct(each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP)
     hits: list[tuple[ServiceClass, Source]] = []
-    unknown: list[str] = []
     if layers.resource.slo_class_ref is not None:
         referenced = _referenced(layers, listed, upstream)
         hits += [(referenced, _source(SourceKind.RESOURCE, referenced, layers))] if referenced else []
     for name, source in layers.hits("serviceClass"):
         named = _named(layers, upstream, str(name))
-        if named is None:
-            unknown.append(f'service class "{name}" ({source}) is not defined')
-        else:
+        if named is not None:
             hits.append((named, source))
+        elif not hits:
+            # the highest word decides: a typo in it must not quietly leave the decision to a lower one
+            return ClassLookup(missing=f'service class "{name}" ({source}) is not defined: add it under serviceClasses')
     if len(upstream) == 1:
         hits.append((upstream[0].service_class, _source(SourceKind.CONFIG_MAP, upstream[0].service_class, layers)))
-    if unknown and (not hits or hits[0][1].kind is SourceKind.CONFIG_MAP):
-        return ClassLookup(missing=f"{unknown[0]}: add it under serviceClasses")
     if not hits:
         return ClassLookup(missing=_missing(layers, upstream))
     (value, source), *rest = hits
     displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower.name != value.name)
     return ClassLookup(service_class=Sourced(value=value, source=source, displaced=displaced))
+
+
+def _distinct(listed: Iterable[ListedClass]) -> list[ListedClass]:
+    """Each class once: copies of the ConfigMap in other namespaces say nothing new."""
+    distinct: dict[ServiceClass, ListedClass] = {}
+    for each in listed:
+        distinct.setdefault(replace(each.service_class, place=None), each)
+    return list(distinct.values())
 
 
 def _referenced(layers: Layers, listed: Iterable[ListedClass], upstream: Iterable[ListedClass]) -> ServiceClass | None:

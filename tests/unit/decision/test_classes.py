@@ -1,0 +1,134 @@
+"""Which service class a variant has."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.domain.declarations import ListedClass, SloClassRef
+from reconciler.domain.plan import Outcome
+from reconciler.domain.service_classes import SloTarget
+
+UPSTREAM = "service-classes-config"
+
+
+@pytest.fixture
+def lists(fleet: Any, make: Any) -> Any:
+    """Lists a class for the model in a ConfigMap."""
+
+    def listed(name: str, config_map: str = UPSTREAM, **fields: Any) -> None:
+        place = make.place(f"classes/{len(fleet.listed_classes)}.yaml", 5)
+        values: dict[str, Any] = {
+            "namespace": "llm-d-system",
+            "key": f"{name.lower()}.yaml",
+            "model_id": "meta/llama-8b",
+        }
+        itl_s = fields.pop("itl_s", 0.03)
+        service_class = make.service_class(name, itl_s=itl_s, place=place)
+        fleet.listed_classes.append(
+            ListedClass(config_map=config_map, service_class=service_class, **(values | fields))
+        )
+
+    return listed
+
+
+def test_the_referenced_key_of_the_resources_namespace_comes_first(fleet: Any, lists: Any) -> None:
+    lists("gold", config_map="slos", namespace="llm", key="llama")
+    lists("silver", config_map="slos", namespace="other", key="llama")
+    lists("bronze")
+    fleet.add(slo_class_ref=SloClassRef(name="slos", key="llama"))
+    found = fleet.variant().service_class
+    assert found.value.name == "gold"
+    assert [(lower.value.name, lower.source.kind) for lower in found.displaced] == [
+        ("standard", "defaults"),
+        ("bronze", "configmap"),
+    ]
+
+
+def test_else_the_class_of_that_name_that_lists_the_model(fleet: Any, lists: Any) -> None:
+    lists("Premium")
+    lists("Freemium")
+    fleet.add(slo_class_ref=SloClassRef(name="premium", key="opt-125m"))
+    assert fleet.variant().service_class.value.name == "Premium"
+
+
+def test_a_configured_class_beats_a_listed_one_of_the_same_name(fleet: Any, make: Any, lists: Any) -> None:
+    lists("premium")
+    fleet.set(service_classes=(make.service_class("premium", itl_s=0.011),))
+    fleet.default(serviceClass="premium")
+    fleet.add()
+    assert fleet.variant().service_class.value.itl.limit_s == 0.011
+
+
+@pytest.fixture
+def unset(fleet: Any) -> Any:
+    """Nothing configures a class."""
+    fleet.set(defaults={}, service_classes=())
+    return fleet
+
+
+def test_else_the_only_class_that_lists_the_model(unset: Any, lists: Any) -> None:
+    lists("Premium")
+    lists("Freemium", model_id="another")
+    unset.add(slo_class_ref=SloClassRef(name="nowhere", key="x"))
+    found = unset.variant().service_class
+    assert (found.value.name, found.source.kind) == ("Premium", "configmap")
+
+
+def test_two_classes_that_list_the_model_are_ambiguous(unset: Any, lists: Any) -> None:
+    lists("Premium")
+    lists("Freemium")
+    unset.add()
+    unset.offer(25.0)
+    decision = unset.decision()
+    assert decision.outcome is Outcome.HELD
+    assert decision.reason == (
+        "missing class: service-classes-config lists the model in Freemium, Premium; name one with sloClassRef"
+    )
+
+
+def test_two_copies_of_one_class_are_not_ambiguous(unset: Any, lists: Any) -> None:
+    lists("Premium", namespace="a")
+    lists("Premium", namespace="b")
+    unset.add()
+    assert unset.variant().service_class.value.name == "Premium"
+
+
+def test_a_reference_to_nothing_is_a_missing_class(unset: Any) -> None:
+    unset.add(slo_class_ref=SloClassRef(name="slos", key="llama"))
+    unset.offer(25.0)
+    decision = unset.decision()
+    assert decision.outcome is Outcome.HELD
+    assert decision.reason == (
+        "missing class: sloClassRef names ConfigMap slos, key llama, which is not in Git, "
+        "and no class lists meta/llama-8b"
+    )
+
+
+def test_a_variant_without_any_class_is_held(unset: Any) -> None:
+    unset.add()
+    unset.offer(25.0)
+    assert unset.decision().reason == "no service class; saturation engine not available yet"
+
+
+def test_an_undefined_class_is_not_replaced_by_a_lower_layer(fleet: Any, lists: Any) -> None:
+    lists("Premium")
+    fleet.add(annotations={"serviceClass": "premum"})
+    fleet.offer(25.0)
+    decision = fleet.decision()
+    assert decision.outcome is Outcome.HELD
+    assert decision.reason == (
+        'service class "premum" (annotation, apps/llm/llama.yaml:9) is not defined: add it under serviceClasses'
+    )
+
+
+def test_an_undefined_class_below_a_defined_one_does_not_matter(fleet: Any) -> None:
+    fleet.default(serviceClass="premum")
+    fleet.add(annotations={"serviceClass": "standard"})
+    assert fleet.variant().service_class.value.name == "standard"
+
+
+def test_a_percentile_of_itl_is_not_available_yet(fleet: Any, make: Any) -> None:
+    fleet.set(service_classes=(make.service_class(itl=SloTarget(limit_s=0.02, percentile=95)),))
+    fleet.add()
+    fleet.offer(25.0)
+    assert fleet.decision().reason == "service class standard: ITL p95 is not available yet, only mean"
