@@ -17,6 +17,8 @@ def one_line(text: str, *, limit: int = TEXT_LENGTH) -> str:
     White space of any kind and length becomes one space, so that nothing can start a line of its own.
     """
     words = " ".join(text[: 4 * limit].split())
+    if _is_plain(words) and len(text) <= limit:
+        return words
     seen = "".join(REPLACEMENT if unicodedata.category(char) in _HIDDEN else char for char in words)
     was_cut = len(seen) > limit or len(text) > 4 * limit
     return seen[: limit - 1].rstrip() + ELLIPSIS if was_cut else seen
@@ -24,13 +26,18 @@ def one_line(text: str, *, limit: int = TEXT_LENGTH) -> str:
 
 def display_width(text: str) -> int:
     """How many terminal cells `text` takes: wide and full-width characters two, combining ones none."""
-    return sum(_cells(char) for char in text)
+    return len(text) if _is_plain(text) else sum(_cells(char) for char in text)
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
     """`text` filled with spaces to `width` terminal cells; `right` aligns it to the right."""
     fill = " " * max(0, width - display_width(text))
     return fill + text if right else text + fill
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no character needs a look of its own, as in nearly every text: printable ASCII."""
+    return text.isascii() and text.isprintable()
 
 
 def _cells(char: str) -> int:

@@ -25,7 +25,8 @@ class Column:
 
     def padded(self) -> tuple[str, ...]:
         """Heading and cells, all of one width; a heading stays on the left where the cells do."""
-        return tuple(pad(text, self.width, right=self.right) for text in (self.heading, *self.cells))
+        width = self.width
+        return tuple(pad(text, width, right=self.right) for text in (self.heading, *self.cells))
 
 
 def lines_of(columns: Sequence[Column], *, indent: str = "") -> tuple[str, ...]:
