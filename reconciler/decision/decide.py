@@ -9,7 +9,7 @@ from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
 from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
-from reconciler.decision.standing import Standing, standings_of
+from reconciler.decision.standing import Standing, is_counted, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -91,7 +91,7 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         recording=snapshot.fingerprint,
         currency=snapshot.settings.currency,
         groups=tuple(_group(case, name, members, lacking) for name, members in _by_group(decisions).items()),
-        totals=_totals(decisions),
+        totals=_totals(snapshot, decisions),
         solver=SOLVER,
         solve_status=case.solution.status,
         gap=case.solution.gap,
@@ -124,10 +124,11 @@ def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: frozen
     )
 
 
-def _totals(decisions: Sequence[Decision]) -> Totals:
-    """Sums over every variant that was read; None as soon as one price is missing."""
-    before = [each.cost_before_per_hour for each in decisions]
-    after = [each.cost_after_per_hour for each in decisions]
+def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> Totals:
+    """Sums over every variant whose replicas Git tells; None as soon as one price is missing."""
+    counted = {variant.key for variant in snapshot.variants if is_counted(variant)}
+    before = [each.cost_before_per_hour for each in decisions if each.variant in counted]
+    after = [each.cost_after_per_hour for each in decisions if each.variant in counted]
     return Totals(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after))
 
 

@@ -1,12 +1,13 @@
 """Which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.decision.catalogs import find_or_name
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declarations import Form, VariantResource, Workload
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
 from reconciler.domain.variants import Option
 
@@ -28,15 +29,23 @@ def profiles_for(resource: VariantResource, model: ModelSettings | None) -> tupl
 
 
 def options_for(
-    catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], allowed: str
+    catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], allowed: Sourced[str]
 ) -> tuple[Option, ...]:
     """The options a variant has under its `accelerator` setting, in the order of its profiles.
 
     `choose` and `in-order` admit every profile of a resource that lists accelerators itself; a resource that only
-    names a target keeps the accelerator it runs on, unless the setting names another.
+    names a target keeps the accelerator it runs on, unless the setting names another. What it runs on is an option
+    even where it may not stay: what its replicas carry must be known. Of two profiles for one accelerator the first
+    counts.
     """
-    options = (_option(catalog, running, profile) for profile in profiles)
-    return tuple(option for option in options if _is_allowed(running, option, allowed))
+    options: dict[str, Option] = {}
+    for profile in profiles:
+        option = _option(catalog, running, profile)
+        options.setdefault(option.accelerator, option)
+    words = KEEP, CHOOSE, IN_ORDER
+    wanted = allowed.value if allowed.value in words else find_or_name(catalog, allowed.value).name
+    ruled = (_ruled(running, option, wanted, allowed) for option in options.values())
+    return tuple(option for option in ruled if option is not None)
 
 
 def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
@@ -45,11 +54,14 @@ def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
     return max(asked // accelerator.devices, 1)
 
 
-def _is_allowed(running: Running, option: Option, allowed: str) -> bool:
-    current = running.accelerator.name if running.accelerator is not None else ""
-    if allowed in (CHOOSE, IN_ORDER):
-        return running.resource.form is Form.PROFILE or option.accelerator == current
-    return option.accelerator == (current if allowed == KEEP else allowed)
+def _ruled(running: Running, option: Option, wanted: str, allowed: Sourced[str]) -> Option | None:
+    """The option as the setting admits it; None when it does not."""
+    is_current = running.accelerator is not None and option.accelerator == running.accelerator.name
+    if wanted in (CHOOSE, IN_ORDER):
+        return option if is_current or running.resource.form is Form.PROFILE else None
+    if wanted in (KEEP, option.accelerator):
+        return option if is_current or wanted != KEEP else None
+    return replace(option, unwritable=f"only {wanted} is allowed ({allowed.source})") if is_current else None
 
 
 def _option(catalog: Catalog, running: Running, profile: PerformanceProfile) -> Option:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.decision.capacities import Capacities, wait_targets
 from reconciler.decision.problems import ModelDemand
-from reconciler.decision.standing import Standing
+from reconciler.decision.standing import Standing, is_counted
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import SloOutlook
@@ -65,7 +65,9 @@ def slo_outlooks(
 
 
 def cost_of(variant: Variant, allocation: Allocation) -> float | None:
-    """What an allocation of the variant costs an hour; None without a price."""
+    """What an allocation of the variant costs an hour; None without a price, or while nobody knows what runs."""
+    if not is_counted(variant):
+        return None
     if not allocation.replicas:
         return 0.0
     if allocation.accelerator == variant.current.accelerator:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.capacities import Capacities, Capacity, Row
-from reconciler.decision.options import IN_ORDER
-from reconciler.decision.standing import Standing
+from reconciler.decision.options import CHOOSE, IN_ORDER
+from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.variants import Option, Variant
@@ -79,6 +79,7 @@ class _Draft:
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
+    current_weights: dict[ResourceKey, float] = field(default_factory=dict)
     stuck: dict[ResourceKey, str] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: dict[ResourceKey, str] = field(default_factory=dict)
@@ -113,9 +114,11 @@ class _Draft:
             {each.accelerator for group in usable.values() for each in group if each.cost_per_hour is None}
         )
         chosen = {key: self._rankable(variants[key], options, unpriced) for key, options in usable.items()}
-        offered = {key: options for key, options in chosen.items() if options}
+        self._stop_beside_unknown([variants[key] for key in chosen])
+        offered = {key: options for key, options in chosen.items() if key not in self.stuck}
         is_priced = all(option.cost_per_hour is not None for options in offered.values() for option in options)
         for key, options in offered.items():
+            self.current_weights[key] = _current_weight(variants[key], is_priced=is_priced)
             self.candidates += [
                 _candidate(variants[key], option, order, is_priced=is_priced) for order, option in enumerate(options)
             ]
@@ -140,6 +143,18 @@ class _Draft:
             self.notes[variant.key] = (*self.notes.get(variant.key, ()), *words)
         return usable
 
+    def _stop_beside_unknown(self, variants: Iterable[Variant]) -> None:
+        """A stuck variant keeps its accelerator: without a profile for that, what the others must carry is unknown."""
+        stuck = [each for each in variants if each.key in self.stuck and each.current.replicas > 0]
+        unknown = [
+            each
+            for each in stuck
+            if CandidateKey(variant=each.key, accelerator=each.current.accelerator) not in self.capacities.of
+        ]
+        for variant in variants if unknown else ():
+            words = f"{unknown[0].current.accelerator} has no profile"
+            self.stuck.setdefault(variant.key, beside_unknown(unknown[0], words))
+
     def _why_stuck(self, variant: Variant) -> str:
         attainable = any(self._capacity(_key(variant, option)).rate_per_s > 0 for option in variant.options)
         return "no accelerator can be chosen" if attainable else "SLO unattainable"
@@ -163,16 +178,16 @@ class _Draft:
 
     def _rankable(self, variant: Variant, options: tuple[Option, ...], unpriced: list[str]) -> tuple[Option, ...]:
         """Options among which a price or an order decides; while the model misses a price accelerators are kept."""
-        if len(options) < 2 or _is_in_order(variant) or not unpriced:
+        kept = tuple(option for option in options if option.accelerator == variant.current.accelerator)
+        is_ranked = len(options) > 1 or any(option.cost_per_hour is None for option in options)
+        if variant.settings.accelerator.value != CHOOSE or not unpriced or options == kept or not is_ranked:
             return options
         words = f"cost of {', '.join(unpriced)} is unknown"
-        kept = tuple(option for option in options if option.accelerator == variant.current.accelerator)
-        if not kept:
-            self.stuck[variant.key] = (
-                f"{words}, and nothing else ranks the accelerators: set accelerators[].costPerHour"
-            )
-        else:
+        if kept:
             self.notes[variant.key] += (f"{words}: the accelerator is kept",)
+        else:
+            others = "; ".join((words, *self.notes[variant.key]))
+            self.stuck[variant.key] = f"no accelerator can be chosen: {others}: set accelerators[].costPerHour"
         return kept
 
     def _carried(self, members: Sequence[Standing]) -> dict[CandidateKey, float]:
@@ -193,7 +208,7 @@ class _Draft:
             requirements=tuple(self.requirements),
             candidates=tuple(self.candidates),
             current={standing.variant.key: standing.variant.current for standing in standings},
-            current_weights={variant.key: variant.current_cost_per_hour or _relative(variant) for variant in free},
+            current_weights=self.current_weights,
             bounds={variant.key: self._bounds(variant) for variant in free},
             pinned=held,
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
@@ -209,10 +224,12 @@ def _is_in_order(variant: Variant) -> bool:
 def idle_replicas(variant: Variant) -> int:
     """The fewest replicas of a variant without load.
 
-    A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync.
+    A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync. A written
+    maximum of 0 does.
     """
-    least = variant.settings.min_replicas.value
-    return least if least > 0 else min(variant.current.replicas, 1)
+    least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
+    fewest = least if least > 0 else min(variant.current.replicas, 1)
+    return fewest if most is None else min(fewest, most)
 
 
 def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool) -> Candidate:
@@ -224,6 +241,11 @@ def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool)
         devices={option.resource: option.devices_per_replica},
         order=order,
     )
+
+
+def _current_weight(variant: Variant, *, is_priced: bool) -> float:
+    """The weight of one current replica, in the unit of its model's candidates; 0 where its price is unknown."""
+    return variant.current_cost_per_hour or 0.0 if is_priced else _relative(variant)
 
 
 def _relative(variant: Variant) -> float:

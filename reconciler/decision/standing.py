@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.decision.options import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load, Observation
@@ -48,12 +49,23 @@ class Standing:
 def standings_of(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[Standing, ...]:
     """The standing of every variant; `refused` are changes that could not be written."""
     alone = tuple(_standing(snapshot, variant, refused.get(variant.key, "")) for variant in snapshot.variants)
-    unknown = {
-        standing.variant.model: standing
-        for standing in reversed(alone)
-        if standing.gap and standing.variant.current.replicas > 0
+    blind = {
+        standing.variant.model: (standing.variant, words) for standing in reversed(alone) if (words := _blind(standing))
     }
-    return tuple(_beside(standing, unknown.get(standing.variant.model)) for standing in alone)
+    return tuple(
+        _beside(standing, *blind[standing.variant.model]) if standing.variant.model in blind else standing
+        for standing in alone
+    )
+
+
+def is_counted(variant: Variant) -> bool:
+    """Whether Git says how many replicas run; none and unknown are different."""
+    return variant.workload is not None and variant.workload.replicas is not None
+
+
+def beside_unknown(unknown: Variant, words: str) -> str:
+    """Why a model's variants cannot be sized beside one whose capacity is unknown."""
+    return f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
 
 
 def _standing(snapshot: Snapshot, variant: Variant, refused: str) -> Standing:
@@ -68,7 +80,7 @@ def _standing(snapshot: Snapshot, variant: Variant, refused: str) -> Standing:
     return Standing(
         variant=variant,
         load=known,
-        hold=variant.obstacle or refused or metrics_reason,
+        hold=variant.obstacle or refused or metrics_reason or _unprofiled(variant),
         gap=_gap(variant),
         lacks_metrics=lacks_metrics and not variant.obstacle,
         partial=_partial(variant, known, observation),
@@ -83,12 +95,23 @@ def _partial(variant: Variant, load: Load | None, observation: Observation | Non
     return f"{reporting} of {expected} replicas of {variant.key.label} report" if reporting < expected else ""
 
 
-def _beside(standing: Standing, unknown: Standing | None) -> Standing:
+def _blind(standing: Standing) -> str:
+    """Why nobody knows what a held variant's replicas carry; empty when it is known, or none run."""
+    variant = standing.variant
+    if not is_counted(variant):
+        return standing.reason
+    if standing.is_free or variant.current.replicas == 0:
+        return ""
+    if not standing.gap and not any(option.accelerator == variant.current.accelerator for option in variant.options):
+        return f"{variant.current.accelerator} has no profile"
+    return standing.gap
+
+
+def _beside(standing: Standing, unknown: Variant, words: str) -> Standing:
     """A variant whose model is also served by one of unknown capacity cannot be sized either."""
-    if unknown is None or unknown.variant.key == standing.variant.key or standing.reason:
+    if unknown.key == standing.variant.key or standing.reason:
         return standing
-    hold = f"shares its model's load with {unknown.variant.key.label}, whose capacity is unknown: {unknown.gap}"
-    return replace(standing, hold=hold)
+    return replace(standing, hold=beside_unknown(unknown, words))
 
 
 def _gap(variant: Variant) -> str:
@@ -98,7 +121,7 @@ def _gap(variant: Variant) -> str:
             "inference.optimization/acceleratorName says what it runs on"
         )
     if not variant.options:
-        return _no_option(variant)
+        return _unprofiled(variant) or "no profile; saturation engine not available yet"
     for option in variant.options:
         if option.profile.law not in SUPPORTED_LAWS:
             return f"law {option.profile.law} not available yet: {option.accelerator} has gamma or delta"
@@ -107,10 +130,14 @@ def _gap(variant: Variant) -> str:
     return _unsupported_target(variant.service_class.value)
 
 
-def _no_option(variant: Variant) -> str:
+def _unprofiled(variant: Variant) -> str:
+    """The only accelerator allowed cannot be sized, while the current one perhaps can."""
     allowed = variant.settings.accelerator
-    if allowed.value in ("choose", "keep", "in-order"):
-        return "no profile; saturation engine not available yet"
+    if allowed.value in (KEEP, CHOOSE, IN_ORDER):
+        return ""
+    others = [option for option in variant.options if option.accelerator != variant.current.accelerator]
+    if others or any(not option.unwritable for option in variant.options):
+        return ""
     return f"accelerator {allowed.value} ({allowed.source}) has no profile"
 
 

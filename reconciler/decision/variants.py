@@ -94,7 +94,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
     lookup = find_class(layers, index.declaration.classes.get(resource.key.cluster, ()))
-    options = options_for(catalog, running, profiles, settings.accelerator.value)
+    options = options_for(catalog, running, profiles, settings.accelerator)
     return Variant(
         key=resource.key,
         model=ModelKey(cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id),
