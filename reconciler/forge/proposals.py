@@ -46,7 +46,7 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         changes=marker.changes if marker else (),
         head_commit=tip.oid if tip else pull_request.head_commit,
         branch_decision=decision,
-        touched_by=_stranger(tip, decision, ours) if tip else "",
+        touched_by=stranger_of(tip, ours) if tip else "",
         labels=pull_request.labels,
         in_merge_queue=pull_request.in_merge_queue,
         closed_at_s=pull_request.closed_at_s,
@@ -66,6 +66,14 @@ def decision_of_commit(message: str) -> str:
     return decisions.pop() if len(decisions) == 1 and len(paragraphs) > 1 else ""
 
 
+def stranger_of(tip: BranchTip, ours: Identity) -> str:
+    """Who else the tip is by, as its author or committer or for want of our trailer; empty when it is ours."""
+    for email in (tip.author.email, tip.committer.email):
+        if email.lower() != ours.email.lower():
+            return email or "an unknown author"
+    return "" if decision_of_commit(tip.message) else f"{tip.author.email} (without the trailer {TRAILER})"
+
+
 def _state(pull_request: PullRequest, marker: Marker | None) -> ProposalState:
     if pull_request.state is PullRequestState.OPEN:
         return ProposalState.OPEN
@@ -73,11 +81,3 @@ def _state(pull_request: PullRequest, marker: Marker | None) -> ProposalState:
         return ProposalState.MERGED
     was_ours = marker is not None and marker.state is MarkerState.WITHDRAWN
     return ProposalState.WITHDRAWN if was_ours else ProposalState.CLOSED
-
-
-def _stranger(tip: BranchTip, decision: str, ours: Identity) -> str:
-    """Who else the tip is by; empty when it is a commit of ours."""
-    for email in (tip.author.email, tip.committer.email):
-        if email.lower() != ours.email.lower():
-            return email or "an unknown author"
-    return "" if decision else f"{tip.author.email} (without the trailer {TRAILER})"

@@ -13,7 +13,7 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
-from reconciler.forge import PullRequest, proposal_of
+from reconciler.forge import PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.metrics import clusters_seen, queries_for
 from reconciler.pipeline.doors import Doors, Progress, no_progress
@@ -184,7 +184,7 @@ def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView:
 
 
 def _wanted(found: tuple[PullRequest, ...], branches: Mapping[str, str]) -> Iterator[str]:
-    """Branches whose tip decides something: of open pull requests, and those that have none."""
-    known = {each.head_branch for each in found}
-    is_open = {each.head_branch for each in found if each.is_open}
-    return (name for name in sorted(branches) if name in is_open or name not in known)
+    """Branches whose tip decides something: all but those that are still there after their merge."""
+    newest = {each.head_branch: each for each in found}
+    merged = {name for name, each in newest.items() if each.state is PullRequestState.MERGED}
+    return (name for name in sorted(branches) if name not in merged)

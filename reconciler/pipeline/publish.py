@@ -11,10 +11,10 @@ from reconciler.domain.drafts import Draft
 from reconciler.domain.findings import Severity
 from reconciler.domain.plan import GroupPlan, Plan
 from reconciler.domain.proposals import Proposal, ProposalState
-from reconciler.domain.settings import PullRequestSettings
+from reconciler.domain.settings import Identity, PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.forge import Forge, PullRequest, proposal_of, withdrawn
-from reconciler.forge.proposals import decision_of_commit
+from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn
+from reconciler.forge.proposals import decision_of_commit, stranger_of
 from reconciler.git import Clone
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import Observed
@@ -95,9 +95,13 @@ class _Press:
         """Publish one group; an expected failure becomes its outcome."""
         self.doors.progress(f"publishing {name}", 0, 1)
         try:
-            return self._publish(_Case(name=name, branch=branch, group=group, draft=draft, observed=self.observed))
+            return self._publish(self._case(name, branch, group, draft))
         except (TransientError, ConfigurationError) as error:
             return Published(group=name, operation=Operation.FAILED, head_branch=branch, reason=str(error), error=error)
+
+    def _case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> "_Case":
+        observed, ours = self.observed, self.doors.author
+        return _Case(name=name, branch=branch, group=group, draft=draft, observed=observed, ours=ours)
 
     def _publish(self, case: "_Case") -> Published:
         reason = case.reason_to_leave()
@@ -147,7 +151,7 @@ class _Press:
         pull_request = case.pull_request if case.proposal is not None else None
         if pull_request is None:
             return self._create(case, draft, commit or case.tip_oid)
-        if case.proposal is not None and case.proposal.decision == draft.change_set.decision and not pushed:
+        if not pushed and _tells_of(pull_request, draft):
             return case.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
         updated = self._forge.update(
@@ -187,6 +191,16 @@ class _Press:
         return self.doors.forge
 
 
+def _tells_of(pull_request: PullRequest, draft: Draft) -> bool:
+    """Whether the body speaks of this decision, and not as of one that a killed run was about to withdraw."""
+    marker = read_marker(pull_request.body)
+    return (
+        marker is not None
+        and marker.decision == draft.change_set.decision
+        and marker.state is not MarkerState.WITHDRAWN
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """One group as it is wanted and as it stands."""
@@ -196,6 +210,7 @@ class _Case:
     group: GroupPlan | None
     draft: Draft | None
     observed: Observed
+    ours: Identity
 
     @property
     def proposal(self) -> Proposal | None:
@@ -240,11 +255,8 @@ class _Case:
                 return f"pull request #{proposal.number} is in the merge queue"
             if STOP_LABEL in proposal.labels:
                 return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
-            if proposal.touched_by:
-                return f"{proposal.touched_by} pushed commits to {self.branch}: they are never overwritten"
-        elif self._is_foreign_branch:
-            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
-        return ""
+        would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
+        return self._strangers_work() if would_write else ""
 
     def outcome(
         self,
@@ -269,8 +281,12 @@ class _Case:
     def _proposals(self) -> tuple[Proposal, ...]:
         return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
 
-    @property
-    def _is_foreign_branch(self) -> bool:
-        """A branch without our trailer, although no pull request of ours explains it."""
+    def _strangers_work(self) -> str:
+        """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
         tip = self.observed.tips.get(self.branch)
-        return self.tip_oid != "" and tip is not None and not decision_of_commit(tip.message)
+        stranger = stranger_of(tip, self.ours) if tip is not None else ""
+        if not stranger:
+            return ""
+        if not self._proposals:
+            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
+        return f"{stranger} pushed commits to {self.branch}: they are never overwritten"

@@ -57,6 +57,7 @@ class GitServer:
     """
 
     repository: Path
+    root: Path
     url: str
     username: str
     token: str
@@ -76,12 +77,18 @@ def is_available() -> bool:
 
 
 @contextmanager
-def serve_git(repository: Path, *, username: str = "x-access-token", token: str = "") -> Iterator[GitServer]:
-    """Serve one bare repository; with `token` only to who sends it, else to everybody, for reading and pushing."""
+def serve_git(
+    repository: Path, *, root: Path | None = None, username: str = "x-access-token", token: str = ""
+) -> Iterator[GitServer]:
+    """Serve one bare repository; with `token` only to who sends it, else to everybody, for reading and pushing.
+
+    Its URL's path is its path below `root` (its own folder).
+    """
+    root = root or repository.parent
     with ThreadingHTTPServer(("127.0.0.1", 0), _GitHandler) as listener:
         listener.daemon_threads = False  # closing waits for them, so no socket is left behind
-        url = f"http://127.0.0.1:{listener.server_port}/{repository.name}"
-        server = GitServer(repository=repository, url=url, username=username, token=token)
+        url = f"http://127.0.0.1:{listener.server_port}/{repository.relative_to(root)}"
+        server = GitServer(repository=repository, root=root, url=url, username=username, token=token)
         listener.git = server  # type: ignore[attr-defined]  # how http.server hands values to its handlers
         thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -116,7 +123,7 @@ class _GitHandler(BaseHTTPRequestHandler):
         body = self._read_body()
         selected = self.git.fault_on in self.path
         if selected and self.git.redirect_to:
-            target = self.git.redirect_to + self.path.removeprefix(f"/{self.git.repository.name}")
+            target = self.git.redirect_to + self.path.removeprefix(f"/{self.git.repository.relative_to(self.git.root)}")
             self._send(HTTPStatus.FOUND, [("Location", target)], b"")
         elif selected and self.git.fault is not None:
             self._fail(self.git.fault)
@@ -174,7 +181,7 @@ class _GitHandler(BaseHTTPRequestHandler):
             "GIT_CONFIG_VALUE_0": "true",
             "GIT_CONFIG_KEY_1": "safe.directory",
             "GIT_CONFIG_VALUE_1": "*",
-            "GIT_PROJECT_ROOT": str(self.git.repository.parent),
+            "GIT_PROJECT_ROOT": str(self.git.root),
             "GIT_HTTP_EXPORT_ALL": "1",
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REQUEST_METHOD": self.command,

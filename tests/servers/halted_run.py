@@ -1,0 +1,88 @@
+"""A command in a process of its own that ends, or waits, at a chosen step: python -m tests.servers.halted_run ...
+
+    halted_run STEP NOW_S ARGUMENT...       SIGKILL right after the step took effect
+    halted_run meet:FOLDER NOW_S ARGUMENT...  before the first push, wait until two processes are there
+
+Steps: commit, push, create, update, mark, close, delete; `none` runs through.
+"""
+
+import functools
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import reconciler.cli.run
+from reconciler.cli.main import invoke
+from reconciler.forge import github, github_client
+from reconciler.forge.github import GitHub
+from reconciler.forge.local import Local
+from reconciler.git import Clone
+
+PATIENCE_S = 30.0
+
+
+def kill_after(owner: type, method: str, applies: Callable[[dict[str, Any]], bool] = lambda _keywords: True) -> None:
+    """Let a method do its work, and end the process before it returns."""
+    original = getattr(owner, method)
+
+    @functools.wraps(original)
+    def fatal(*arguments: Any, **keywords: Any) -> Any:
+        result = original(*arguments, **keywords)
+        if applies(keywords):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, method, fatal)
+
+
+def meet_before_push(folder: Path) -> None:
+    """Wait before the first push until another process is there too."""
+    original = Clone.push
+
+    def push(self: Clone, branch: str, commit: str, *, expected: str | None) -> None:
+        (folder / str(os.getpid())).touch()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(list(folder.iterdir())) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+        original(self, branch, commit, expected=expected)
+
+    Clone.push = push  # type: ignore[method-assign]  # what this process is for
+
+
+def halt_at(step: str) -> None:
+    """Prepare the end, or the meeting."""
+    if step.startswith("meet:"):
+        meet_before_push(Path(step.removeprefix("meet:")))
+        return
+    methods = {"commit": "write_commit", "push": "push", "delete": "delete_branch"}
+    if step in methods:
+        kill_after(Clone, methods[step])
+    for forge in (GitHub, Local):
+        if step == "create":
+            kill_after(forge, "create")
+        elif step == "update":
+            kill_after(forge, "update")
+        elif step == "mark":
+            kill_after(forge, "update", lambda keywords: not keywords.get("close"))
+        elif step == "close":
+            kill_after(forge, "update", lambda keywords: bool(keywords.get("close")))
+
+
+def main() -> None:
+    """Run the command line at the given time."""
+    step, now_s, *arguments = sys.argv[1:]
+    halt_at(step)
+    setattr(reconciler.cli.run, "time", SimpleNamespace(time=lambda: float(now_s)))  # noqa: B010  # the fleet's time
+    patience = github_client.Patience(seconds_between_writes=0.0, sleep=lambda _seconds: None)
+    for module in (github, github_client):
+        setattr(module, "Patience", lambda: patience)  # noqa: B010  # no pause takes time
+    sys.exit(invoke(arguments))
+
+
+if __name__ == "__main__":
+    main()
