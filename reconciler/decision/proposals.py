@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.capacities import Capacities
 from reconciler.decision.groups import head_branch
-from reconciler.decision.outlook import Allocations, cost_of
+from reconciler.decision.outlook import Allocations
 from reconciler.decision.problems import Posed
 from reconciler.decision.standing import Standing
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.requirements import CandidateKey, Problem
 
 KEEP_BELOW = 0.05
 """A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes."""
@@ -42,23 +42,21 @@ def settle_with_open(
     allocations = dict(optimum)
     kept: dict[str, int] = {}
     reasons: dict[ResourceKey, str] = {}
+    weights = _weights(posed.problem)
     for model, members in _members(standings).items():
         groups = {standing.variant.settings.group.value for standing in members}
         proposal = proposals.get(min(groups)) if len(groups) == 1 else None
         if proposal is None or model not in posed.demands:
             continue
-        proposed = _proposed(members, proposal, optimum)
-        saving = _saving(members, proposed, optimum)
-        if (
-            not _differs(proposed, optimum)
-            or saving >= KEEP_BELOW
-            or not _carries(members, proposed, posed, capacities)
-        ):
+        proposed = _proposed(members, proposal, posed.problem)
+        if not _differs(proposed, optimum) or not _carries(members, proposed, posed, capacities):
+            continue
+        saving = _saving(proposed, optimum, weights)
+        if saving is None or saving >= KEEP_BELOW:
             continue
         allocations.update(proposed)
         kept[min(groups)] = proposal.number
-        words = f"as in open pull request #{proposal.number}: {_words(saving)}"
-        reasons.update(dict.fromkeys(proposed, words))
+        reasons.update(dict.fromkeys(proposed, _words(proposal, proposed, saving)))
     return Settled(allocations=allocations, kept=kept, reasons=reasons)
 
 
@@ -113,13 +111,31 @@ def _members(standings: Iterable[Standing]) -> dict[ModelKey, list[Standing]]:
     return members
 
 
-def _proposed(members: Iterable[Standing], proposal: Proposal, optimum: Allocations) -> dict[ResourceKey, Allocation]:
-    """The free variants' allocations were the proposal merged; values nobody could choose now are not kept."""
+def _weights(problem: Problem) -> dict[CandidateKey, float]:
+    """What a replica of everything that may be chosen now weighs; without load replicas are counted."""
+    weights = {
+        CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator): 1.0
+        for requirement in problem.requirements
+        for variant in requirement.fixed or ()
+    }
+    first: dict[ResourceKey, int] = {}
+    for candidate in problem.candidates:
+        variant = candidate.key.variant
+        first[variant] = min(candidate.order, first.get(variant, candidate.order))
+    for candidate in problem.candidates:
+        variant = candidate.key.variant
+        if variant not in problem.in_order or candidate.order == first[variant]:
+            weights[candidate.key] = candidate.weight
+    return weights
+
+
+def _proposed(members: Iterable[Standing], proposal: Proposal, problem: Problem) -> dict[ResourceKey, Allocation]:
+    """The allocations of the variants that may change, were the proposal merged."""
     changes = {change.resource: change for change in proposal.changes}
     proposed = {}
     for standing in members:
         variant = standing.variant
-        if not standing.is_free or variant.key not in optimum:
+        if variant.key in problem.pinned:
             continue
         change = changes.get(str(variant.key))
         proposed[variant.key] = (
@@ -152,29 +168,42 @@ def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -
     return any(optimum[key] != allocation for key, allocation in proposed.items())
 
 
-def _words(saving: float) -> str:
-    return f"the new optimum would save {max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
+def _words(proposal: Proposal, proposed: Mapping[ResourceKey, Allocation], saving: float) -> str:
+    told = {change.resource for change in proposal.changes}
+    stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, beside"
+    return (
+        f"{stands} open pull request #{proposal.number}: the new optimum would save "
+        f"{max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
+    )
 
 
-def _saving(members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> float:
-    """What the optimum saves of the proposal's cost, as a fraction; by replicas while a price is missing."""
-    variants = [standing.variant for standing in members if standing.variant.key in proposed]
-    old = [cost_of(variant, proposed[variant.key]) for variant in variants]
-    new = [cost_of(variant, optimum[variant.key]) for variant in variants]
-    costs_old = [cost for cost in old if cost is not None]
-    costs_new = [cost for cost in new if cost is not None]
-    if len(costs_old) < len(old) or len(costs_new) < len(new):
-        before = float(sum(proposed[variant.key].replicas for variant in variants))
-        after = float(sum(optimum[variant.key].replicas for variant in variants))
-    else:
-        before, after = sum(costs_old), sum(costs_new)
+def _saving(
+    proposed: Mapping[ResourceKey, Allocation], optimum: Allocations, weights: Mapping[CandidateKey, float]
+) -> float | None:
+    """What the optimum saves of the proposal, as a fraction of what decides between them; free replicas by count.
+
+    None when the proposal holds an accelerator that may not be chosen any more.
+    """
+    keys = {variant: _candidate_key(variant, allocation) for variant, allocation in proposed.items()}
+    if any(key not in weights for key in keys.values()):
+        return None
+    before = sum(weights[keys[variant]] * allocation.replicas for variant, allocation in proposed.items())
+    after = sum(weights[_candidate_key(variant, optimum[variant])] * optimum[variant].replicas for variant in proposed)
+    if before <= 0 and after <= 0:
+        before = sum(allocation.replicas for allocation in proposed.values())
+        after = sum(optimum[variant].replicas for variant in proposed)
     return (before - after) / before if before > 0 else 0.0
 
 
+def _candidate_key(variant: ResourceKey, allocation: Allocation) -> CandidateKey:
+    return CandidateKey(variant=variant, accelerator=allocation.accelerator)
+
+
 def _is_rejection(proposal: Proposal, now_s: float, reopen_after_s: float) -> bool:
-    if proposal.state is not ProposalState.CLOSED or proposal.closed_at_s is None:
+    """Whether a person said no not long ago; at an unknown time counts as now."""
+    if proposal.state is not ProposalState.CLOSED:
         return False
-    return now_s - proposal.closed_at_s < reopen_after_s
+    return proposal.closed_at_s is None or now_s - proposal.closed_at_s < reopen_after_s
 
 
 def _is_like(changes: Iterable[ProposedChange], closed: Proposal) -> bool:
