@@ -31,15 +31,17 @@ _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZippedBody:
-    """An answer inside a recording that is in memory compressed; decompressed when it is read."""
+    """An answer inside a recording that is in memory compressed; decompressed when it is read.
 
-    archive: bytes
+    All answers share one open archive: opening it reads its index, which has an entry for every manifest.
+    """
+
+    archive: zipfile.ZipFile
     name: str
 
     def read(self) -> bytes:
         """The raw bytes of the answer."""
-        with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
-            return archive.read(self.name)
+        return self.archive.read(self.name)
 
 
 def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
@@ -79,17 +81,17 @@ def read_recording(path: Path) -> Recording:
 
 def parse_recording(content: bytes) -> Recording:
     """The recording in a zip file's bytes; raises what `read_recording` explains."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        _check_sizes(archive)
-        header = json.loads(archive.read(HEADER))
-        if header["version"] != RECORDING_VERSION:
-            raise ValueError(f"version {header['version']}, expected {RECORDING_VERSION}")
-        manifests = tuple(
-            ManifestFile(path=name.removeprefix(MANIFESTS), body=archive.read(name))
-            for name in archive.namelist()
-            if name.startswith(MANIFESTS)
-        )
-        proposals = json.loads(archive.read(PROPOSALS))
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    _check_sizes(archive)
+    header = json.loads(archive.read(HEADER))
+    if header["version"] != RECORDING_VERSION:
+        raise ValueError(f"version {header['version']}, expected {RECORDING_VERSION}")
+    manifests = tuple(
+        ManifestFile(path=name.removeprefix(MANIFESTS), body=archive.read(name))
+        for name in archive.namelist()
+        if name.startswith(MANIFESTS)
+    )
+    proposals = json.loads(archive.read(PROPOSALS))
     return Recording(
         now_s=float(header["now_s"]),
         repository=str(header["repository"]),
@@ -99,7 +101,7 @@ def parse_recording(content: bytes) -> Recording:
         manifests=manifests,
         withheld=tuple(codec.load(WithheldFile, withheld) for withheld in header["withheld"]),
         unread=tuple(codec.load(Finding, finding) for finding in header["unread"]),
-        answers=tuple(_read_answer(entry, content) for entry in header["answers"]),
+        answers=tuple(_read_answer(entry, archive) for entry in header["answers"]),
         proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
     )
 
@@ -133,9 +135,9 @@ def _index_entry(number: int, answer: Answer) -> dict[str, object]:
     }
 
 
-def _read_answer(entry: Mapping[str, object], content: bytes) -> Answer:
+def _read_answer(entry: Mapping[str, object], archive: zipfile.ZipFile) -> Answer:
     step = entry["step"]
-    body: Body = ZippedBody(archive=content, name=str(entry["file"])) if entry["file"] else HeldBody()
+    body: Body = ZippedBody(archive=archive, name=str(entry["file"])) if entry["file"] else HeldBody()
     return Answer(
         query=Query(
             cluster=str(entry["cluster"]),
