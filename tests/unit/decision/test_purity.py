@@ -1,0 +1,75 @@
+"""Same snapshot, same bytes: nothing is read but the snapshot."""
+
+import builtins
+import datetime as dt
+import hashlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from reconciler.decision.decide import decide
+
+SCRIPT = Path(__file__).parent / "print_plan.py"
+
+
+@pytest.fixture
+def busy(fleet: Any, make: Any) -> Any:
+    """Changes, a kept proposal, a shortfall, a held and an idle variant."""
+    fleet.add("a", replicas=1, profiles=(make.profile("H100"), make.profile("A100"), make.profile("L4", 3)))
+    fleet.add("b", model_id="qwen", replicas=9, annotations={"ignore": True})
+    fleet.add("c", model_id="phi", replicas=9, max_replicas=1)
+    fleet.add("d", model_id="idle", replicas=4)
+    for model_id, rate in (("meta/llama-8b", 33.0), ("qwen", 5.0), ("phi", 50.0), ("idle", 0.0)):
+        fleet.offer(rate, model_id)
+    return fleet
+
+
+def test_deciding_reads_no_clock_no_file_and_no_network(busy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = repr(busy.plan())
+    snapshot = busy.snapshot()
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("decide must not look outside")
+
+    class NoClock(dt.datetime):
+        now = utcnow = today = refuse
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "open", refuse)
+        patch.setattr(socket, "socket", refuse)
+        patch.setattr(socket, "create_connection", refuse)
+        patch.setattr(subprocess, "Popen", refuse)
+        patch.setattr(dt, "datetime", NoClock)
+        patch.setattr(os, "urandom", refuse)
+        patch.setattr(random, "random", refuse)
+        patch.setattr(os, "open", refuse)
+        for clock in ("time", "time_ns", "monotonic", "perf_counter", "sleep", "localtime", "gmtime"):
+            patch.setattr(time, clock, refuse)
+        plan = decide(snapshot)
+    assert repr(plan) == expected
+
+
+def test_deciding_twice_gives_the_same_plan(busy: Any) -> None:
+    assert repr(busy.plan()) == repr(busy.plan())
+
+
+def test_two_processes_with_other_hash_seeds_give_the_same_bytes() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, str(SCRIPT)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "31337")
+    }
+    assert len(digests) == 1
+    assert len(digests.pop().strip()) == len(hashlib.sha256().hexdigest())
