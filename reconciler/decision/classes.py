@@ -1,6 +1,6 @@
 """Which service class a variant has: what its resource names, what is configured, what upstream's ConfigMaps list."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.decision.settings import Layers
@@ -19,13 +19,12 @@ class ClassLookup:
     missing: str = ""
 
 
-def find_class(layers: Layers, listed: Iterable[ListedClass]) -> ClassLookup:
-    """The service class by the order of precedence.
+def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
+    """The service class by the order of precedence; `listed` are the classes of its cluster that list its model.
 
     The resource's `sloClassRef`, annotations, overrides, models, defaults, and last the only class that upstream's
     ConfigMap lists for the model.
     """
-    listed = [each for each in listed if each.model_id == layers.resource.model_id]
     upstream = _distinct(each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP)
     hits: list[tuple[ServiceClass, Source]] = []
     if layers.resource.slo_class_ref is not None:

@@ -1,7 +1,7 @@
 """Joins each resource with its scale target, its settings, its class and its options into a variant."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
@@ -10,7 +10,7 @@ from reconciler.decision.options import Running, devices_of, options_for, profil
 from reconciler.decision.settings import Layers, resolve_settings
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import Declaration, ReplicaOwner, VariantResource, Workload
+from reconciler.domain.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
@@ -43,6 +43,7 @@ class _Index:
     declaration: Declaration
     workloads: Mapping[ResourceKey, Workload]
     models: Mapping[str, ModelSettings]
+    classes: Mapping[tuple[str, str], Sequence[ListedClass]]
     owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], str]
@@ -55,6 +56,7 @@ class _Index:
             declaration=declaration,
             workloads={workload.key: workload for workload in declaration.workloads},
             models={model.model_id: model for model in settings.models},
+            classes=_by_model(declaration.classes),
             owners={
                 (owner.cluster, owner.namespace, owner.target_kind, owner.target_name): owner
                 for owner in reversed(declaration.owners)
@@ -70,6 +72,15 @@ class _Index:
             if owner is not None:
                 return owner
         return None
+
+
+def _by_model(classes: Mapping[str, Iterable[ListedClass]]) -> dict[tuple[str, str], list[ListedClass]]:
+    """The listed classes by cluster and model: a fleet's ConfigMap names hundreds, for thousands of variants."""
+    found: dict[tuple[str, str], list[ListedClass]] = {}
+    for cluster, listed in classes.items():
+        for each in listed:
+            found.setdefault((cluster, each.model_id), []).append(each)
+    return found
 
 
 def _target_key(resource: VariantResource) -> ResourceKey:
@@ -93,7 +104,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
-    lookup = find_class(layers, index.declaration.classes.get(resource.key.cluster, ()))
+    lookup = find_class(layers, index.classes.get((resource.key.cluster, resource.model_id), ()))
     options = options_for(catalog, running, profiles, settings.accelerator)
     return Variant(
         key=resource.key,
