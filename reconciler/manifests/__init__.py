@@ -4,8 +4,8 @@ Read with `parse_documents`; write with `apply_edits`, which changes only the by
 """
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document, parse_documents, parse_readable
-from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.documents import Document, OpenFile, parse_documents, parse_readable
+from reconciler.manifests.editing import apply_edits, edit_file
 from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ReplaceBlock, SetScalar
 from reconciler.manifests.fields import Field, format_field
 
@@ -15,10 +15,12 @@ __all__ = [
     "EditRefused",
     "Field",
     "InsertBlock",
+    "OpenFile",
     "ReplaceBlock",
     "SetScalar",
     "Value",
     "apply_edits",
+    "edit_file",
     "format_field",
     "parse_documents",
     "parse_readable",

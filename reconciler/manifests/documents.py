@@ -1,6 +1,7 @@
 """Documents of a file: their values, and the line of every field."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -102,6 +103,34 @@ def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
         if text.find(word, start, end) >= 0:
             return True
     return text.find("\\", start, end) >= 0 and _ESCAPE.search(text, start, end) is not None
+
+
+class OpenFile:
+    """A file whose sections are read when they are asked for, each once: an edit needs two documents of dozens.
+
+    Raises InputError when the file as a whole cannot be read.
+    """
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.source = decode_source(path, data)
+        self.sections = split_sections(self.source)
+        self._first_documents = [section.index for section in self.sections]
+        self._documents: dict[int, tuple[Document, ...]] = {}
+
+    def position_of(self, document: int) -> int:
+        """Which section holds the document of that number, if any does; -1 when none can."""
+        return bisect_right(self._first_documents, document) - 1
+
+    def documents_in(self, position: int) -> tuple[Document, ...]:
+        """The documents of a section; InputError when it cannot be read."""
+        if position not in self._documents:
+            self._documents[position] = tuple(_parse_section(self.source, self.sections[position], Budget()))
+        return self._documents[position]
+
+    def documents_near(self, document: int) -> tuple[Document, ...]:
+        """The documents of the section that holds the document of that number."""
+        position = self.position_of(document)
+        return self.documents_in(position) if position >= 0 else ()
 
 
 def compose_section(source: Source, section: Section, budget: Budget) -> list[ComposedDocument]:

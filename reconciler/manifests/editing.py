@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Budget, Value
-from reconciler.manifests.documents import compose_section
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ObstacleError, SetScalar, field_of
 from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
 from reconciler.manifests.proof import prove
-from reconciler.manifests.sections import Section, Source, decode_source, split_sections
+from reconciler.manifests.sections import Section, Source
 from reconciler.manifests.splices import Located, Splice, splice_insertion, splice_replacement, splice_scalar
 
 
@@ -25,44 +25,50 @@ def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
     if not edits:
         return data
     try:
-        source = decode_source(path, data)
-        sections = split_sections(source)
+        file = OpenFile(path, data)
     except InputError as error:
         raise EditRefused(path, error.line, error.field, error.message) from error
+    return edit_file(file, edits)
+
+
+def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
+    """`apply_edits` to a file that is open already: what was read of it is not read again."""
+    source = file.source
     splices: list[Splice] = []
     expected: dict[int, list[Value]] = {}
-    for position, section_edits in _by_section(source, sections, edits).items():
-        section = sections[position]
-        section_splices, expected[position] = _edit_section(source, section, section_edits)
+    for position, section_edits in _by_section(file, edits).items():
+        section_splices, expected[position] = _edit_section(file, position, section_edits)
         splices.extend(section_splices)
     try:
         edited = source.encode(_splice(source.text, splices))
-        prove(source, sections, edited, expected)
+        prove(source, file.sections, edited, expected)
     except ObstacleError as obstacle:
         line, field = _first_place(source, splices, edits, obstacle)
-        raise EditRefused(path, line, field, obstacle.reason) from obstacle
+        raise EditRefused(source.path, line, field, obstacle.reason) from obstacle
     return edited
 
 
-def _by_section(source: Source, sections: Sequence[Section], edits: Sequence[Edit]) -> dict[int, list[Edit]]:
+def _by_section(file: OpenFile, edits: Sequence[Edit]) -> dict[int, list[Edit]]:
     by_section: defaultdict[int, list[Edit]] = defaultdict(list)
     places: set[tuple[int, Field]] = set()
     for edit in edits:
         place = (edit.document, field_of(edit))
         if place in places:
-            raise EditRefused(source.path, 0, format_field(field_of(edit)), "two edits want the same field")
+            raise EditRefused(file.source.path, 0, format_field(field_of(edit)), "two edits want the same field")
         places.add(place)
-        candidates = [position for position, section in enumerate(sections) if section.index <= edit.document]
-        if not candidates:
-            raise EditRefused(source.path, 0, format_field(field_of(edit)), f"there is no document {edit.document}")
-        by_section[candidates[-1]].append(edit)
+        position = file.position_of(edit.document)
+        if position < 0:
+            message = f"there is no document {edit.document}"
+            raise EditRefused(file.source.path, 0, format_field(field_of(edit)), message)
+        by_section[position].append(edit)
     return by_section
 
 
-def _edit_section(source: Source, section: Section, edits: Sequence[Edit]) -> tuple[list[Splice], list[Value]]:
+def _edit_section(file: OpenFile, position: int, edits: Sequence[Edit]) -> tuple[list[Splice], list[Value]]:
     """Find one section's splices, and the values that its documents must have afterwards."""
+    source, section = file.source, file.sections[position]
     try:
-        values = [document.value for document in compose_section(source, section, Budget())]
+        values = [document.value for document in file.documents_in(position)]
     except InputError as error:
         raise EditRefused(error.path, error.line, error.field, error.message) from error
     text = source.text[section.start : section.end]

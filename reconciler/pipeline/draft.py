@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.decide import decide
 from reconciler.decision.proposals import proposed_change
+from reconciler.domain.declarations import DocumentRef
 from reconciler.domain.drafts import ChangeSet, Draft, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Plan
@@ -13,11 +14,10 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
 from reconciler.forge import Marker, write_marker
-from reconciler.manifests import Document, apply_edits, parse_documents
+from reconciler.manifests import OpenFile, edit_file
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of
 from reconciler.rendering import Renderer
 from reconciler.report.pull_request import commit_view, pull_request_view, reductions
-from reconciler.resources import KINDS
 
 
 def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
@@ -99,7 +99,7 @@ class _Desk:
     refusals: list[Refusal] = field(default_factory=list)
     omissions: dict[ResourceKey, str] = field(default_factory=dict)
     variants: dict[ResourceKey, Variant] = field(default_factory=dict)
-    documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
+    opened: dict[str, OpenFile] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.variants = {variant.key: variant for variant in self.snapshot.variants}
@@ -109,7 +109,7 @@ class _Desk:
         variant = self.variants[decision.variant]
         if variant.workload is None:
             return _VariantEdits(needed=())
-        resource, target = self._sheet(variant), self._target(variant)
+        resource, target = self._sheet(variant.document), self._sheet(variant.workload.document)
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
         try:
             needed = tuple(self.editor.edits_for(decision, variant, accelerator, resource, target))
@@ -145,8 +145,7 @@ class _Desk:
         for edit in edits:
             by_path.setdefault(edit.path, []).append(edit)
         return {
-            path: apply_edits(path, self.files[path], [each.edit for each in group])
-            for path, group in sorted(by_path.items())
+            path: edit_file(self._open(path), [each.edit for each in group]) for path, group in sorted(by_path.items())
         }
 
     def _status(self, decision: Decision, variant: Variant, resource: Sheet) -> tuple[FileEdit, ...]:
@@ -158,17 +157,13 @@ class _Desk:
             return ()
         return (edit,)
 
-    def _sheet(self, variant: Variant) -> Sheet:
-        return sheet_of(self._parse(variant.document.path), variant.document)
+    def _sheet(self, reference: DocumentRef) -> Sheet:
+        return sheet_of(self._open(reference.path).documents_near(reference.document), reference)
 
-    def _target(self, variant: Variant) -> Sheet:
-        reference = variant.workload.document if variant.workload is not None else variant.document
-        return sheet_of(self._parse(reference.path), reference)
-
-    def _parse(self, path: str) -> tuple[Document, ...]:
-        if path not in self.documents:
-            self.documents[path] = parse_documents(path, self.files[path], kinds=KINDS)
-        return self.documents[path]
+    def _open(self, path: str) -> OpenFile:
+        if path not in self.opened:
+            self.opened[path] = OpenFile(path, self.files[path])
+        return self.opened[path]
 
 
 def _words(error: InputError) -> str:
