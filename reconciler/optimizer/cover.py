@@ -6,8 +6,9 @@ Variants share a demand D; each chooses one of its lines and an integer replica 
     subject to sum over variants of  per_replica * n  >=  D
 
 Depth first over the variants, best value per unit first, with the fractional cover of the remaining demand as
-lower bound. Of covers of equal value the one that changes least wins, see `Rank`. The node limit makes the effort
-finite; what is proven when it is reached is said in the result.
+lower bound, from covers that move as few of today's replicas as they can. Of covers of equal value the one that
+changes least wins, see `Rank`. The node limit makes the effort finite; what is proven when it is reached is said in
+the result.
 """
 
 import math
@@ -102,7 +103,22 @@ class _Search:
         return self.nodes >= NODE_LIMIT and bool(self.best)
 
     def run(self) -> None:
+        for first in range(len(self._lines)):
+            self._offer_nearby(first)
         self._descend(0, self.demand, 0.0, [])
+
+    def _offer_nearby(self, first: int) -> None:
+        """A cover next to what runs today: `first` makes up for what is too much or too little, then the next."""
+        chosen = [_as_today(lines) for lines in self._lines]
+        for depth in (*range(first, len(chosen)), *range(first)):
+            others = sum(choice.carried for index, choice in enumerate(chosen) if index != depth)
+            line = chosen[depth].line
+            needed = replicas_needed(self.demand - others, line.per_replica)
+            chosen[depth] = Choice(line=line, replicas=line.clamp(needed))
+            if chosen[depth].replicas == needed and others <= self.demand:
+                break
+        if sum(choice.carried for choice in chosen) >= self.demand - self._slack:
+            self._offer(sum(choice.line.value_at(choice.replicas) for choice in chosen), chosen)
 
     def _descend(self, depth: int, remaining: float, value: float, chosen: list[Choice]) -> None:
         if depth == len(self._lines):
@@ -119,39 +135,46 @@ class _Search:
                 if tail.capacity < rest - self._slack:
                     break  # fewer replicas leave even more to the others
                 total = value + line.value_at(replicas)
-                if not self._is_worse(total + tail.bound(rest)):
+                if not self._is_worse(total + tail.bound(rest), [*chosen, choice]):
                     self._descend(depth + 1, rest, total, [*chosen, choice])
 
     def _counts(self, line: Line, depth: int, remaining: float) -> range:
         """Replica counts worth trying, the fullest first; the last variant covers exactly what remains."""
-        fullest = max(replicas_needed(remaining, line.per_replica), line.lowest)
-        if line.highest is not None:
-            fullest = min(fullest, line.highest)
+        fullest = line.clamp(replicas_needed(remaining, line.per_replica))
         is_last = depth == len(self._lines) - 1
         return range(fullest, fullest - 1 if is_last else line.lowest - 1, -1)
 
-    def _is_worse(self, bound: float) -> bool:
-        return bool(self.best) and bound > self.best_value + VALUE_TOLERANCE * max(abs(self.best_value), 1.0)
+    def _is_worse(self, bound: float, chosen: Iterable[Choice]) -> bool:
+        """Whether nothing that begins with `chosen` beats the best: its value, or at equal value what it changes."""
+        if self._best_rank is None:
+            return False
+        tolerance = VALUE_TOLERANCE * max(abs(self.best_value), 1.0)
+        if bound > self.best_value + tolerance:
+            return True
+        is_wasteful, changes, *_ = self._best_rank
+        return bound >= self.best_value - tolerance and not is_wasteful and self._changes(chosen) > changes
 
     def _offer(self, value: float, chosen: Iterable[Choice]) -> None:
         by_variant = sorted(zip(self._order, chosen, strict=True), key=lambda pair: pair[0])
         choices = tuple(choice for _, choice in by_variant)
         rank = self._rank_of(choices)
-        is_tied = abs(value - self.best_value) <= VALUE_TOLERANCE * max(abs(value), 1.0) if self.best else False
+        is_tied = bool(self.best) and abs(value - self.best_value) <= VALUE_TOLERANCE * max(abs(value), 1.0)
         is_better = value < self.best_value
         if self._best_rank is None or (rank < self._best_rank if is_tied else is_better):
             self.best, self._best_rank = choices, rank
             self.best_value = min(value, self.best_value) if is_tied else value
 
     def _rank_of(self, choices: tuple[Choice, ...]) -> "CoverRank":
-        ranks = tuple(self.rank(choice) for choice in choices)
         carried = sum(choice.carried for choice in choices)
         is_wasteful = any(
             choice.replicas > choice.line.lowest and carried - choice.line.per_replica >= self.demand + self._slack
             for choice in choices
         )
         names = tuple(choice.line.candidate.key.accelerator for choice in choices)
-        return is_wasteful, tuple(map(sum, zip(*ranks, strict=True))), ranks, names
+        return is_wasteful, self._changes(choices), tuple(self.rank(choice) for choice in choices), names
+
+    def _changes(self, choices: Iterable[Choice]) -> tuple[int, ...]:
+        return tuple(map(sum, zip(*(self.rank(choice) for choice in choices), strict=True)))
 
 
 CoverRank = tuple[bool, tuple[int, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]
@@ -182,6 +205,14 @@ class _Tail:
         """No cover of `remaining` by these variants is worth less: the lower bounds, and the rest in fractions."""
         above_floor = max(remaining - self.carried_at_floor, 0.0)
         return max(self.floor + self.efficiency * above_floor, self.least_fixed + self.efficiency * max(remaining, 0.0))
+
+
+def _as_today(lines: Sequence[Line]) -> Choice:
+    """What runs on one of the lines, else as little as the first of them may have."""
+    for line in lines:
+        if line.standing is not None:
+            return Choice(line=line, replicas=line.clamp(line.standing))
+    return Choice(line=lines[0], replicas=lines[0].lowest)
 
 
 def _efficiency(lines: Sequence[Line]) -> float:

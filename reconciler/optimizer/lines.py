@@ -20,10 +20,17 @@ class Line:
     per_replica: float
     lowest: int
     highest: int | None
+    standing: int | None = None
+    """Replicas that run on this accelerator now; None where the variant runs on another."""
 
     def value_at(self, replicas: int) -> float:
         """The objective's value of that many replicas."""
         return self.fixed + self.slope * replicas
+
+    def clamp(self, replicas: int) -> int:
+        """The count within the bounds that is nearest to `replicas`."""
+        least = max(replicas, self.lowest)
+        return least if self.highest is None else min(least, self.highest)
 
     def at(self, replicas: int) -> Allocation:
         """The allocation of that many replicas."""
@@ -36,9 +43,9 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
     `cost`: what the replicas cost to run. `inferno`: the transition value, linear in the replicas of one accelerator.
     """
     fixed, slope = 0.0, candidate.weight
+    variant = candidate.key.variant
+    current = problem.current[variant]
     if problem.objective == "inferno":
-        variant = candidate.key.variant
-        current = problem.current[variant]
         fixed, slope = transition_line(
             current_accelerator=current.accelerator,
             current_cost_per_hour=current.replicas * problem.current_weights[variant],
@@ -52,4 +59,5 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
         per_replica=per_replica,
         lowest=bounds.minimum,
         highest=bounds.maximum,
+        standing=current.replicas if current.accelerator == candidate.key.accelerator else None,
     )

@@ -230,6 +230,21 @@ def test_a_capped_efficient_variant_does_not_hide_the_others(pose: Make, runs: M
     assert {allocation.replicas for allocation in solution.allocations.values()} == {1_000_000, 100}
 
 
+@pytest.mark.parametrize(
+    ("demand", "changed"),
+    [(200.0, 0), (203.0, 1), (170.0, 1), (151.0, 1), (130.0, 2), (60.0, 3), (4.0, 4), (1000.0, 1)],
+)
+def test_equal_variants_are_not_shuffled(demand: float, changed: int, pose: Make, runs: Make) -> None:
+    """Their covers are as many as a search can never look through."""
+    equal = runs(offers={"H100": (6.0, 1.0), "A100": (6.0, 1.0)}, current=("H100", 50), bounds=(1, None))
+    problem = pose(demand, dict.fromkeys("abcd", equal))
+    solution = SOLVER.solve(problem)
+    assert solution.status is SolveStatus.OPTIMAL
+    assert solution.value == pytest.approx(6.0 * demand)
+    assert sum(solution.allocations[key] != problem.current[key] for key in solution.allocations) == changed
+    assert {allocation.accelerator for allocation in solution.allocations.values()} == {"H100"}
+
+
 def test_each_model_is_solved_alone(pose: Make, runs: Make) -> None:
     first = pose(2.0, {"a": runs(offers={"H100": (1.0, 1.0)})})
     second = pose(5.0, {"b": runs(offers={"L4": (2.0, 1.0)})})
