@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from reconciler.decision.capacities import Capacities
 from reconciler.decision.case import Case
 from reconciler.decision.groups import head_branch
+from reconciler.decision.independence import make_independent
 from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
@@ -35,6 +36,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     groups = {standing.variant.settings.group.value for standing in standings}
     proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
     settled = settle_with_open(standings, posed, capacities, allocations, proposals)
+    settled = make_independent(standings, posed, capacities, settled)
     case = Case(
         snapshot=snapshot,
         capacities=capacities,
