@@ -30,4 +30,6 @@ class Doors:
     forge: Forge | None
     author: Identity
     renderer: Renderer
+    needs_forge: bool = True
+    """Whether nothing may be decided while the forge does not answer; a plan that only reads goes on."""
     progress: Progress = no_progress

@@ -1,8 +1,9 @@
 """Observe: one commit's manifests, Prometheus' answers, our own pull requests, as they came."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.decision.declarations import FileReading, fold, read_manifest
 from reconciler.domain.answers import Answer
@@ -12,12 +13,15 @@ from reconciler.domain.identity import Place
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
 from reconciler.domain.settings import Settings
-from reconciler.errors import ConfigurationError
-from reconciler.forge import PullRequest, PullRequestState, proposal_of
+from reconciler.errors import ConfigurationError, ReconcilerError
+from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.metrics import clusters_seen, queries_for
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
+logger = logging.getLogger(__name__)
+
+WITHOUT_FORGE = "open pull requests were not read"
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
 MAX_READ_BYTES = 16 * 1024 * 1024
 """Larger files are not even fetched from git; up to here the parser's own cap says what is wrong."""
@@ -43,6 +47,9 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     declaration = fold(files.readings, files.withheld, settings)
     answers = _ask(doors, settings, declaration, now_s)
     forge_view = _read_forge(doors, settings, now_s)
+    if forge_view is None:
+        settings = replace(settings, assumed=(*settings.assumed, WITHOUT_FORGE))
+        forge_view = _ForgeView()
     recording = Recording(
         now_s=now_s,
         repository=repository_name,
@@ -161,15 +168,24 @@ class _ForgeView:
     tips: Mapping[str, CommitRecord] = field(default_factory=dict)
 
 
-def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView:
+def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView | None:
+    """What stands on the forge; None when it cannot be told and need not be."""
     if doors.forge is None:
-        return _ForgeView()
+        return None
+    try:
+        return _view_of(doors.forge, doors, settings, now_s)
+    except ReconcilerError as error:
+        if doors.needs_forge:
+            raise
+        logger.warning("%s: %s", WITHOUT_FORGE, error)
+        return None
+
+
+def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> _ForgeView:
     doors.progress("reading pull requests", 0, 1)
     prefix = settings.git.branch_prefix
     window_s = max(CLOSED_WINDOW_S, settings.pull_requests.reopen_after_s)
-    found = doors.forge.list_pull_requests(
-        head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s
-    )
+    found = forge.list_pull_requests(head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s)
     branches: Mapping[str, str] = {}
     tips: dict[str, CommitRecord] = {}
     if isinstance(doors.repository, Clone):

@@ -4,7 +4,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.config import (
@@ -22,13 +22,13 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for
 from reconciler.git import Clone, Credentials, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
 from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
+from reconciler.pipeline.observe import WITHOUT_FORGE
 from reconciler.prometheus import PrometheusClient
 from reconciler.rendering import Renderer
 
 logger = logging.getLogger(__name__)
 
 TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
-WITHOUT_FORGE = "open pull requests were not read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,13 @@ def open_session(
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
         forge, author = _open_forge(source.remote, settings, secrets, writes=writes)
-        if forge is None:
-            settings = replace(settings, assumed=(*settings.assumed, WITHOUT_FORGE))
         doors = Doors(
             repository=repository,
             ask=_asker(secrets, progress),
             forge=forge,
             author=author,
             renderer=Renderer(),
+            needs_forge=writes,
             progress=progress,
         )
         yield Session(doors=doors, settings=settings, repository=source.remote or wanted.repo, findings=loaded.findings)
@@ -159,7 +158,8 @@ def _open_forge(
     except ReconcilerError as error:
         if writes:
             raise
-        logger.info("%s: %s", WITHOUT_FORGE, error)
+        level = logging.INFO if reference is None else logging.WARNING  # a token that is given is meant to work
+        logger.log(level, "%s: %s", WITHOUT_FORGE, error)
         return None, author or NEUTRAL_IDENTITY
 
 
