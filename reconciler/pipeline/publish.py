@@ -5,46 +5,20 @@ Killing it anywhere and running again leads to the same pull requests: each step
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from reconciler.domain.drafts import Draft
 from reconciler.domain.findings import Severity
-from reconciler.domain.plan import GroupPlan, Plan
-from reconciler.domain.proposals import Proposal, ProposalState
-from reconciler.domain.settings import Identity, PullRequestSettings
-from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
+from reconciler.domain.plan import GroupPlan, Outcome, Plan
+from reconciler.domain.proposals import ProposalState
+from reconciler.domain.settings import PullRequestSettings
+from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn
-from reconciler.forge.proposals import decision_of_commit, stranger_of
 from reconciler.git import Clone
+from reconciler.pipeline.cases import Case, Operation, Published
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import Observed
 
-STOP_LABEL = "stop-updating"
-
-
-class Operation(StrEnum):
-    """What happened to a group's pull request."""
-
-    CREATED = "created"
-    UPDATED = "updated"
-    CLOSED = "closed"
-    NONE = "none"
-    LEFT = "left alone"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The outcome for one group; `reason` says why something was left alone or failed."""
-
-    group: str
-    operation: Operation
-    head_branch: str
-    number: int | None = None
-    url: str = ""
-    head_commit: str = ""
-    reason: str = ""
-    error: ReconcilerError | None = None
+__all__ = ["Operation", "Published", "publish"]
 
 
 def publish(
@@ -57,6 +31,7 @@ def publish(
         observed=observed,
         date_s=int(plan.now_s),
         settings=observed.recording.settings.pull_requests,
+        unseen=_unseen(plan, observed),
     )
     by_group = {draft.change_set.group: draft for draft in drafts}
     outcomes = [press.attempt(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups]
@@ -65,19 +40,30 @@ def publish(
 
 
 def _vanished(plan: Plan, observed: Observed) -> list[tuple[str, str]]:
-    """Groups of open pull requests that the plan no longer knows.
-
-    Not while a part of the inputs cannot be read or was not looked at: a group may only seem to be gone.
-    """
-    is_partial = bool(observed.recording.settings.other_clusters) or any(
-        finding.severity is Severity.ERROR for finding in plan.findings
-    )
+    """Groups of open pull requests that the plan no longer knows; with partial inputs they may only seem to be gone."""
     known = {group.head_branch for group in plan.groups}
     return [
         (proposal.group or proposal.head_branch, proposal.head_branch)
         for proposal in observed.recording.proposals
-        if proposal.state is ProposalState.OPEN and proposal.head_branch not in known and not is_partial
+        if proposal.state is ProposalState.OPEN
+        and proposal.head_branch not in known
+        and not _is_partial(plan, observed)
     ]
+
+
+def _unseen(plan: Plan, observed: Observed) -> frozenset[str]:
+    """Resources of open pull requests that are gone or held, perhaps only because something cannot be read."""
+    if not _is_partial(plan, observed):
+        return frozenset()
+    judged = {str(decision.variant) for decision in plan.decisions if decision.outcome is not Outcome.HELD}
+    named = {change.resource for proposal in observed.recording.proposals for change in proposal.changes}
+    return frozenset(named - judged)
+
+
+def _is_partial(plan: Plan, observed: Observed) -> bool:
+    """Whether a part of the inputs cannot be read or was not looked at."""
+    is_broken = any(finding.severity is Severity.ERROR for finding in plan.findings)
+    return is_broken or bool(observed.recording.settings.other_clusters)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,6 +75,7 @@ class _Press:
     observed: Observed
     date_s: int
     settings: PullRequestSettings
+    unseen: frozenset[str]
     is_access_checked: bool = False
 
     def attempt(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Published:
@@ -99,11 +86,18 @@ class _Press:
         except (TransientError, ConfigurationError) as error:
             return Published(group=name, operation=Operation.FAILED, head_branch=branch, reason=str(error), error=error)
 
-    def _case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> "_Case":
-        observed, ours = self.observed, self.doors.author
-        return _Case(name=name, branch=branch, group=group, draft=draft, observed=observed, ours=ours)
+    def _case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Case:
+        return Case(
+            name=name,
+            branch=branch,
+            group=group,
+            draft=draft,
+            observed=self.observed,
+            ours=self.doors.author,
+            unseen=self.unseen,
+        )
 
-    def _publish(self, case: "_Case") -> Published:
+    def _publish(self, case: Case) -> Published:
         reason = case.reason_to_leave()
         if reason:
             return case.outcome(Operation.LEFT, reason=reason)
@@ -114,7 +108,7 @@ class _Press:
         commit = self._push(case, case.draft)
         return self._write_body(case, case.draft, pushed=True, commit=commit)
 
-    def _withdraw(self, case: "_Case") -> Published:
+    def _withdraw(self, case: Case) -> Published:
         """Mark, close, delete: in this order each step can be resumed after a crash."""
         pull_request = case.pull_request
         operation = Operation.NONE
@@ -128,13 +122,13 @@ class _Press:
             self.clone.delete_branch(case.branch, expected=case.tip_oid)
         return case.outcome(operation, pull_request=pull_request)
 
-    def _still_merges(self, case: "_Case") -> bool:
+    def _still_merges(self, case: Case) -> bool:
         tip = self.observed.tips.get(case.branch)
         if tip is None or len(tip.parents) != 1:
             return False
         return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
 
-    def _push(self, case: "_Case", draft: Draft) -> str:
+    def _push(self, case: Case, draft: Draft) -> str:
         self._check_access()
         commit = self.clone.write_commit(
             parent=self.clone.commit,
@@ -146,7 +140,7 @@ class _Press:
         self.clone.push(case.branch, commit, expected=case.tip_oid or None)
         return commit
 
-    def _write_body(self, case: "_Case", draft: Draft, *, pushed: bool, commit: str = "") -> Published:
+    def _write_body(self, case: Case, draft: Draft, *, pushed: bool, commit: str = "") -> Published:
         """Create the pull request, or write its texts when they speak of another decision."""
         pull_request = case.pull_request if case.proposal is not None else None
         if pull_request is None:
@@ -159,7 +153,7 @@ class _Press:
         )
         return case.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
 
-    def _create(self, case: "_Case", draft: Draft, commit: str) -> Published:
+    def _create(self, case: Case, draft: Draft, commit: str) -> Published:
         self._check_access()
         created = self._forge.create(
             head=case.branch,
@@ -199,94 +193,3 @@ def _tells_of(pull_request: PullRequest, draft: Draft) -> bool:
         and marker.decision == draft.change_set.decision
         and marker.state is not MarkerState.WITHDRAWN
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """One group as it is wanted and as it stands."""
-
-    name: str
-    branch: str
-    group: GroupPlan | None
-    draft: Draft | None
-    observed: Observed
-    ours: Identity
-
-    @property
-    def proposal(self) -> Proposal | None:
-        """The open one of this head branch."""
-        return next((each for each in self._proposals if each.state is ProposalState.OPEN), None)
-
-    @property
-    def pull_request(self) -> PullRequest | None:
-        """The open proposal as the forge showed it."""
-        return None if self.proposal is None else self.observed.pull_requests.get(self.proposal.number)
-
-    @property
-    def tip_oid(self) -> str:
-        """Where the head branch pointed; empty when there was none."""
-        return self.observed.branches.get(self.branch, "")
-
-    @property
-    def is_pushed(self) -> bool:
-        """Whether the head branch carries this decision already."""
-        tip = self.observed.tips.get(self.branch)
-        return (
-            self.draft is not None
-            and tip is not None
-            and (decision_of_commit(tip.message) == self.draft.change_set.decision)
-        )
-
-    @property
-    def is_abandoned_branch(self) -> bool:
-        """Whether the branch is what a killed run of ours left behind: withdrawn, or never proposed."""
-        if not self.tip_oid or self.proposal is not None:
-            return False
-        latest = max(self._proposals, key=lambda each: each.number, default=None)
-        return latest is None or latest.state is ProposalState.WITHDRAWN
-
-    def reason_to_leave(self) -> str:
-        """Why a person's word stands against writing; empty when nothing does."""
-        if self.group is not None and self.group.blocked:
-            return self.group.blocked
-        proposal = self.proposal
-        if proposal is not None:
-            if proposal.in_merge_queue:
-                return f"pull request #{proposal.number} is in the merge queue"
-            if STOP_LABEL in proposal.labels:
-                return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
-        would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
-        return self._strangers_work() if would_write else ""
-
-    def outcome(
-        self,
-        operation: Operation,
-        *,
-        pull_request: PullRequest | None = None,
-        head_commit: str = "",
-        reason: str = "",
-    ) -> Published:
-        """What is told of this group."""
-        return Published(
-            group=self.name,
-            operation=operation,
-            head_branch=self.branch,
-            number=pull_request.number if pull_request else None,
-            url=pull_request.url if pull_request else "",
-            head_commit=head_commit,
-            reason=reason,
-        )
-
-    @property
-    def _proposals(self) -> tuple[Proposal, ...]:
-        return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
-
-    def _strangers_work(self) -> str:
-        """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
-        tip = self.observed.tips.get(self.branch)
-        stranger = stranger_of(tip, self.ours) if tip is not None else ""
-        if not stranger:
-            return ""
-        if not self._proposals:
-            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
-        return f"{stranger} pushed commits to {self.branch}: they are never overwritten"

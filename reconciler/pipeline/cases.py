@@ -1,0 +1,139 @@
+"""One group's case: what is wanted for it, how it stands, and whether anybody's word is against writing."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.domain.drafts import Draft
+from reconciler.domain.plan import GroupPlan
+from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.settings import Identity
+from reconciler.errors import ReconcilerError
+from reconciler.forge import PullRequest
+from reconciler.forge.proposals import decision_of_commit, stranger_of
+from reconciler.pipeline.observe import Observed
+
+STOP_LABEL = "stop-updating"
+
+
+class Operation(StrEnum):
+    """What happened to a group's pull request."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    CLOSED = "closed"
+    NONE = "none"
+    LEFT = "left alone"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The outcome for one group; `reason` says why something was left alone or failed."""
+
+    group: str
+    operation: Operation
+    head_branch: str
+    number: int | None = None
+    url: str = ""
+    head_commit: str = ""
+    reason: str = ""
+    error: ReconcilerError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One group as it is wanted and as it stands."""
+
+    name: str
+    branch: str
+    group: GroupPlan | None
+    draft: Draft | None
+    observed: Observed
+    ours: Identity
+    unseen: Container[str] = frozenset()
+    """Resources that the plan cannot judge, as the proposal names them."""
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The open one of this head branch."""
+        return next((each for each in self._proposals if each.state is ProposalState.OPEN), None)
+
+    @property
+    def pull_request(self) -> PullRequest | None:
+        """The open proposal as the forge showed it."""
+        return None if self.proposal is None else self.observed.pull_requests.get(self.proposal.number)
+
+    @property
+    def tip_oid(self) -> str:
+        """Where the head branch pointed; empty when there was none."""
+        return self.observed.branches.get(self.branch, "")
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether the head branch carries this decision already."""
+        tip = self.observed.tips.get(self.branch)
+        return (
+            self.draft is not None
+            and tip is not None
+            and (decision_of_commit(tip.message) == self.draft.change_set.decision)
+        )
+
+    @property
+    def is_abandoned_branch(self) -> bool:
+        """Whether the branch is what a killed run of ours left behind: withdrawn, or never proposed."""
+        if not self.tip_oid or self.proposal is not None:
+            return False
+        latest = max(self._proposals, key=lambda each: each.number, default=None)
+        return latest is None or latest.state is ProposalState.WITHDRAWN
+
+    def reason_to_leave(self) -> str:
+        """Why a person's word stands against writing; empty when nothing does."""
+        if self.group is not None and self.group.blocked:
+            return self.group.blocked
+        proposal = self.proposal
+        if proposal is not None:
+            if proposal.in_merge_queue:
+                return f"pull request #{proposal.number} is in the merge queue"
+            if STOP_LABEL in proposal.labels:
+                return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
+            unseen = [change.resource for change in proposal.changes if change.resource in self.unseen]
+            if unseen:
+                return (
+                    f"open pull request #{proposal.number} stays as it is: not all that {unseen[0]} needs can be read"
+                )
+        would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
+        return self._strangers_work() if would_write else ""
+
+    def outcome(
+        self,
+        operation: Operation,
+        *,
+        pull_request: PullRequest | None = None,
+        head_commit: str = "",
+        reason: str = "",
+    ) -> Published:
+        """What is told of this group."""
+        return Published(
+            group=self.name,
+            operation=operation,
+            head_branch=self.branch,
+            number=pull_request.number if pull_request else None,
+            url=pull_request.url if pull_request else "",
+            head_commit=head_commit,
+            reason=reason,
+        )
+
+    @property
+    def _proposals(self) -> tuple[Proposal, ...]:
+        return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
+
+    def _strangers_work(self) -> str:
+        """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
+        tip = self.observed.tips.get(self.branch)
+        stranger = stranger_of(tip, self.ours) if tip is not None else ""
+        if not stranger:
+            return ""
+        if not self._proposals:
+            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
+        return f"{stranger} pushed commits to {self.branch}: they are never overwritten"
