@@ -104,7 +104,7 @@ class _Draft:
     def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
         """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
         free = [standing.variant for standing in members if standing.is_free]
-        fixed = {variant.key: max(idle_replicas(variant), self._floor(variant)) for variant in free}
+        fixed = {variant.key: max(idle_replicas(variant), self._bounds(variant).minimum) for variant in free}
         self.requirements.append(Requirement(model=model, unit="replicas", segments=(), per_replica={}, fixed=fixed))
 
     def _add_loaded(self, model: ModelKey, members: Sequence[Standing], demand: ModelDemand) -> None:
