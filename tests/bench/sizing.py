@@ -16,15 +16,17 @@ CANDIDATES_PER_BATCH = 4_000
 FLEET = 40_000
 REPEATS = 5
 
+Row = dict[str, str | int | float]
 
-def measure() -> list[dict[str, str | int | float]]:
+
+def measure() -> list[Row]:
     """Return one row for each batch, then one for 40,000 candidates of batches 8..256 with its peak memory."""
     rows = [_measure_one(f"batch {batch}", np.full(CANDIDATES_PER_BATCH, float(batch))) for batch in BATCHES]
     fleet = 8.0 + np.floor(249 * _spread(FLEET, 0))
     return [*rows, {**_measure_one("fleet, batches 8 to 256", fleet), "peak_memory_mib": _peak_memory_mib(fleet)}]
 
 
-def _measure_one(name: str, batch: Floats) -> dict[str, str | int | float]:
+def _measure_one(name: str, batch: Floats) -> Row:
     _size_all(batch)  # the first call pays for imports
     durations_s = []
     for _ in range(REPEATS):

@@ -1,0 +1,5 @@
+"""Benchmarks: how fast, how large, and how many requests. `python -m tests.bench` measures; no time is asserted.
+
+`fleet` makes a GitOps repository and what Prometheus would say of it, `replay` times a plan of it act by act, `sizing`
+the queueing laws alone.
+"""

@@ -1,0 +1,98 @@
+"""What Prometheus answers about the fleet, byte for byte as its API writes it."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.metrics import QUANTITIES
+from tests.bench.fleet import NOW_S, Fleet, Member
+
+Row = tuple[dict[str, str], float]
+
+
+def answers_to(fleet: Fleet, queries: Sequence[Query]) -> tuple[Answer, ...]:
+    """An answer to every query, in their order."""
+    return tuple(
+        Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=_body(fleet, query.quantity)))
+        for query in queries
+    )
+
+
+def series_in(answers: Sequence[Answer]) -> int:
+    """How many series the answers hold together."""
+    return sum(answer.body.read().count(b'"metric"') for answer in answers)
+
+
+def _body(fleet: Fleet, quantity: str) -> bytes:
+    rows = ROWS.get(quantity)
+    result = [
+        {"metric": labels, "value": [NOW_S, repr(float(value))]}
+        for labels, value in (rows(fleet.members) if rows else ())
+    ]
+    document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _per_pod(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]], Iterator[Row]]:
+    def rows(members: Sequence[Member]) -> Iterator[Row]:
+        for member in members:
+            labels = {"namespace": member.namespace, "pod": member.pod, "model_name": member.model_id}
+            yield labels, value_of(member)
+
+    return rows
+
+
+def _per_model(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]], Iterator[Row]]:
+    def rows(members: Sequence[Member]) -> Iterator[Row]:
+        first = {(member.namespace, member.model_id): member for member in reversed(members)}
+        for (namespace, model_id), member in sorted(first.items()):
+            yield {"namespace": namespace, "model_name": model_id}, value_of(member)
+
+    return rows
+
+
+def _pod_labels(members: Sequence[Member]) -> Iterator[Row]:
+    for member in members:
+        if member.has_pod_label:
+            labels = {"namespace": member.namespace, "pod": member.pod, "label_llm_d_ai_variant": member.name}
+            yield labels, 1.0
+
+
+def _pod_owners(members: Sequence[Member]) -> Iterator[Row]:
+    for member in members:
+        yield {"namespace": member.namespace, "pod": member.pod, "owner_name": member.replicaset}, 1.0
+
+
+def _replicaset_owners(members: Sequence[Member]) -> Iterator[Row]:
+    for member in members:
+        yield {"namespace": member.namespace, "replicaset": member.replicaset, "owner_name": member.name}, 1.0
+
+
+def _running(member: Member) -> float:
+    return min(round(member.arrival_rate_per_s * member.output_tokens * _itl_s(member)), member.gpu.max_batch_size)
+
+
+def _itl_s(member: Member) -> float:
+    return (member.gpu.alpha_ms + member.gpu.beta_ms * 8) / 1000
+
+
+ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
+    "running": _per_pod(_running),
+    "waiting": _per_pod(lambda _: 0.0),
+    "last_seen": _per_pod(lambda member: NOW_S - 5 - member.number % 10),
+    "completions": _per_pod(lambda member: member.arrival_rate_per_s),
+    "itl": _per_pod(_itl_s),
+    "wait": _per_pod(lambda member: 0.001 * (1 + member.number % 7)),
+    "ttft": _per_pod(lambda member: 0.08 + 0.001 * (member.number % 7)),
+    "output_tokens": _per_model(lambda member: member.output_tokens),
+    "input_tokens": _per_model(lambda member: 4 * member.output_tokens),
+    "queue_growth": _per_model(lambda _: 0.0),
+    "pod_labels": _pod_labels,
+    "pod_owner": _pod_owners,
+    "replicaset_owner": _replicaset_owners,
+}
+"""Rows by quantity; a fleet without endpoint pickers has none that count arrivals."""
+
+UNSEEN = {"arrivals_endpoint_picker"}
+FORGOTTEN = {quantity.name for quantity in QUANTITIES} - ROWS.keys() - UNSEEN
+"""Quantities that are asked for and that this fleet says nothing about; a test keeps it empty."""
