@@ -145,7 +145,7 @@ class PrometheusClient:
             received = Fault(reason=reason)
         if isinstance(received, Fault):
             return replace(received, reason=credentials.redact(received.reason))
-        return received
+        return replace(received, content=credentials.redact_bytes(received.content))
 
     def _count(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from reconciler.domain.answers import Answer, AnswerStatus, Query
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError
 from reconciler.prometheus import Limits, PrometheusClient
+from reconciler.prometheus.credentials import Credentials
 
 CANARY = "canary-7f3a9c"
 TOKEN = SecretRef(env="RECONCILER_TOKEN")
@@ -395,3 +396,11 @@ def test_no_cookie_is_kept(serve: Any, connect: Any, query: Query, replying: Any
     client.ask(query)
     client.ask(query)
     assert "Cookie" not in server.seen[1].headers
+
+
+def test_an_echoed_secret_is_cut_out_of_an_error_and_a_tenants_name_left_in_a_success() -> None:
+    credentials = Credentials(headers={}, secrets=("team-llm",))
+    error = b'{"status":"error","error":"no team-llm here"}'
+    success = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"team-llm"}}]}}'
+    assert credentials.redact_bytes(error) == b'{"status":"error","error":"no *** here"}'
+    assert credentials.redact_bytes(success) == success
