@@ -195,9 +195,11 @@ class _Composer:
         value: dict[str, Value] = {}
         lines: dict[str, Lines] = {}
         merged: list[_Mapping] | None = None
-        next_event = self._next_event
+        next_event, budget = self._next_event, self._budget
         while type(event := next_event()) is not MappingEndEvent:
-            self._spend_events(2, event)
+            budget.events -= 2
+            if budget.events < 0:
+                raise _too_many_events(event)
             key = self._key(event)
             line = _line(event)
             if key in lines:
@@ -219,9 +221,11 @@ class _Composer:
     def _sequence(self, depth: int) -> tuple[list[Value], list[Lines]]:
         items: list[Value] = []
         lines: list[Lines] = []
-        next_event = self._next_event
+        next_event, budget = self._next_event, self._budget
         while type(event := next_event()) is not SequenceEndEvent:
-            self._spend_events(1, event)
+            budget.events -= 1
+            if budget.events < 0:
+                raise _too_many_events(event)
             if type(event) is ScalarEvent:
                 items.append(self._scalar(event))
                 lines.append(_line(event))
@@ -230,11 +234,6 @@ class _Composer:
                 items.append(item)
                 lines.append(item_lines)
         return items, lines
-
-    def _spend_events(self, count: int, event: Event) -> None:
-        self._budget.events -= count
-        if self._budget.events < 0:
-            raise _RefusedError(_line(event), f"expected at most {MAX_EVENTS} YAML events, got more")
 
     def _child(self, event: Event, depth: int, part: str | int, line: int) -> tuple[Value, Lines]:
         try:
@@ -245,18 +244,18 @@ class _Composer:
         return value, line if isinstance(lines, int) else (line, lines[1])
 
     def _key(self, event: Event) -> str:
-        line = _line(event)
-        if type(event) is AliasEvent:
-            value, _ = self._alias(event, 0)
-            key = value if isinstance(value, str) else None
-        elif type(event) is ScalarEvent:
+        if type(event) is ScalarEvent:
             key = resolve_plain_key(event.value) if event.implicit[0] else event.value
             if event.anchor is not None:
-                self._anchors[event.anchor] = _Anchored(key, line, 1, 0)
+                self._anchors[event.anchor] = _Anchored(key, _line(event), 1, 0)
+        elif type(event) is AliasEvent:
+            value, _ = self._alias(event, 0)
+            key = value if isinstance(value, str) else None
         else:
-            raise _RefusedError(line, "expected a text key, got a collection (a template that is not rendered?)")
+            message = "expected a text key, got a collection (a template that is not rendered?)"
+            raise _RefusedError(_line(event), message)
         if key is None:
-            raise _RefusedError(line, "expected a text key, got null or an alias to something else")
+            raise _RefusedError(_line(event), "expected a text key, got null or an alias to something else")
         return key
 
     def _merged(self, event: Event, depth: int) -> list[_Mapping]:
@@ -282,6 +281,10 @@ class _Composer:
 def _line(event: Event) -> int:
     mark = event.start_mark
     return mark.line if mark else 0
+
+
+def _too_many_events(event: Event) -> _RefusedError:
+    return _RefusedError(_line(event), f"expected at most {MAX_EVENTS} YAML events, got more")
 
 
 def _is_plain(event: Event) -> bool:
