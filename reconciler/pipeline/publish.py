@@ -117,7 +117,7 @@ class _Press:
             number = self._forge.update(pull_request.number, body=withdrawn(pull_request.body)).number
             self._forge.update(number, close=True)
             operation = Operation.CLOSED
-        if case.is_abandoned_branch or operation is Operation.CLOSED:
+        if case.tip_oid and (case.is_abandoned_branch or operation is Operation.CLOSED):
             self._check_access()
             self.clone.delete_branch(case.branch, expected=case.tip_oid)
         return case.outcome(operation, pull_request=pull_request)
