@@ -43,6 +43,23 @@ class RunResult:
     published: tuple[Published, ...]
 
 
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Millions of small objects that all stay alive: collecting costs more than parsing (6.4 s against 1.3 s).
+
+    Afterwards they are left out of collections: looking through a fleet's plan while it is printed takes 0.6 s.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
+
+
+@_paused_collector()
 def run(doors: Doors, settings: Settings, now_s: float, *, repository: str, record: Path | None = None) -> RunResult:
     """Observe, decide, draft, publish; `now_s` is Unix seconds, `repository` a name without credentials."""
     if not isinstance(doors.repository, Clone) or doors.forge is None:
@@ -61,6 +78,7 @@ def run(doors: Doors, settings: Settings, now_s: float, *, repository: str, reco
     return RunResult(prepared=prepared, drafts=drafts, published=published)
 
 
+@_paused_collector()
 def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, record: Path | None = None) -> Prepared:
     """The same without publishing."""
     observed = observe(doors, settings, now_s, repository)
@@ -68,13 +86,13 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
     return prepare(observed.recording, doors.renderer, observed.declaration)
 
 
+@_paused_collector()
 def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
     """Decide and draft from a recording; `declaration` spares reading its manifests again."""
-    with _paused_collector():
-        if declaration is None:
-            declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
-        snapshot = read_snapshot(recording, declaration, fingerprint(recording))
-        decided, edited = settle(snapshot, recording.manifests, renderer)
+    if declaration is None:
+        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
+    snapshot = read_snapshot(recording, declaration, fingerprint(recording))
+    decided, edited = settle(snapshot, recording.manifests, renderer)
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)
 
 
@@ -85,15 +103,3 @@ def _keep(observed: Observed, record: Path | None) -> None:
 
 def _sign_off(doors: Doors, settings: Settings) -> str:
     return f"{doors.author.name} <{doors.author.email}>" if settings.git.sign_off else ""
-
-
-@contextmanager
-def _paused_collector() -> Iterator[None]:
-    """Millions of small objects that all stay alive: collecting costs more than parsing (6.4 s against 1.3 s)."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
