@@ -1,11 +1,13 @@
 """The one place that runs git, through GitPython's argument-list runner and nothing else of GitPython."""
 
 import contextlib
+import importlib
 import logging
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,11 +88,7 @@ def _command(environment: Mapping[str, str]) -> list[str]:
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInterrupt":
-    try:
-        from git.cmd import Git
-    except ImportError as error:  # what GitPython raises when it finds no git that works
-        raise ConfigurationError(MISSING) from error
-    return Git(os.sep).execute(
+    return _runner(environment)(os.sep).execute(
         command,
         istream=subprocess.PIPE,
         as_process=True,
@@ -98,6 +96,25 @@ def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInter
         shell=False,
         start_new_session=True,  # one group: git's transports are children that must end with it
     )
+
+
+def _runner(environment: Mapping[str, str]) -> "type[Git]":
+    """GitPython's runner, whose first import tries git: in our environment, not in whatever the process was given."""
+    if "git.cmd" not in sys.modules:
+        before = dict(os.environ)
+        for name in inherited_git_variables(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+        try:
+            importlib.import_module("git.cmd")
+        except ImportError as error:  # what GitPython raises when it finds no git that works
+            raise ConfigurationError(MISSING) from error
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+    from git.cmd import Git
+
+    return Git
 
 
 def _process_of(interrupt: "Git.AutoInterrupt") -> "subprocess.Popen[bytes]":

@@ -14,7 +14,7 @@ MAX_SHOWN = 600
 PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"returned error: 401|Authentication failed|could not read (?:Username|Password)|HTTP 401"),
-        "the remote wants valid credentials: check that the token is set (RECONCILER_FORGE_TOKEN), not expired, and for this host",
+        "the remote wants valid credentials: check that RECONCILER_FORGE_TOKEN is set, not expired, and for this host",
     ),
     (
         re.compile(r"returned error: 403|HTTP 403"),
