@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.plan import Outcome, Plan
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.domain.plan import Plan
 
 
 class Exit(IntEnum):
@@ -33,8 +36,10 @@ def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Ex
     return Exit.INPUT if Severity.ERROR in worst or (strict and worst) else Exit.FINISHED
 
 
-def exit_of_plan(plan: Plan, *, detailed: bool) -> Exit:
+def exit_of_plan(plan: "Plan", *, detailed: bool) -> Exit:
     """What a finished plan amounts to."""
+    from reconciler.domain.plan import Outcome
+
     codes = [exit_of_findings(plan.findings)]
     if plan.failures:
         codes.append(Exit.TRANSIENT)

@@ -35,16 +35,17 @@ def plan(common: Common, *, record: Record = None, replay: Replay = None, detail
 
 def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | None = None) -> "Prepared":
     """The plan of a recording, or of what is observed now."""
+    if replay is not None:
+        from reconciler.pipeline.recording import read_recording
+        from reconciler.pipeline.run import prepare
+        from reconciler.rendering import Renderer
+
+        return prepare(read_recording(replay), Renderer())
     from reconciler.cli.console import progress
     from reconciler.config import read_environment
-    from reconciler.pipeline.recording import read_recording
     from reconciler.pipeline.run import plan as plan_now
-    from reconciler.pipeline.run import prepare
     from reconciler.pipeline.session import open_session
-    from reconciler.rendering import Renderer
 
-    if replay is not None:
-        return prepare(read_recording(replay), Renderer())
     with (
         progress(common) as told,
         open_session(common.wanted, read_environment(), writes=False, progress=told) as session,

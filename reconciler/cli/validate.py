@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reconciler.cli.options import Common, with_common
-from reconciler.domain.recording import ManifestFile
 from reconciler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from reconciler.domain.recording import ManifestFile
 
 Paths = Annotated[
     list[Path] | None,
@@ -29,8 +31,10 @@ def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> 
     return exit_of_findings(checked.findings, strict=strict)
 
 
-def read_paths(paths: Iterable[Path]) -> Iterator[ManifestFile]:
+def read_paths(paths: Iterable[Path]) -> Iterator["ManifestFile"]:
     """Every YAML file of the given paths, links left alone; ConfigurationError for a path that is not there."""
+    from reconciler.domain.recording import ManifestFile
+
     for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path}: no such file or directory")
