@@ -14,7 +14,6 @@ def set_up_logging(*, quiet: bool, verbose: int, as_json: bool) -> None:
     handler.setFormatter(_JsonFormatter() if as_json else plain)
     root = logging.getLogger("reconciler")
     root.handlers = [handler]
-    root.propagate = False
     root.setLevel(logging.ERROR if quiet else LEVELS[min(verbose, 2)])
 
 

@@ -64,7 +64,7 @@ def test_a_large_push_arrives_in_pieces(workshop: Workshop, clone_over_http: Clo
 
 
 FAULTS = [
-    (Fault.UNAUTHORIZED, ConfigurationError, "check that the token is set"),
+    (Fault.UNAUTHORIZED, ConfigurationError, "check that RECONCILER_FORGE_TOKEN is set"),
     (Fault.FORBIDDEN, ConfigurationError, "needs to read and write contents"),
     (Fault.NOT_FOUND, ConfigurationError, "no repository there"),
     (Fault.SERVER_ERROR, TransientError, "500"),
