@@ -7,6 +7,7 @@ and `proposals.json`; fixed times, sorted names. Nothing in it is a secret.
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
+DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)
+"""What reading a hostile zip file and the JSON in it raises: encryption and deep nesting are runtime errors."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -40,8 +43,11 @@ class ZippedBody:
     name: str
 
     def read(self) -> bytes:
-        """The raw bytes of the answer."""
-        return self.archive.read(self.name)
+        """The raw bytes of the answer; ConfigurationError when they are not what was once written."""
+        try:
+            return self.archive.read(self.name)
+        except DAMAGES as error:
+            raise ConfigurationError(f"--replay: the recording is damaged ({error})") from error
 
 
 def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
@@ -75,7 +81,7 @@ def read_recording(path: Path) -> Recording:
         return parse_recording(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"--replay {path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+    except DAMAGES as error:
         raise ConfigurationError(f"--replay {path}: not a recording of this version ({error})") from error
 
 
@@ -137,7 +143,8 @@ def _index_entry(number: int, answer: Answer) -> dict[str, object]:
 
 def _read_answer(entry: Mapping[str, object], archive: zipfile.ZipFile) -> Answer:
     step = entry["step"]
-    body: Body = ZippedBody(archive=archive, name=str(entry["file"])) if entry["file"] else HeldBody()
+    name = str(entry["file"])
+    body: Body = ZippedBody(archive=archive, name=archive.getinfo(name).filename) if name else HeldBody()
     return Answer(
         query=Query(
             cluster=str(entry["cluster"]),

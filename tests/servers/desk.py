@@ -1,0 +1,130 @@
+"""A fleet on the local forge whose Prometheus is a function: runs and plans in a tenth of a second.
+
+desk = open_desk(template, folder)
+desk.run(BUSY)
+assert desk.pull_requests()[0].is_open
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.config import REPOSITORY_FILE, Environment, Flags, load_settings
+from reconciler.domain.settings import Settings
+from reconciler.forge import Forge
+from reconciler.forge.local import Local
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
+from reconciler.git import Clone, Repository, clone_base
+from reconciler.pipeline.doors import Ask, Doors
+from reconciler.pipeline.run import Prepared, RunResult, plan, run
+from reconciler.rendering import Renderer
+from tests.servers.answers import Replica, answering
+from tests.servers.fleet import SETTINGS
+from tests.servers.git_workshop import Workshop, run_git
+
+NOW_S = 1_790_000_000.0
+RENDERER = Renderer()
+GRANITE = Replica(namespace="code", pod="granite-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=1.0)
+QWEN = Replica(namespace="batch", pod="qwen-6c9d8b7f54-x2v4k", model="Qwen/Qwen2.5-7B-Instruct", per_s=1.0)
+
+
+def llama(per_s: float) -> tuple[Replica, ...]:
+    """The chat model's replicas, which finish `per_s` together."""
+    pods = ("llama-5d4c8b7f9-bcdfg", "llama-5d4c8b7f9-hjklm")
+    return tuple(Replica(namespace="chat", pod=pod, model="llama", per_s=per_s / 2) for pod in pods)
+
+
+def at(per_s: float) -> Ask:
+    """A Prometheus that sees `per_s` requests for the chat model, and two models that need no change."""
+    return answering(*llama(per_s), GRANITE, QWEN)
+
+
+QUIET, BUSY, PEAK = at(45.0), at(110.0), at(170.0)
+BUSY_TWICE = answering(*llama(110.0), replace(GRANITE, per_s=12.0), QWEN)
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """A fleet and the means to run on it."""
+
+    folder: Path
+    workshop: Workshop
+    now_s: float = NOW_S
+    runs: int = 0
+    clusters: tuple[str, ...] = ()
+
+    @property
+    def forge(self) -> Local:
+        """Its pull requests."""
+        return Local(self.workshop.remote)
+
+    def clone(self) -> Clone:
+        """A fresh private clone."""
+        self.runs += 1
+        directory = self.folder / f"clone-{self.runs}"
+        return clone_base(str(self.workshop.remote), base="main", credentials=None, directory=directory)
+
+    def settings(self, repository: Repository) -> Settings:
+        """The settings that the base commit holds."""
+        return load_settings(
+            repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
+            read_repository_file=lambda _path: None,
+            operator_files=(),
+            flags=Flags(prometheus="http://127.0.0.1:9", clusters=self.clusters),
+            environment=Environment(),
+        ).settings
+
+    def doors(self, ask: Ask, forge: Forge | None = None) -> Doors:
+        """The doors of a run."""
+        return Doors(
+            repository=self.clone(),
+            ask=ask,
+            forge=self.forge if forge is None else forge,
+            author=NEUTRAL_IDENTITY,
+            renderer=RENDERER,
+        )
+
+    def run(self, ask: Ask, forge: Forge | None = None) -> RunResult:
+        """One run, a minute after the last."""
+        self.now_s += 60.0
+        doors = self.doors(ask, forge)
+        return run(doors, self.settings(doors.repository), self.now_s, repository="fleet")
+
+    def plan(self, ask: Ask, forge: Forge | None = None, record: Path | None = None) -> Prepared:
+        """One plan."""
+        doors = replace(self.doors(ask, forge), needs_forge=False)
+        return plan(doors, self.settings(doors.repository), self.now_s, repository="fleet", record=record)
+
+    def write(self, path: str, content: str | bytes) -> str:
+        """Commit a file as a person."""
+        self.workshop.write(path, content.encode() if isinstance(content, str) else content)
+        return self.workshop.commit()
+
+    def configure(self, old: str, new: str) -> None:
+        """Change reconciler.yaml."""
+        assert old in SETTINGS
+        self.write("reconciler.yaml", SETTINGS.replace(old, new))
+
+    def pull_requests(self) -> tuple[PullRequest, ...]:
+        """All there are."""
+        return self.forge.list_pull_requests(head_prefix="", base="main", closed_since_s=0.0)
+
+    def branches(self) -> Mapping[str, str]:
+        """Branch -> commit."""
+        lines = run_git(self.workshop.remote, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/")
+        pairs = (line.split() for line in lines.splitlines())
+        return {name: commit for name, commit in pairs}  # noqa: C416  # a type checker sees no pairs in lists
+
+    def state(self) -> tuple[object, ...]:
+        """Everything a run could change."""
+        folder = self.workshop.remote / "reconciler" / "pulls"
+        files = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.glob("*")}
+        return self.branches(), files
+
+
+def open_desk(template: Workshop, folder: Path) -> Desk:
+    """A fleet of its own in `folder`."""
+    shutil.copytree(template.remote.parent, folder / "acme", symlinks=True)
+    workshop = Workshop(remote=folder / "acme" / template.remote.name, clone=folder / "acme" / template.clone.name)
+    return Desk(folder=folder, workshop=workshop)

@@ -1,0 +1,102 @@
+"""From decisions to bytes: exactly what is wanted changes, and what cannot be written is held with its reason."""
+
+import yaml
+
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.pipeline.run import Prepared
+from tests.servers.answers import Replica, answering
+from tests.servers.desk import BUSY, BUSY_TWICE, QWEN, Desk, llama
+from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS
+
+DEPLOYMENT, VARIANT = "clusters/prod/chat/deployment.yaml", "clusters/prod/chat/variant.yaml"
+LINES = CHAT_DEPLOYMENT.decode().replace("\r\n", "\n")
+ALIASED = "revisionHistoryLimit: &n 2\n  replicas: *n "
+
+
+def decision_of(prepared: Prepared, label: str) -> Decision:
+    """The decision for one variant."""
+    return next(each for each in prepared.plan.decisions if each.variant.label == label)
+
+
+def written(prepared: Prepared) -> dict[str, bytes]:
+    """Every file that would be written."""
+    return {path: body for each in prepared.edited.change_sets for path, body in each.files.items()}
+
+
+def test_one_scalar_changes_and_every_other_byte_stays(desk: Desk) -> None:
+    files = written(desk.plan(BUSY))
+    assert files[DEPLOYMENT] == CHAT_DEPLOYMENT.replace(b"replicas:   2 ", b"replicas:   4 ")
+    assert set(files) == {DEPLOYMENT, VARIANT}
+
+
+def test_the_status_rides_along_in_the_shape_of_its_resource(desk: Desk) -> None:
+    status = yaml.safe_load(written(desk.plan(BUSY))[VARIANT])["status"]
+    assert status["desiredOptimizedAlloc"]["numReplicas"] == 4
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "MetricsAvailable": "True",
+        "OptimizationReady": "True",
+    }
+
+
+def test_without_a_status_only_the_number_is_written(desk: Desk) -> None:
+    desk.configure("pullRequests: {", 'status: "off"\npullRequests: {')
+    assert set(written(desk.plan(BUSY))) == {DEPLOYMENT}
+
+
+def test_a_status_that_cannot_be_written_is_left_out_and_the_number_is_not(desk: Desk) -> None:
+    desk.write(VARIANT, CHAT_VARIANT + "x: &status {a: 1}\nstatus: *status\n")
+    prepared = desk.plan(BUSY)
+    assert set(written(prepared)) == {DEPLOYMENT}
+    assert [str(key) for key in prepared.edited.omissions] == ["prod/chat/VariantAutoscaling/llama"]
+
+
+def test_a_number_behind_an_alias_is_refused_and_the_rest_of_the_fleet_goes_on(desk: Desk) -> None:
+    desk.write(DEPLOYMENT, LINES.replace("replicas:   2 ", ALIASED))
+    prepared = desk.plan(BUSY_TWICE)
+    held = decision_of(prepared, "chat/llama")
+    assert held.outcome is Outcome.HELD
+    assert held.reason.startswith(f"cannot be written: {DEPLOYMENT}:7: spec.replicas: ")
+    assert held.desired == held.current
+    assert set(written(prepared)) == {"clusters/prod/code/granite.yaml"}
+
+
+def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
+    """Two variants in one file, one of which refuses: it is pinned and the other one's bytes are written."""
+    second = LINES.replace("llama", "other").replace("replicas:   2 ", ALIASED)
+    desk.write(DEPLOYMENT, f"{LINES}---\n{second}")
+    desk.write("clusters/prod/chat/other.yaml", CHAT_VARIANT.replace("llama", "other").replace("8B", "70B"))
+    desk.write(
+        "reconciler.yaml",
+        SETTINGS.replace(
+            "  - id: ibm/granite-13b\n",
+            "  - id: meta-other/Llama-3.1-70B-Instruct\n    servedNames: [other]\n"
+            "    profiles: [{accelerator: H100, alpha: 6.958ms, beta: 0.042ms, maxBatchSize: 64}]\n"
+            "  - id: ibm/granite-13b\n",
+        ),
+    )
+    others = (
+        Replica(namespace="chat", pod=f"other-5d4c8b7f9-{end}", model="other", per_s=55.0) for end in ("bcdfg", "hjklm")
+    )
+    prepared = desk.plan(answering(*llama(110.0), *others, QWEN))
+    assert decision_of(prepared, "chat/llama").desired.replicas == 4
+    assert decision_of(prepared, "chat/other").reason.startswith("cannot be written: ")
+    (change_set,) = prepared.edited.change_sets
+    assert change_set.files[DEPLOYMENT].decode() == f"{LINES}---\n{second}".replace("replicas:   2 ", "replicas:   4 ")
+
+
+def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk) -> None:
+    offer = "      - acc: A100\n"
+    other = '      - {acc: H100, accCount: 2, alpha: "2.0", beta: "0.02", atTokens: 128, maxBatchSize: 64}\n'
+    desk.write("clusters/prod/code/granite.yaml", CODE.replace(offer, other + offer))
+    prepared = desk.plan(BUSY_TWICE)
+    change = decision_of(prepared, "code/granite")
+    assert (change.current.accelerator, change.desired.accelerator) == ("A100", "H100")
+    before = list(yaml.safe_load_all(CODE.replace(offer, other + offer)))
+    resource, deployment = yaml.safe_load_all(written(prepared)["clusters/prod/code/granite.yaml"])
+    assert resource["metadata"]["labels"] == {"inference.optimization/acceleratorName": "H100"}
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod.pop("nodeSelector") == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"
+    deployment["spec"]["replicas"] = before[1]["spec"]["replicas"]
+    assert deployment == before[1]

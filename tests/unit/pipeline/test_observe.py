@@ -1,0 +1,107 @@
+"""What is read, what is asked, and what of it is kept."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from reconciler.domain.answers import Answer, Query
+from reconciler.domain.settings import ClusterSettings
+from reconciler.errors import TransientError
+from reconciler.forge.local import Local
+from reconciler.forge.pull_requests import PullRequest
+from reconciler.metrics import QUANTITIES
+from reconciler.pipeline import observe as observing
+from reconciler.pipeline.observe import observe
+from tests.servers.desk import BUSY, QUIET, Desk
+
+
+class Mute(Local):
+    """A forge that does not answer."""
+
+    def list_pull_requests(self, **_keywords: object) -> tuple[PullRequest, ...]:
+        raise TransientError("the forge is down")
+
+
+def test_a_plan_goes_on_without_the_forge_and_says_so(desk: Desk) -> None:
+    prepared = desk.plan(BUSY, Mute(desk.workshop.remote))
+    assert "open pull requests were not read" in prepared.plan.assumptions
+    assert [str(each.variant) for each in prepared.plan.decisions if each.desired != each.current] == [
+        "prod/chat/VariantAutoscaling/llama"
+    ]
+
+
+def test_a_run_never_goes_on_without_the_forge(desk: Desk) -> None:
+    with pytest.raises(TransientError, match="the forge is down"):
+        desk.run(BUSY, Mute(desk.workshop.remote))
+    assert set(desk.branches()) == {"main"}
+
+
+def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
+    asked: list[Query] = []
+
+    def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
+        asked.extend(queries)
+        return QUIET(cluster, queries)
+
+    desk.plan(ask)
+    assert sorted(each.quantity for each in asked) == sorted(each.name for each in QUANTITIES)
+    assert all('namespace=~"batch|chat|code"' in each.text for each in asked)
+    assert {each.end_s for each in asked} == {desk.now_s}
+
+
+def test_nobody_is_asked_about_a_repository_without_variants(desk: Desk) -> None:
+    def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
+        raise AssertionError(f"{cluster.name} was asked {len(queries)} questions")
+
+    desk.configure("clusters/prod/**", "elsewhere/**")
+    assert desk.plan(ask).plan.decisions == ()
+
+
+def test_only_files_that_matter_are_recorded(desk: Desk) -> None:
+    desk.write("clusters/prod/values.yaml", "replicas: 3\n")
+    desk.write("clusters/prod/notes.txt", "kind: Deployment\n")
+    desk.write("elsewhere/variant.yaml", "kind: VariantAutoscaling\n")
+    paths = [each.path for each in desk.plan(QUIET).recording.manifests]
+    assert paths == [
+        "clusters/prod/batch/qwen.yaml",
+        "clusters/prod/chat/deployment.yaml",
+        "clusters/prod/chat/variant.yaml",
+        "clusters/prod/code/granite.yaml",
+    ]
+
+
+def test_links_submodules_and_giants_are_named_and_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "MAX_READ_BYTES", 2048)
+    desk.write("clusters/prod/giant.yaml", "# " + "x" * 4096)
+    link = desk.workshop.clone / "clusters/prod/link.yaml"
+    link.symlink_to("../../README.md")
+    commit = desk.workshop.git("rev-parse", "HEAD")
+    desk.workshop.git("update-index", "--add", "--cacheinfo", f"160000,{commit},clusters/prod/module.yaml")
+    (desk.workshop.clone / "clusters/prod/module.yaml").mkdir()
+    desk.workshop.commit()
+    findings = [str(each) for each in desk.plan(QUIET).plan.findings]
+    assert [each.partition(": ")[0] for each in findings] == [
+        "clusters/prod/giant.yaml",
+        "clusters/prod/link.yaml",
+        "clusters/prod/module.yaml",
+    ]
+    assert ["MiB" in findings[0], "symbolic link" in findings[1], "submodule" in findings[2]] == [True] * 3
+
+
+def test_every_tip_that_decides_something_is_looked_at(desk: Desk) -> None:
+    desk.run(BUSY)
+    (proposed,) = desk.pull_requests()
+    doors = desk.doors(BUSY)
+    for state in ("open", "closed"):
+        if state == "closed":
+            desk.forge.update(proposed.number, close=True)
+        observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
+        assert set(observed.tips) == {proposed.head_branch}
+
+
+def test_a_plan_without_a_forge_assumes_no_pull_requests(desk: Desk) -> None:
+    doors = replace(desk.doors(QUIET), forge=None, needs_forge=False)
+    observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
+    assert observed.recording.proposals == ()
+    assert observed.recording.settings.assumed[-1] == "open pull requests were not read"

@@ -1,0 +1,173 @@
+"""What becomes of pull requests, run after run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge import read_marker
+from reconciler.forge.local import Local
+from reconciler.forge.pull_requests import PullRequest
+from reconciler.git import clone_base
+from reconciler.pipeline.publish import Operation
+from reconciler.pipeline.run import RunResult, run
+from tests.servers.answers import failing
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk
+from tests.servers.fleet import CHAT_DEPLOYMENT
+from tests.servers.git_workshop import run_git
+
+CHAT = "reconciler/prod-chat-ba4cb5d6"
+DAY_S = 86400.0
+
+
+def operations(result: RunResult) -> dict[str, Operation]:
+    """What happened to each group that something happened to."""
+    return {each.group: each.operation for each in result.published if each.operation is not Operation.NONE}
+
+
+def test_a_pull_request_is_created_then_left_then_updated_then_withdrawn(desk: Desk) -> None:
+    assert operations(desk.run(QUIET)) == {}
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CREATED}
+    before = desk.state()
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.state() == before
+    assert operations(desk.run(PEAK)) == {"prod/chat": Operation.UPDATED}
+    assert [each.number for each in desk.pull_requests()] == [1]
+    assert operations(desk.run(QUIET)) == {"prod/chat": Operation.CLOSED}
+    assert set(desk.branches()) == {"main"}
+
+
+def test_without_metrics_an_open_pull_request_stays_as_it_is(desk: Desk) -> None:
+    desk.run(BUSY)
+    before = desk.state()
+    result = desk.run(failing("no route to host"))
+    assert operations(result) == {"prod/chat": Operation.LEFT}
+    assert "metrics of prod/chat/VariantAutoscaling/llama are missing" in result.published[1].reason
+    assert desk.state() == before
+
+
+def test_a_closed_decision_returns_after_its_time(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.forge.update(1, close=True)
+    desk.now_s = desk.forge.list_pull_requests(head_prefix="", base="main", closed_since_s=0.0)[0].closed_at_s or 0.0
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.LEFT}
+    desk.now_s += 6 * DAY_S
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.LEFT}
+    desk.now_s += DAY_S
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CREATED}
+    assert [each.is_open for each in desk.pull_requests()] == [False, True]
+
+
+def test_a_group_that_is_gone_has_its_pull_request_withdrawn(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.configure("pullRequests: {", "pullRequests: {groupBy: [], ")
+    assert operations(desk.run(BUSY)) == {"all": Operation.CREATED, "prod/chat": Operation.CLOSED}
+    assert CHAT not in desk.branches()
+
+
+def test_a_group_of_a_cluster_that_was_not_asked_for_is_not_gone(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.configure(
+        'paths: {include: ["clusters/prod/**"]}}\n',
+        'paths: {include: ["clusters/prod/**"]}}\n  - {name: dev, paths: {include: ["clusters/dev/**"]}}\n',
+    )
+    desk.clusters = ("dev",)
+    before = desk.state()
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.state() == before
+
+
+def test_a_branch_of_somebody_else_is_never_taken(desk: Desk) -> None:
+    desk.workshop.write("mine.txt", b"mine\n")
+    commit = desk.workshop.commit("Mine", CHAT)
+    desk.workshop.git("reset", "-q", "--hard", "HEAD~1")
+    result = desk.run(BUSY)
+    assert operations(result) == {"prod/chat": Operation.LEFT}
+    assert "is not ours: delete it, or choose another git.branchPrefix" in result.published[1].reason
+    assert desk.branches()[CHAT] == commit
+
+
+def test_a_trailer_that_a_person_copied_does_not_make_a_commit_ours(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.workshop.git("fetch", "-q", "origin", CHAT)
+    desk.workshop.git("checkout", "-q", "FETCH_HEAD")
+    desk.workshop.git("commit", "-q", "--amend", "--no-edit", "--reset-author")
+    desk.workshop.git("push", "-q", "--force", "origin", f"HEAD:refs/heads/{CHAT}")
+    before = desk.state()
+    assert operations(desk.run(PEAK)) == {"prod/chat": Operation.LEFT}
+    assert desk.state() == before
+
+
+def test_a_marker_can_only_make_us_do_less(desk: Desk) -> None:
+    """A body without a marker, or with a lying one, loses our text and nothing else."""
+    desk.run(BUSY)
+    body = desk.pull_requests()[0].body
+    desk.forge.update(1, body="Mine now.\n")
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert read_marker(desk.pull_requests()[0].body) == read_marker(body)
+
+
+def test_the_author_and_sign_off_are_as_configured(desk: Desk) -> None:
+    desk.configure("pullRequests: {", "git: {signOff: true}\npullRequests: {")
+    desk.run(BUSY)
+    shown = run_git(desk.workshop.remote, "show", "-s", "--format=%an <%ae>%n%B", CHAT)
+    assert shown.startswith("Reconciler <reconciler@noreply.invalid>")
+    assert "Signed-off-by: Reconciler <reconciler@noreply.invalid>" in shown
+
+
+class BrokenForge(Local):
+    """A forge whose creates fail."""
+
+    def __init__(self, directory: Path, error: ReconcilerError) -> None:
+        super().__init__(directory)
+        self.error = error
+
+    def create(self, **_keywords: object) -> PullRequest | None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TransientError("down"), ConfigurationError("denied"), RivalRunError("taken")])
+def test_one_groups_failure_does_not_stop_another(desk: Desk, error: ReconcilerError) -> None:
+    result = desk.run(BUSY_TWICE, BrokenForge(desk.workshop.remote, error))
+    assert operations(result) == {"prod/chat": Operation.FAILED, "prod/code": Operation.FAILED}
+    assert {each.error for each in result.published} == {None, error}
+    assert operations(desk.run(BUSY_TWICE)) == {"prod/chat": Operation.CREATED, "prod/code": Operation.CREATED}
+
+
+def test_nothing_is_pushed_where_access_is_refused(desk: Desk) -> None:
+    class Locked(Local):
+        def check_access(self) -> None:
+            raise ConfigurationError("archived")
+
+    result = desk.run(BUSY, Locked(desk.workshop.remote))
+    assert operations(result) == {"prod/chat": Operation.FAILED}
+    assert set(desk.branches()) == {"main"}
+
+
+def test_a_run_needs_a_clone_and_a_forge(desk: Desk) -> None:
+    doors = replace(desk.doors(BUSY), forge=None)
+    with pytest.raises(ConfigurationError, match="expected a URL, or a directory with a remote origin"):
+        run(doors, desk.settings(doors.repository), desk.now_s, repository="fleet")
+
+
+def test_a_conflict_beside_the_same_decision_rebuilds_the_branch(desk: Desk) -> None:
+    desk.run(BUSY)
+    base = desk.write("clusters/prod/chat/deployment.yaml", CHAT_DEPLOYMENT.replace(b"# since June", b"# since July"))
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    tip = clone_base(str(desk.workshop.remote), base=CHAT, credentials=None, directory=desk.folder / "look")
+    assert tip.read_commit(tip.commit).parents == (base,)
+    assert tip.read_commit(tip.commit).author == Identity(name="Reconciler", email="reconciler@noreply.invalid")
+
+
+def test_a_person_who_edits_the_same_number_gets_it_decided_anew(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.write("clusters/prod/chat/deployment.yaml", CHAT_DEPLOYMENT.replace(b"replicas:   2", b"replicas:   4"))
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CLOSED}
+
+
+def test_a_variant_that_left_the_repository_takes_its_pull_request_along(desk: Desk) -> None:
+    desk.run(BUSY)
+    desk.write("clusters/prod/chat/variant.yaml", "# moved\n")
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CLOSED}

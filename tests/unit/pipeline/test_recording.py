@@ -1,0 +1,118 @@
+"""A recording repeats a plan, byte for byte and anywhere; what is none is refused with a sentence."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import ConfigurationError
+from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
+from reconciler.pipeline.run import Prepared, prepare
+from reconciler.rendering import Renderer
+from reconciler.report.document import plan_json
+from tests.servers.desk import BUSY, PEAK, Desk
+from tests.servers.fleet import CHAT_VARIANT
+
+SECRET = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: canary-in-git}\n"
+
+
+@pytest.fixture
+def recorded(desk: Desk) -> tuple[Prepared, Path]:
+    """A plan beside an open pull request, a file that cannot be read and one with a Secret; and its recording."""
+    desk.run(BUSY)
+    desk.write("clusters/prod/broken.yaml", "kind: Deployment\nspec: [\n")
+    desk.write("clusters/prod/secret.yaml", CHAT_VARIANT.replace("name: llama", "name: x") + SECRET)
+    path = desk.folder / "recording.zip"
+    return desk.plan(PEAK, record=path), path
+
+
+def test_a_replay_is_the_same_plan_with_the_same_edits(recorded: tuple[Prepared, Path]) -> None:
+    prepared, path = recorded
+    recording = read_recording(path)
+    again = prepare(recording, Renderer())
+    assert plan_json(again.plan) == plan_json(prepared.plan)
+    assert again.edited == prepared.edited
+    assert fingerprint(recording) == prepared.plan.recording
+
+
+def test_what_is_written_again_is_the_same_file(recorded: tuple[Prepared, Path], tmp_path: Path) -> None:
+    _, path = recorded
+    write_recording(read_recording(path), tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
+
+
+def test_a_file_with_a_secret_is_named_in_it_and_nothing_more(recorded: tuple[Prepared, Path]) -> None:
+    _, path = recorded
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    assert b"canary-in-git" not in b"".join(contents.values())
+    assert "manifests/clusters/prod/secret.yaml" not in contents
+    assert b"clusters/prod/secret.yaml" in contents["recording.json"]
+
+
+def rewritten(path: Path, name: str, content: bytes | None) -> Path:
+    """The recording with one entry replaced, or without it."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {each: archive.read(each) for each in archive.namelist()}
+    entries.pop(name)
+    other = path.with_name("other.zip")
+    with zipfile.ZipFile(other, "w") as archive:
+        for each, kept in (entries | ({name: content} if content is not None else {})).items():
+            archive.writestr(each, kept)
+    return other
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("recording.json", None),
+        ("recording.json", b"{}"),
+        ("recording.json", b"[]"),
+        ("recording.json", b"not json"),
+        ("recording.json", json.dumps({"version": 999}).encode()),
+        ("proposals.json", b'[{"number": "x"}]'),
+        ("proposals.json", b'{"a": 1}'),
+        ("proposals.json", b"[" * 100_000),
+        ("answers/0", None),
+    ],
+)
+def test_a_recording_that_was_tampered_with_is_refused(
+    recorded: tuple[Prepared, Path], name: str, content: bytes | None
+) -> None:
+    with pytest.raises(ConfigurationError, match="not a recording of this version"):
+        read_recording(rewritten(recorded[1], name, content))
+
+
+def test_an_answer_that_was_damaged_on_its_way_is_told_when_it_is_read(recorded: tuple[Prepared, Path]) -> None:
+    _, path = recorded
+    with zipfile.ZipFile(path) as archive:
+        entry = archive.getinfo("answers/0")
+    content = bytearray(path.read_bytes())
+    middle = entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2
+    content[middle] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="the recording is damaged"):
+        prepare(read_recording(path), Renderer())
+
+
+def test_an_answer_that_unpacks_to_more_than_the_limit_is_refused(
+    recorded: tuple[Prepared, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.pipeline.recording.MAX_ENTRY_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="larger than"):
+        read_recording(recorded[1])
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"hello"])
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "r.zip").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"--replay .*r\.zip: not a recording"):
+        read_recording(tmp_path / "r.zip")
+
+
+def test_paths_that_cannot_be_used_are_named(recorded: tuple[Prepared, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--replay .*No such file"):
+        read_recording(tmp_path / "missing.zip")
+    with pytest.raises(ConfigurationError, match=r"--record .*directory"):
+        write_recording(recorded[0].recording, tmp_path)
