@@ -1,0 +1,136 @@
+"""What a script learns from the exit code, whatever happens."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler import __version__
+from reconciler.cli.exits import Exit, exit_for, exit_of_findings
+from reconciler.cli.main import invoke
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
+from tests.servers.desk import Desk
+from tests.servers.fleet import Outcome
+
+Command = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("frobnicate",),
+        ("plan", "--frobnicate"),
+        ("plan", "--output", "xml"),
+        ("run", "--output", "markdown"),
+        ("plan", "--color", "sometimes"),
+        ("plan", "--log-format", "xml"),
+        ("explain",),
+        ("schema", "policy"),
+        ("plan", "extra"),
+        ("plan", "--record", "a.zip", "--replay", "b.zip"),
+    ],
+)
+def test_a_wrong_command_line_is_5_with_a_sentence_and_no_traceback(
+    command: Command, arguments: tuple[str, ...]
+) -> None:
+    outcome = command(*arguments)
+    assert outcome.code == Exit.CONFIGURATION
+    assert "Usage:" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("plan", "--replay", "missing.zip"), "--replay missing.zip: No such file"),
+        (("plan", "--repo", "missing"), "missing"),
+        (("plan", "--repo", "http://example.com/a/b.git"), "http"),
+        (("plan", "--config", "missing.yaml"), "missing.yaml"),
+        (("run", "--repo", "ftp://example.com/a/b"), "ftp"),
+        (("validate", "missing.yaml"), "missing.yaml: no such file"),
+        (("plan", "--cluster", "mars"), "mars"),
+        (("plan", "--prometheus", "prometheus:9090"), "prometheus"),
+        (("plan", "--base", "no-such-branch"), "no-such-branch"),
+    ],
+)
+def test_a_wrong_configuration_is_5_and_says_what_to_change(
+    command: Command, desk: Desk, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], complaint: str
+) -> None:
+    monkeypatch.chdir(desk.workshop.clone)
+    outcome = command(*arguments)
+    assert outcome.code == Exit.CONFIGURATION, outcome
+    assert outcome.err.startswith("error: ")
+    assert complaint in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_run_without_a_remote_says_what_to_do(command: Command, desk: Desk) -> None:
+    desk.workshop.git("remote", "remove", "origin")
+    outcome = command("run", "--repo", desk.workshop.clone)
+    assert outcome.code == Exit.CONFIGURATION
+    assert "has no remote origin to push to" in outcome.err
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("name", ["", "run", "plan", "explain", "validate", "schema"])
+def test_help_is_data_and_succeeds(command: Command, name: str, flag: str) -> None:
+    outcome = command(*([name] if name else []), flag)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Usage:" in outcome.out
+
+
+def test_no_arguments_show_the_commands(command: Command) -> None:
+    outcome = command()
+    assert outcome.code in (0, Exit.CONFIGURATION)
+    assert all(name in outcome.out + outcome.err for name in ("run", "plan", "explain", "validate", "schema"))
+
+
+def test_the_version_is_one_line(command: Command) -> None:
+    assert command("--version") == Outcome(code=0, out=f"reconciler {__version__}\n", err="")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [((), 0), (("--detailed-exitcode",), Exit.CHANGES), (("--output", "json", "--detailed-exitcode"), Exit.CHANGES)],
+)
+def test_changes_count_only_where_they_are_asked_for(
+    command: Command, recording: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    assert command("plan", "--replay", recording, *arguments).code == code
+
+
+def test_a_bug_is_1_and_asks_to_be_reported(command: Command, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("reconciler.cli.presenting.present_plan", fail)
+    outcome = command("plan", "--replay", recording)
+    assert outcome.code == Exit.BUG
+    assert "this is a bug in the reconciler, please report it" in outcome.err
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), Exit.INTERRUPTED), (BrokenPipeError(), 0)])
+def test_a_person_who_stops_or_looks_away_is_no_bug(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("reconciler.cli.presenting.present_plan", fail)
+    assert invoke(["plan", "--replay", str(recording)]) == code
+
+
+def test_each_error_of_the_tree_has_its_code() -> None:
+    assert exit_for(InputError("a", 1, "b", "c")) is Exit.INPUT
+    assert exit_for(ConfigurationError("x")) is Exit.CONFIGURATION
+    assert exit_for(TransientError("x")) is exit_for(RivalRunError("x")) is Exit.TRANSIENT
+
+
+def test_warnings_fail_only_a_strict_check() -> None:
+    warning = Finding(place=Place(path="a"), severity=Severity.WARNING, message="m")
+    error = Finding(place=Place(path="a"), severity=Severity.ERROR, message="m")
+    assert exit_of_findings([]) is exit_of_findings([warning]) is exit_of_findings([], strict=True) is Exit.FINISHED
+    assert exit_of_findings([warning], strict=True) is exit_of_findings([warning, error]) is Exit.INPUT
