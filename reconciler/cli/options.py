@@ -2,10 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -16,103 +16,26 @@ if TYPE_CHECKING:
 
 ColorChoice = Literal["auto", "always", "never"]
 LogFormat = Literal["text", "json"]
+Command = Callable[..., int]
+
 ENVIRONMENT = "RECONCILER_"
 EVERYWHERE = "The same everywhere"
-
-Repo = Annotated[
-    str,
-    typer.Option(
-        "--repo", metavar="URL|DIR", envvar=f"{ENVIRONMENT}REPO", show_envvar=False, rich_help_panel=EVERYWHERE
-    ),
-]
-ConfigFiles = Annotated[
-    list[Path],
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        envvar=f"{ENVIRONMENT}CONFIG",
-        show_envvar=False,
-        help="Read after the repository's reconciler.yaml: the operator has the last word. Repeatable.",
-        rich_help_panel=EVERYWHERE,
-    ),
-]
-Base = Annotated[
-    str,
-    typer.Option(
-        "--base",
-        metavar="REF",
-        envvar=f"{ENVIRONMENT}BASE",
-        show_envvar=False,
-        help="What is read: HEAD of a directory, git.baseBranch of a URL.",
-        rich_help_panel=EVERYWHERE,
-    ),
-]
-Clusters = Annotated[
-    list[str],
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        envvar=f"{ENVIRONMENT}CLUSTER",
-        show_envvar=False,
-        help="Only this cluster. Repeatable.",
-        rich_help_panel=EVERYWHERE,
-    ),
-]
-Prometheus = Annotated[
-    str,
-    typer.Option(
-        "--prometheus",
-        metavar="URL",
-        envvar=f"{ENVIRONMENT}PROMETHEUS",
-        show_envvar=False,
-        help="The Prometheus of one cluster; its token: RECONCILER_PROMETHEUS_TOKEN.",
-        rich_help_panel=EVERYWHERE,
-    ),
-]
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="FORMAT", envvar=f"{ENVIRONMENT}OUTPUT", show_envvar=False, rich_help_panel=EVERYWHERE
-    ),
-]
-Color = Annotated[
-    ColorChoice, typer.Option("--color", envvar=f"{ENVIRONMENT}COLOR", show_envvar=False, rich_help_panel=EVERYWHERE)
-]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        envvar=f"{ENVIRONMENT}QUIET",
-        show_envvar=False,
-        help="Errors only.",
-        rich_help_panel=EVERYWHERE,
-    ),
-]
-Verbose = Annotated[
-    int,
-    typer.Option("--verbose", "-v", count=True, help="More; -vv shows each request.", rich_help_panel=EVERYWHERE),
-]
-Logs = Annotated[
-    LogFormat,
-    typer.Option("--log-format", envvar=f"{ENVIRONMENT}LOG_FORMAT", show_envvar=False, rich_help_panel=EVERYWHERE),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
     """What the options that every command has were set to."""
 
-    repo: Repo = "."
-    config: ConfigFiles
-    base: Base = ""
-    cluster: Clusters
-    prometheus: Prometheus = ""
-    output: Output = "text"
-    color: Color = "auto"
-    quiet: Quiet = False
-    verbose: Verbose = 0
-    log_format: Logs = "text"
+    repo: str
+    config: list[Path]
+    base: str
+    cluster: list[str]
+    prometheus: str
+    output: str
+    color: ColorChoice
+    quiet: bool
+    verbose: int
+    log_format: LogFormat
 
     @property
     def wanted(self) -> "Wanted":
@@ -128,12 +51,6 @@ class Common:
         )
 
 
-_DEFAULTS: Mapping[str, object] = {"config": [], "cluster": []}
-
-
-Command = Callable[..., int]
-
-
 def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[[Command], Command]:
     """Give a command function that takes `common: Common` first all common options, and check its `--output`.
 
@@ -143,15 +60,14 @@ def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         own = [each for name, each in inspect.signature(command).parameters.items() if name != "common"]
-        shared = get_type_hints(Common, include_extras=True)
         parameters = [
             *(each.replace(annotation=hints[each.name]) for each in own),
-            *(_parameter(each.name, shared[each.name], outputs, default) for each in fields(Common)),
+            *_common_parameters("|".join(outputs), default),
         ]
 
         @functools.wraps(command)
-        def merged(**options: object) -> int:
-            common = Common(**{each.name: options.pop(each.name) for each in fields(Common)})  # type: ignore[arg-type]  # checked by the command line library
+        def merged(**options: Any) -> int:
+            common = Common(**{each.name: options.pop(each.name) for each in fields(Common)})
             if common.output not in outputs:
                 raise typer.BadParameter(f"{common.output!r} is not one of {', '.join(outputs)}", param_hint="--output")
             set_up_logging(quiet=common.quiet, verbose=common.verbose, as_json=common.log_format == "json")
@@ -164,18 +80,40 @@ def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[
     return decorate
 
 
-def _parameter(name: str, annotation: object, outputs: tuple[str, ...], default: str) -> inspect.Parameter:
-    standard = {**{each.name: each.default for each in fields(Common)}, **_DEFAULTS, "output": default}
-    if name == "output":
-        annotation = Annotated[
-            str,
-            typer.Option(
-                "--output",
-                "-o",
-                metavar="|".join(outputs),
-                envvar=f"{ENVIRONMENT}OUTPUT",
-                show_envvar=False,
-                rich_help_panel=EVERYWHERE,
-            ),
-        ]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=standard[name], annotation=annotation)
+def _common_parameters(outputs: str, default_output: str) -> tuple[inspect.Parameter, ...]:
+    return (
+        _parameter("repo", str, ".", metavar="URL|DIR", text="The repository."),
+        _parameter("config", list[Path], [], metavar="FILE", text="Read after the repository's own. Repeatable."),
+        _parameter("base", str, "", metavar="REF", text="What is read: HEAD of a directory, git.baseBranch of a URL."),
+        _parameter("cluster", list[str], [], metavar="NAME", text="Only this cluster. Repeatable."),
+        _parameter("prometheus", str, "", metavar="URL", text="Of one cluster; token: RECONCILER_PROMETHEUS_TOKEN."),
+        _parameter("output", str, default_output, "-o", metavar=outputs, text="The format of what is printed."),
+        _parameter("color", ColorChoice, "auto"),
+        _parameter("quiet", bool, False, "-q", text="Errors only."),
+        _parameter("verbose", int, 0, "-v", text="More; -vv shows each request.", is_counted=True),
+        _parameter("log_format", LogFormat, "text"),
+    )
+
+
+def _parameter(
+    name: str,
+    kind: object,
+    default: object,
+    *short: str,
+    metavar: str | None = None,
+    text: str = "",
+    is_counted: bool = False,
+) -> inspect.Parameter:
+    """One option as a parameter; each can be set by RECONCILER_<FLAG> as well, but for counted ones."""
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        *short,
+        metavar=metavar,
+        help=text,
+        count=is_counted,
+        envvar=None if is_counted else ENVIRONMENT + name.upper(),
+        show_envvar=False,
+        rich_help_panel=EVERYWHERE,
+    )
+    annotation: object = Annotated[kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
