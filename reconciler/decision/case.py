@@ -1,13 +1,15 @@
 """Everything that a single decision is told from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.capacities import Capacities
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import Posed
 from reconciler.decision.proposals import Settled
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.solutions import Solution
+from reconciler.domain.solutions import Shortfall, Solution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +23,4 @@ class Case:
     settled: Settled
     before: Outlook
     after: Outlook
+    shortfalls: Mapping[ModelKey, Shortfall]

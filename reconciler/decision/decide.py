@@ -45,6 +45,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
         settled=settled,
         before=Outlook(standings, capacities, posed.demands, posed.problem.current),
         after=Outlook(standings, capacities, posed.demands, settled.allocations),
+        shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
     )
     decisions = [
         *(decision_for(case, standing) for standing in standings),

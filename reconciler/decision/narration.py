@@ -129,9 +129,9 @@ def _capacity_steps(case: Case, variant: Variant) -> list[Step]:
 def _why(case: Case, variant: Variant, desired: Allocation) -> str:
     if variant.key in case.settled.reasons:
         return case.settled.reasons[variant.key]
-    for shortfall in case.solution.shortfalls:
-        if shortfall.model == variant.model:
-            return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} req/s: {shortfall.reason}"
+    shortfall = case.shortfalls.get(variant.model)
+    if shortfall is not None:
+        return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} req/s: {shortfall.reason}"
     if variant.key in case.solution.reasons:
         return case.solution.reasons[variant.key]
     if desired.replicas:
