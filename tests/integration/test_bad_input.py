@@ -238,6 +238,17 @@ def test_half_of_the_series_holds_the_models_that_miss_theirs(lied_to: Fleet, ta
     assert_nothing_happens(lied_to, 0, "no series for model")
 
 
+def test_a_replica_that_is_not_scraped_never_shrinks_its_variant(lied_to: Fleet, tampering: Tampering) -> None:
+    """Half of the load is unseen, and the other half alone would fit on one replica."""
+    tampering.change = edit_results(
+        lambda series: [one for one in series if not one["metric"].get("pod", "").endswith("hjklm")]
+    )
+    outcome = lied_to.invoke("plan")
+    assert outcome.code == 0
+    assert "chat/llama" not in outcome.out
+    assert "1 of 2 replicas of chat/llama report" in lied_to.invoke("explain", "chat/llama").out
+
+
 # Git and the forge.
 
 
