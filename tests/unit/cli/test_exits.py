@@ -1,5 +1,6 @@
 """What a script learns from the exit code, whatever happens."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,9 +108,12 @@ def test_a_bug_is_1_and_asks_to_be_reported(command: Command, recording: Path, m
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("reconciler.cli.presenting.present_plan", fail)
-    outcome = command("plan", "--replay", recording)
-    assert outcome.code == Exit.BUG
-    assert "this is a bug in the reconciler, please report it" in outcome.err
+    for log_format in ("text", "json"):
+        outcome = command("plan", "--replay", recording, "--log-format", log_format)
+        assert outcome.code == Exit.BUG
+        assert "this is a bug in the reconciler, please report it with the lines below" in outcome.err
+        assert "ZeroDivisionError: oops" in outcome.err
+    assert json.loads(outcome.err)["level"] == "error"
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), Exit.INTERRUPTED), (BrokenPipeError(), 0)])
