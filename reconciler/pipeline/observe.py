@@ -191,6 +191,7 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> _F
     if isinstance(doors.repository, Clone):
         branches = doors.repository.remote_branches(prefix)
         tips = {name: doors.repository.fetch_branch(name) for name in _wanted(found, branches)}
+    doors.progress("reading pull requests", 1, 1)
     return _ForgeView(
         proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in found),
         pull_requests={each.number: each for each in found},

@@ -34,8 +34,14 @@ def publish(
         unseen=_unseen(plan, observed),
     )
     by_group = {draft.change_set.group: draft for draft in drafts}
-    outcomes = [press.attempt(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups]
-    outcomes += [press.attempt(name, branch, None, None) for name, branch in _vanished(plan, observed)]
+    cases = [
+        *(press.case(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups),
+        *(press.case(name, branch, None, None) for name, branch in _vanished(plan, observed)),
+    ]
+    outcomes = []
+    for number, case in enumerate(cases, start=1):
+        outcomes.append(press.attempt(case))
+        doors.progress("publishing", number, len(cases))
     return tuple(outcomes)
 
 
@@ -46,6 +52,7 @@ def _vanished(plan: Plan, observed: Observed) -> list[tuple[str, str]]:
         (proposal.group or proposal.head_branch, proposal.head_branch)
         for proposal in observed.recording.proposals
         if proposal.state is ProposalState.OPEN
+        and proposal.decision  # else it is a person's, under our prefix
         and proposal.head_branch not in known
         and not _is_partial(plan, observed)
     ]
@@ -78,15 +85,8 @@ class _Press:
     unseen: frozenset[str]
     is_access_checked: bool = False
 
-    def attempt(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Published:
-        """Publish one group; an expected failure becomes its outcome."""
-        self.doors.progress(f"publishing {name}", 0, 1)
-        try:
-            return self._publish(self._case(name, branch, group, draft))
-        except (TransientError, ConfigurationError) as error:
-            return Published(group=name, operation=Operation.FAILED, head_branch=branch, reason=str(error), error=error)
-
-    def _case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Case:
+    def case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Case:
+        """One group as it is wanted and as it stands."""
         return Case(
             name=name,
             branch=branch,
@@ -96,6 +96,15 @@ class _Press:
             ours=self.doors.author,
             unseen=self.unseen,
         )
+
+    def attempt(self, case: Case) -> Published:
+        """Publish one group; an expected failure becomes its outcome."""
+        try:
+            return self._publish(case)
+        except (TransientError, ConfigurationError) as error:
+            return Published(
+                group=case.name, operation=Operation.FAILED, head_branch=case.branch, reason=str(error), error=error
+            )
 
     def _publish(self, case: Case) -> Published:
         reason = case.reason_to_leave()
