@@ -15,6 +15,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
+from reconciler.domain.proposals import ProposalState
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
@@ -84,8 +85,7 @@ def _group_of_broken(snapshot: Snapshot, key: ResourceKey) -> str:
 
 def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decision]) -> Plan:
     snapshot = case.snapshot
-    lacking = frozenset(str(standing.variant.key) for standing in standings if standing.lacks_metrics)
-    lacking |= frozenset(str(broken.key) for broken in snapshot.broken)
+    lacking = _lacking(case, standings)
     return Plan(
         now_s=snapshot.now_s,
         repository=snapshot.repository,
@@ -104,6 +104,24 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         failures=snapshot.failures,
         warnings=snapshot.warnings,
     )
+
+
+def _lacking(case: Case, standings: Sequence[Standing]) -> frozenset[str]:
+    """Resources that an open proposal must not lose a value of, because something about them is missing.
+
+    Where only a part of the load was seen, that is a value which that part alone would lower.
+    """
+    snapshot = case.snapshot
+    proposed = {
+        change.resource: change.replicas_after
+        for proposal in snapshot.proposals
+        if proposal.state is ProposalState.OPEN
+        for change in proposal.changes
+    }
+    lowered = (key for key in case.posed.partial if case.settled.allocations[key].replicas < proposed.get(str(key), 0))
+    unknown = (standing.variant.key for standing in standings if standing.lacks_metrics)
+    unread = (broken.key for broken in snapshot.broken)
+    return frozenset(str(key) for key in (*unknown, *unread, *lowered))
 
 
 def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:

@@ -25,12 +25,16 @@ class ModelDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posed:
-    """A problem with what was left out of it: variants that got no candidate, options that were not considered."""
+    """A problem with what was left out of it: variants that got no candidate, options that were not considered.
+
+    `partial` says of variants whose model's load was not wholly seen whose replicas were silent.
+    """
 
     problem: Problem
     demands: Mapping[ModelKey, ModelDemand]
     stuck: Mapping[ResourceKey, str] = field(default_factory=dict)
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
+    partial: Mapping[ResourceKey, str] = field(default_factory=dict)
 
 
 def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
@@ -214,7 +218,7 @@ class _Draft:
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
             objective=objective,
         )
-        return Posed(problem=problem, demands=self.demands, stuck=self.stuck, notes=self.notes)
+        return Posed(problem=problem, demands=self.demands, stuck=self.stuck, notes=self.notes, partial=self.partial)
 
 
 def _is_in_order(variant: Variant) -> bool:

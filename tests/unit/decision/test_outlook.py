@@ -90,3 +90,19 @@ def test_a_written_maximum_holds_while_replicas_do_not_report(starting: Any) -> 
     assert starting.desired() == {"llama": "4 x H100"}
     starting.loads = {model: replace(load, arrival_rate_per_s=0.0) for model, load in starting.loads.items()}
     assert starting.desired() == {"llama": "4 x H100"}
+
+
+def test_an_open_pull_request_does_not_shrink_while_replicas_do_not_report(starting: Any, make: Any) -> None:
+    starting.propose(make.change("llama", "9 x H100", "12 x H100"))
+    (group,) = starting.plan().groups
+    assert group.blocked == (
+        "open pull request #7 stays as it is: metrics of us-east/llm/VariantAutoscaling/llama are missing"
+    )
+
+
+def test_an_open_pull_request_grows_while_replicas_do_not_report(starting: Any, make: Any) -> None:
+    starting.loads = {model: replace(load, arrival_rate_per_s=135.0) for model, load in starting.loads.items()}
+    starting.propose(make.change("llama", "9 x H100", "12 x H100"))
+    (group,) = starting.plan().groups
+    assert group.blocked == ""
+    assert starting.desired() == {"llama": "14 x H100"}
