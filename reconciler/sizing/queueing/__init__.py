@@ -1,17 +1,22 @@
 """PURE. Sizing by a queue: one replica as a birth-death chain, solved for all candidates at once.
 
-A queueing law says how long a request stays in service at batch n. It becomes `ServiceCurves`; everything behind
-them (`analyze`, `largest_rate`) is the same for every law. The law here is `decode_only`: inter-token latency
-alpha + beta * n, a request is its output tokens. `size` goes from a demand to replicas, cost and expected latency.
+A queueing law says how long a request stays in service at batch n, and what latencies follow from the means of the
+chain. It becomes `ServiceCurves`; everything behind them (`analyze`, `largest_rate`) is the same for every law. The
+laws: `decode_only`, inter-token latency alpha + beta * n and a request is its output tokens; `prefill_decode`, which
+adds a prefill of gamma + delta * input tokens * n; `token_work`, iterations that take as long as their tokens, prompts
+cut into chunks. `size` goes from a demand to replicas, cost and expected latency under `decode_only`.
 
 Struct of arrays everywhere: element i of every array belongs to candidate i. SI units.
 """
 
 from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.curves import Floats, ServiceCurves, decode_only
+from reconciler.sizing.queueing.arrays import Floats
+from reconciler.sizing.queueing.binding import Binding
+from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.demand import Demand, Profiles, Sizes, Terms, size
-from reconciler.sizing.queueing.rates import Binding, RateLimits, largest_rate, rate_range
-from reconciler.sizing.queueing.targets import Targets, mean_limit_s
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode, token_work
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
+from reconciler.sizing.queueing.targets import Targets, mean_limit_s, tail_factor
 
 __all__ = [
     "Binding",
@@ -27,7 +32,11 @@ __all__ = [
     "analyze",
     "decode_only",
     "largest_rate",
+    "largest_throughput",
     "mean_limit_s",
+    "prefill_decode",
     "rate_range",
     "size",
+    "tail_factor",
+    "token_work",
 ]

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.curves import Floats, ServiceCurves
+from reconciler.sizing.queueing.arrays import Floats
+from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import QueueHead, solve_head
+from reconciler.sizing.queueing.readings import Means
 from reconciler.sizing.queueing.tail import QueueTail, solve_tail
 
 # Every mean has its limit of no load long before; a smaller rate would only underflow.
@@ -17,7 +19,8 @@ class QueueState:
     """Steady state of one replica per candidate, arrays of shape (candidates,).
 
     `response_s` = `service_s` + `wait_s` is what an admitted request sees; `throughput_per_s` is the arrival rate less
-    what finds the system full (`p_full`); `busy_probability` is that of at least one request in the system.
+    what finds the system full (`p_full`); `busy_probability` is that of at least one request in the system. Latencies
+    are means: `ttft_s` = `wait_s` + what the law reads as the first token's share of the service.
     """
 
     throughput_per_s: Floats
@@ -27,6 +30,7 @@ class QueueState:
     service_s: Floats
     wait_s: Floats
     itl_s: Floats
+    ttft_s: Floats
     p_empty: Floats
     p_full: Floats
     busy_probability: Floats
@@ -86,15 +90,18 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         chain = balance(curves, np.maximum(arrival_rate_per_s, _SMALLEST_RATE_PER_S))
         service_s, wait_s = chain.service_s, chain.wait_s
         throughput_per_s = arrival_rate_per_s * (chain.open / chain.total)
+        in_service = throughput_per_s * service_s
+        latencies = curves.reading.read(Means(service_s=service_s, in_service=in_service))
         p_empty = chain.head.empty * chain.tail.scale / chain.total
         return QueueState(
             throughput_per_s=throughput_per_s,
             mean_in_system=throughput_per_s * (service_s + wait_s),
-            mean_in_service=throughput_per_s * service_s,
+            mean_in_service=in_service,
             response_s=service_s + wait_s,
             service_s=service_s,
             wait_s=wait_s,
-            itl_s=curves.itl_s(service_s),
+            itl_s=latencies.itl_s,
+            ttft_s=wait_s + latencies.first_token_s,
             p_empty=p_empty,
             p_full=chain.head.full * chain.tail.top / chain.total,
             busy_probability=1 - p_empty,

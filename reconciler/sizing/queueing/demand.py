@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.curves import Bools, Floats, Integers, decode_only
+from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.queueing.laws import decode_only
 from reconciler.sizing.queueing.rates import largest_rate
 from reconciler.sizing.queueing.targets import Targets
 
@@ -125,4 +126,6 @@ def _targets_where(asked: Bools, targets: Targets) -> Targets:
         itl_s=np.where(asked, targets.itl_s, np.inf),
         wait_s=np.where(asked, targets.wait_s, np.inf),
         tokens_per_s=np.where(asked, targets.tokens_per_s, 0.0),
+        ttft_s=None if targets.ttft_s is None else np.where(asked, targets.ttft_s, np.inf),
+        ttft_wait_factor=targets.ttft_wait_factor,
     )

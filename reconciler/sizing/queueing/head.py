@@ -1,15 +1,17 @@
 """The chain below and at the full batch: states 0..N, where every request in the system is served.
 
-Without a queue the chain is a loss system whose service rate depends on the state. Two ways lead to the same
+Without a queue the chain is a loss system whose service rate depends on the state. On a line two ways lead to the same
 numbers: a recursion over the states, which is exact for every input and costs N steps, and a closed form by the
-regularised incomplete beta function, whose cost does not depend on N.
+regularised incomplete beta function, whose cost does not depend on N. A curve that bends is summed state by state.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.curves import Bools, Floats, Integers, ServiceCurves
+from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.queueing.bends import StateSums
+from reconciler.sizing.queueing.curves import ServiceCurves
 
 # Up to this batch the recursion is the cheaper way (measured: the two cross near 28).
 _SHORT_BATCH = 24
@@ -28,17 +30,43 @@ class QueueHead:
     """Steady state of the chain cut at the full batch, arrays of shape (candidates,).
 
     `full` is the probability of N, `below` that of less than N (kept apart: each may be tiny), `empty` that of 0,
-    `mean` the mean number in service.
+    `mean` the mean number in service. `variance` of that number is known of bent curves only: that of a line follows
+    from the mean.
     """
 
     full: Floats
     below: Floats
     empty: Floats
     mean: Floats
+    variance: Floats | None = None
 
 
 def solve_head(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
     """Return the steady state of states 0..N for positive arrival rates, each candidate by the way that fits it."""
+    if curves.bends is None:
+        return _solve_lines(curves, rate_per_s)
+    bent = curves.bends.bent
+    sums = curves.bends.sum_states(rate_per_s)
+    variance = np.zeros_like(rate_per_s)
+    variance[bent] = sums.variance
+    lines = _solve_lines(curves.take(~bent), rate_per_s[~bent])
+    return _join(((~bent, lines), (bent, sums)), variance)
+
+
+def mean_slope(curves: ServiceCurves, rate_per_s: Floats, head: QueueHead) -> Floats:
+    """Return d mean / d ln rate, which is the variance of the number in service.
+
+    On a line it comes from the mean, by the recurrence that gives the closed form of the mean.
+    """
+    top, full, mean = curves.max_batch, head.full, head.mean
+    x = rate_per_s * curves.per_request_s
+    slope = (mean - (rate_per_s * curves.base_s + x * (1 + top)) * full * (top - mean)) / (1 - x)
+    if curves.bends is None or head.variance is None:
+        return slope
+    return np.where(curves.bends.bent, head.variance, slope)
+
+
+def _solve_lines(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
     closed = _is_closed_form_safe(curves, rate_per_s)
     if closed.all():
         return _solve_by_beta_function(curves, rate_per_s)
@@ -48,14 +76,17 @@ def solve_head(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
         (closed, _solve_by_beta_function(curves.take(closed), rate_per_s[closed])),
         (~closed, _solve_by_recursion(curves.take(~closed), rate_per_s[~closed])),
     )
-    return QueueHead(**{name: _scatter(parts, name) for name in QueueHead.__slots__})
+    return _join(parts)
 
 
-def _scatter(parts: tuple[tuple[Bools, QueueHead], ...], name: str) -> Floats:
-    whole = np.empty(parts[0][0].shape)
+def _join(parts: tuple[tuple[Bools, QueueHead | StateSums], ...], variance: Floats | None = None) -> QueueHead:
+    """Return one head from those of the masked candidates."""
+    names = ("full", "below", "empty", "mean")
+    whole = {name: np.empty(parts[0][0].shape) for name in names}
     for mask, part in parts:
-        whole[mask] = getattr(part, name)
-    return whole
+        for name in names:
+            whole[name][mask] = getattr(part, name)
+    return QueueHead(**whole, variance=variance)
 
 
 def _is_closed_form_safe(curves: ServiceCurves, rate_per_s: Floats) -> Bools:

@@ -3,29 +3,44 @@
 import math
 from dataclasses import dataclass
 
-from reconciler.sizing.queueing.curves import Floats
+from reconciler.sizing.queueing.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Limits of mean inter-token latency and mean wait, and a floor of output tokens per second; shape (candidates,).
+    """Limits of mean latencies, and a floor of output tokens per second; shape (candidates,).
 
-    An absent limit is infinite, an absent floor is 0. See `mean_limit_s` for targets that are percentiles.
+    An absent limit is infinite, an absent floor is 0. `mean_limit_s` turns a percentile of the wait into its mean.
+
+    A percentile of the time to first token is no multiple of its mean: its wait varies, while the share of the service
+    is taken as it is on average. With the wait's exponential tail the p-th percentile is
+    -ln(1 - p/100) * mean wait + first token's share of the service. `ttft_wait_factor` is that multiple of the mean
+    wait (`tail_factor`; 1, the default, makes `ttft_s` a limit of the mean).
     """
 
     itl_s: Floats
     wait_s: Floats
     tokens_per_s: Floats
+    ttft_s: Floats | None = None
+    ttft_wait_factor: Floats | float = 1.0
 
 
-def mean_limit_s(target_s: float, percentile: float | None) -> float:
-    """Return the mean that keeps `percentile` percent of waits below `target_s`; without a percentile, `target_s`.
+def tail_factor(percentile: float | None) -> float:
+    """Return the percentile of a wait as a multiple of its mean; without a percentile 1, the mean itself.
 
     Waits are taken to have an exponential tail, so the p-th percentile is the mean times -ln(1 - p/100).
     Raises `ValueError` unless 0 < percentile < 100.
     """
     if percentile is None:
-        return target_s
+        return 1.0
     if not 0 < percentile < 100:
         raise ValueError(f"percentile must be between 0 and 100, got {percentile}")
-    return target_s / -math.log1p(-percentile / 100)
+    return -math.log1p(-percentile / 100)
+
+
+def mean_limit_s(target_s: float, percentile: float | None) -> float:
+    """Return the mean that keeps `percentile` percent of waits below `target_s`; without a percentile, `target_s`.
+
+    Raises `ValueError` unless 0 < percentile < 100.
+    """
+    return target_s / tail_factor(percentile)

@@ -119,7 +119,7 @@ def test_largest_rate_meets_the_targets_and_a_little_more_does_not(
     alpha_s: float, slope: float, output_tokens: int, max_batch: int, itl_share: float, wait_s: float
 ) -> None:
     curves = one(alpha_s, slope, output_tokens, max_batch)
-    slowest = curves.itl_s(curves.service_s(curves.max_batch))
+    slowest = curves.service_s(curves.max_batch) / output_tokens
     targets = Targets(itl_s=slowest * itl_share, wait_s=np.array([wait_s]), tokens_per_s=np.zeros(1))
     limits = largest_rate(curves, targets)
 

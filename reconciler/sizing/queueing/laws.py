@@ -1,0 +1,134 @@
+"""The queueing laws: how long a request is served at batch n, and what it sees of that.
+
+Arguments of every law broadcast against each other; service times must come out positive. `decode_only` and
+`prefill_decode` are the inferno optimizer of 2025, `token_work` is its model of 2026.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reconciler.sizing.queueing.arrays import align
+from reconciler.sizing.queueing.bends import find_bends
+from reconciler.sizing.queueing.chunks import cut_prompts
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.readings import DecodeOnly, PrefillDecode, TokenWork
+
+# The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it, of
+# `token_work` none.
+_DECODE_ONLY_BATCHES = 10
+_PREFILL_DECODE_BATCHES = 11
+_TOKEN_WORK_BATCHES = 1
+# Tokens an iteration computes at most, prompts included.
+_TOKEN_BUDGET = 8192
+
+
+def decode_only(
+    *,
+    alpha_s: ArrayLike,
+    beta_s: ArrayLike,
+    output_tokens: ArrayLike,
+    max_batch: ArrayLike,
+    occupancy_limit: ArrayLike | None = None,
+) -> ServiceCurves:
+    """Return the curves of the law `decode_only`: a request is `output_tokens` steps of alpha + beta * n seconds each.
+
+    The time to first token is the wait. `occupancy_limit` defaults to ten times `max_batch` in all.
+    """
+    limit = _occupancy(max_batch, occupancy_limit, _DECODE_ONLY_BATCHES)
+    alpha, beta, tokens, batch, limit = align(alpha_s, beta_s, output_tokens, max_batch, limit)
+    return ServiceCurves(
+        base_s=tokens * alpha,
+        per_request_s=tokens * beta,
+        max_batch=batch,
+        occupancy_limit=limit,
+        reading=DecodeOnly(output_tokens=tokens),
+    )
+
+
+def prefill_decode(
+    *,
+    alpha_s: ArrayLike,
+    beta_s: ArrayLike,
+    gamma_s: ArrayLike,
+    delta_s: ArrayLike,
+    input_tokens: ArrayLike,
+    output_tokens: ArrayLike,
+    max_batch: ArrayLike,
+    occupancy_limit: ArrayLike | None = None,
+) -> ServiceCurves:
+    """Return the curves of the law `prefill_decode`: a prefill, then a step for every further output token.
+
+    Prefill takes gamma + delta * input tokens * n seconds (nothing without a prompt) and yields the first token; a
+    step takes alpha + beta * n. A request that would take no time (one token and no prefill) takes one step.
+    `occupancy_limit` defaults to `max_batch` and ten times as many waiting.
+    """
+    limit = _occupancy(max_batch, occupancy_limit, _PREFILL_DECODE_BATCHES)
+    alpha, beta, gamma, delta, prompt, output, batch, limit = align(
+        alpha_s, beta_s, gamma_s, delta_s, input_tokens, output_tokens, max_batch, limit
+    )
+    prefill, prefill_per_request = np.where(prompt > 0, gamma, 0.0), delta * prompt
+    steps = np.maximum(output - 1, 0.0)
+    timeless = (steps == 0) & (prefill + prefill_per_request == 0)
+    steps = np.where(timeless, 1.0, steps)
+    per_request = prefill_per_request + beta * steps
+    return ServiceCurves(
+        base_s=prefill + alpha * steps,
+        per_request_s=per_request,
+        max_batch=batch,
+        occupancy_limit=limit,
+        reading=PrefillDecode(
+            alpha_s=alpha,
+            beta_s=beta,
+            prefill_s=prefill,
+            prefill_per_request_s=prefill_per_request,
+            base_s=np.where(timeless, 0.0, gamma) + alpha * steps,
+            per_request_s=per_request,
+            max_batch=batch,
+        ),
+    )
+
+
+def token_work(
+    *,
+    alpha_s: ArrayLike,
+    beta_s: ArrayLike,
+    gamma_s: ArrayLike,
+    input_tokens: ArrayLike,
+    output_tokens: ArrayLike,
+    max_batch: ArrayLike,
+    token_budget: ArrayLike = _TOKEN_BUDGET,
+    occupancy_limit: ArrayLike | None = None,
+) -> ServiceCurves:
+    """Return the curves of the law `token_work`: an iteration takes alpha and the work of its tokens.
+
+    A token computed takes beta, a token moved gamma; a prompt is cut into chunks that fit into `token_budget` with
+    the rest of the batch. A request is one iteration for every chunk and output token. While the chunks are as many
+    for the full batch as for a lone request, the curve is a line. `occupancy_limit` defaults to `max_batch`: nobody
+    waits.
+    """
+    limit = _occupancy(max_batch, occupancy_limit, _TOKEN_WORK_BATCHES)
+    alpha, beta, gamma, prompt, output, batch, budget, limit = align(
+        alpha_s, beta_s, gamma_s, input_tokens, output_tokens, max_batch, token_budget, limit
+    )
+    chunks = cut_prompts(
+        computed_s=beta,
+        moved_s=gamma,
+        input_tokens=prompt,
+        output_tokens=output,
+        token_budget=budget,
+        max_batch=batch,
+    )
+    return ServiceCurves(
+        base_s=(chunks.lone + output) * alpha,
+        per_request_s=chunks.work_s(chunks.lone),
+        max_batch=batch,
+        occupancy_limit=limit,
+        reading=TokenWork(alpha_s=alpha, chunks=chunks),
+        bends=find_bends(alpha, chunks, batch),
+    )
+
+
+def _occupancy(max_batch: ArrayLike, occupancy_limit: ArrayLike | None, batches: int) -> ArrayLike:
+    if occupancy_limit is not None:
+        return occupancy_limit
+    return batches * np.asarray(max_batch, dtype=np.float64)
