@@ -60,6 +60,17 @@ def distribute(backends: Sequence[Backend], order: Sequence[Block], total: int) 
     return tuple(replicas)
 
 
+def keep_at_least(split: Sequence[int], floor: Sequence[int]) -> tuple[int, ...]:
+    """Return replicas of which none is below `floor`, adding what `split` adds until its total is reached."""
+    left = max(sum(split) - sum(floor), 0)
+    kept = []
+    for wanted, least in zip(split, floor, strict=True):
+        added = min(left, max(wanted - least, 0))
+        kept.append(least + added)
+        left -= added
+    return tuple(kept)
+
+
 def is_share(metric: str) -> bool:
     """Return whether a metric's name says that it is a share of something, which nothing adds up."""
     return metric.lower().endswith(_SHARES)

@@ -82,7 +82,13 @@ class Outcome:
             _step(last, trail.corrected, trail.desired, _because_of_rest(trail)),
         )
         moved = tuple(step for step in stages if step.before != step.after)
-        return (*moved, *(_step("hold", trail.desired, _text(self.total), reason) for reason in self.reasons))
+        return (
+            *moved,
+            *(
+                _step("hold", trail.desired, sum(self.replicas or self.current or ()), reason)
+                for reason in self.reasons
+            ),
+        )
 
 
 def _because_of_votes(trail: Trail) -> str:

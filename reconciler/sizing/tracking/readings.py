@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.sizing.tracking.histograms import Measured
+from reconciler.sizing.tracking.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +32,22 @@ class PodSum:
     reasons: tuple[str, ...] = ()
 
 
-def read_pods(readings: Sequence[PodReading]) -> PodSum:
-    """Return the sum over pods, label sets added up; a pod seen twice or with an unusable value counts as missing."""
+def read_pods(readings: Sequence[PodReading], rule: Rule) -> PodSum:
+    """Return the sum over ready pods and label sets as far as the rule reads them.
+
+    A pod that appears twice, did not report or reported an unusable value is missing, in every mode: where upstream
+    took it for zero, a count would shrink because nobody knows.
+    """
     total, reporting, reasons = 0.0, 0, []
     names = [reading.pod for reading in readings]
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     ready = {reading.pod: reading for reading in readings if reading.ready}
+    unready = len(set(names) - ready.keys())
+    if unready and rule.needs_all_pods_ready:
+        reason = f"{unready} pods are not ready, and {rule.name} then reads none"
+        return PodSum(total=0.0, reporting=0, missing=0, unready=1, reasons=(reason,))
     for name, reading in sorted(ready.items()):
-        value, reason = (None, "appears twice") if name in repeated else _value(reading)
+        value, reason = (None, "appears twice") if name in repeated else _value(reading, rule)
         if value is None:
             reasons.append(f"pod {name}: {reason}")
             continue
@@ -48,7 +57,7 @@ def read_pods(readings: Sequence[PodReading]) -> PodSum:
         total=total,
         reporting=reporting,
         missing=len(ready) - reporting,
-        unready=len(set(names) - ready.keys()),
+        unready=unready,
         reasons=tuple(reasons),
     )
 
@@ -63,11 +72,11 @@ def read_external(elements: Sequence[float]) -> Measured:
     return Measured(value=value)
 
 
-def _value(reading: PodReading) -> tuple[float | None, str]:
+def _value(reading: PodReading, rule: Rule) -> tuple[float | None, str]:
     if reading.quantile is not None:
         return reading.quantile.value, reading.quantile.reason
     if not reading.values:
         return None, "did not report"
     if not all(math.isfinite(value) and value >= 0 for value in reading.values):
         return None, "reported a value that is negative, infinite or not a number"
-    return math.fsum(reading.values), ""
+    return (reading.values[0] if rule.first_label_set_only else math.fsum(reading.values)), ""

@@ -33,8 +33,10 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aims:
-    """What a policy wants: `per_replica` of shape (metrics, targets), NaN where a target has fewer metrics; the rest
-    of shape (targets,)."""
+    """What a policy wants, arrays of shape (targets,).
+
+    `per_replica` has shape (metrics, targets) and is NaN where a target has fewer metrics.
+    """
 
     per_replica: Floats
     tolerance: Floats
@@ -49,11 +51,11 @@ class Aims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The count the metrics ask for. `votes`, shape (metrics, targets), is NaN where a metric had none;
-    one that was read in part, or not at all, may vote to hold.
+    """The count the metrics ask for, arrays of shape (targets,).
 
-    Where `skipped` no metric voted, nothing is known and `replicas` is meaningless. `complete` says that every metric
-    of the policy was read in full. Shapes (targets,).
+    `votes`, shape (metrics, targets), is NaN where a metric had none; one that was read in part, or not at all, may
+    vote to hold. Where `skipped` no metric voted, nothing is known and `replicas` is meaningless. `complete` says
+    that every metric of the policy was read in full.
     """
 
     votes: Floats

@@ -57,7 +57,8 @@ class Tick:
     """Everything that happened at one tick, arrays of shape (targets,) or of the stage's own shape.
 
     `replicas` are what the loop goes on with: `correction.corrected`, then what the idle timer and role ratios make of
-    it, or the count before where the tick was skipped. `idle_held` where the timer kept a last replica.
+    it, or the count before where the tick was skipped. `idle_held` where the timer kept a last replica, `waiting` where
+    it would.
     """
 
     now_ms: int
@@ -69,6 +70,7 @@ class Tick:
     past: Past
     correction: Correction
     idle_held: Bools
+    waiting: Bools
     replicas: Integers
 
 
@@ -148,7 +150,8 @@ class _Loop:
         )
         correction = correct(wish, self._course.behaviors, past, panics_from_zero=rule.panics_from_zero)
         self._busy_ms = np.where(loads.busy[tick], now_ms, self._busy_ms)
-        idle_held = self._held_by_idle_timer(now_ms, correction.corrected) & ~skipped
+        waiting = self._waiting(now_ms)
+        idle_held = waiting & (correction.corrected == 0) & (current > 0) & ~skipped
         corrected = np.where(idle_held, np.minimum(current, 1), correction.corrected)
         replicas = np.where(skipped, current, self._repaired(corrected, skipped))
         self._record(now_ms, recommendation.replicas, replicas if rule.keeps_ratio else corrected, ~skipped)
@@ -163,6 +166,7 @@ class _Loop:
             past=past,
             correction=correction,
             idle_held=idle_held,
+            waiting=waiting,
             replicas=replicas,
         )
 
@@ -190,11 +194,11 @@ class _Loop:
         self._min_corrected_stable.append(now_ms, corrected, recorded)
         self._min_corrected_panic.append(now_ms, corrected, recorded)
 
-    def _held_by_idle_timer(self, now_ms: int, corrected: Integers) -> Bools:
+    def _waiting(self, now_ms: int) -> Bools:
+        """Return where something arrived, or may have, within the grace period."""
         if not self._rule.waits_until_idle:
-            return np.zeros(corrected.size, dtype=np.bool_)
-        waiting = now_ms - self._busy_ms < self._course.grace_ms
-        return np.asarray(waiting & (corrected == 0) & (self._current > 0), dtype=np.bool_)
+            return np.zeros(self._current.size, dtype=np.bool_)
+        return np.asarray(now_ms - self._busy_ms < self._course.grace_ms, dtype=np.bool_)
 
     def _skipped_together(self, skipped: Bools) -> Bools:
         for pair in self._pairs:

@@ -1,18 +1,20 @@
 """The rule as each generation of the resource had it, and as we apply it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """In which ways one generation's rule differs from another's.
 
-    The first four are what upstream did, the last four what we mend:
+    The first six are what upstream did, the last four what we mend:
 
     - `records_corrected`, `groups_record_corrected`: the recommendation windows get the corrected count, of every
       target or of groups only, and refill themselves with what they hold;
     - `down_rate_from_minimum`: the down rate counts from the lowest count of its period, not the highest;
     - `panics_from_zero`: a panic may leave zero, where a rate of anything is nothing;
+    - `needs_all_pods_ready`, `first_label_set_only`: one pod that is not ready blinds the whole target, and of a
+      metric with labels only the first set is read;
     - `tolerance_per_replica`: the band is around the target of one replica, not around that of one reporting unit;
     - `holds_on_missing`: a metric that cannot be read keeps a count from shrinking;
     - `waits_until_idle`: zero only after the backend's grace period without arrivals;
@@ -24,6 +26,8 @@ class Rule:
     groups_record_corrected: bool = False
     down_rate_from_minimum: bool = False
     panics_from_zero: bool = True
+    needs_all_pods_ready: bool = False
+    first_label_set_only: bool = False
     tolerance_per_replica: bool = False
     holds_on_missing: bool = False
     waits_until_idle: bool = False
@@ -41,9 +45,11 @@ KTHENA_V0_CORRECTED = Rule(
     groups_record_corrected=True,
     down_rate_from_minimum=True,
     panics_from_zero=False,
+    needs_all_pods_ready=True,
+    first_label_set_only=True,
 )
 # v0.2 to v0.4: the third.
-KTHENA_V0 = Rule(name="kthena-v0", groups_record_corrected=True, down_rate_from_minimum=True, panics_from_zero=False)
+KTHENA_V0 = replace(KTHENA_V0_CORRECTED, records_corrected=False)
 # v1.0: the fourth, as of August 2026.
 KTHENA_V1 = Rule(name="kthena-v1", groups_record_corrected=True)
 TRACKING = Rule(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reconciler.sizing.tracking.arrays import MOST_REPLICAS, Floats
 from reconciler.sizing.tracking.checks import find_faults, find_oddities
-from reconciler.sizing.tracking.groups import distribute, is_share, scaling_order
+from reconciler.sizing.tracking.groups import distribute, is_share, keep_at_least, scaling_order
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.outcome import Outcome
 from reconciler.sizing.tracking.policy import longest_window_s, warm_up_s
@@ -64,18 +64,23 @@ def _held(target: Target, rule: Rule, reasons: Sequence[str]) -> Outcome:
 
 def _decide(run: Run, column: int, target: Target, rule: Rule) -> Outcome:
     current = run.recorded(column)
-    notes = (*run.clock_notes, *find_oddities(target), *_notes_of_shares(target), *_notes_of_readings(run, column))
+    notes = (
+        *run.clock_notes,
+        *find_oddities(target),
+        *_notes_of_shares(target),
+        *_notes_of_readings(run, column),
+        *_notes_of_start(run, column),
+    )
     if current is None or run.last is None:
         return replace(_held(target, rule, ["how many replicas run was never recorded"]), notes=notes)
-    trail = trail_of(run.last, run, column, target)
-    unknown = _unknown(run, column, target, sum(current))
-    replicas, kept = _guarded(run, column, target, current, trail.desired)
+    trail = trail_of(run.last, run, column, target, sum(current))
+    replicas, reasons = _answer(run, column, target, current, trail.desired)
     return Outcome(
         name=target.name,
         rule=rule.name,
-        replicas=None if unknown else replicas,
+        replicas=replicas,
         current=current,
-        reasons=unknown or kept,
+        reasons=reasons,
         notes=notes,
         trail=None if run.last.skipped[column] else trail,
         start=int(run.start[column]),
@@ -83,6 +88,17 @@ def _decide(run: Run, column: int, target: Target, rule: Rule) -> Outcome:
         needed_s=warm_up_s(target.policy.behavior),
         depends_on_start=bool(run.depends_on_start[column]),
     )
+
+
+def _answer(
+    run: Run, column: int, target: Target, current: tuple[int, ...], desired: int
+) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
+    """Return the replicas, or None to hold them, and why; a count outside its bounds needs no metric to come back."""
+    unknown = _unknown(run, column, target, sum(current))
+    bounded = min(max(sum(current), target.minimum), target.maximum)
+    if not unknown:
+        return _guarded(run, column, target, current, desired)
+    return (_split(target, bounded) if bounded != sum(current) else None), unknown
 
 
 def _unknown(run: Run, column: int, target: Target, replicas: int) -> tuple[str, ...]:
@@ -119,7 +135,7 @@ def _guarded(
     reasons = run.doubts(column, longest_window_s(behavior), needed_s)
     if not reasons or all(wanted >= least for wanted, least in zip(split, floor, strict=True)):
         return split, ()
-    return tuple(max(wanted, least) for wanted, least in zip(split, floor, strict=True)), reasons
+    return keep_at_least(split, floor), reasons
 
 
 def _split(target: Target, total: int) -> tuple[int, ...]:
@@ -139,3 +155,10 @@ def _notes_of_shares(target: Target) -> tuple[str, ...]:
 def _notes_of_readings(run: Run, column: int) -> tuple[str, ...]:
     count = int(run.loads.unusable[column])
     return (f"{count} readings were negative or infinite and count as missing",) if count else ()
+
+
+def _notes_of_start(run: Run, column: int) -> tuple[str, ...]:
+    if not run.course.remembers_start[column]:
+        return ()
+    start, rule = int(run.start[column]), run.rule.name
+    return (f"begun with the {start} replicas recorded first: the windows of {rule} never forget them",)

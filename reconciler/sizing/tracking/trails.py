@@ -10,9 +10,13 @@ from reconciler.sizing.tracking.runs import Run
 from reconciler.sizing.tracking.windows import Best
 
 
-def trail_of(tick: Tick, run: Run, column: int, target: Target) -> Trail:
-    """Return each value on the way from votes to the desired count."""
+def trail_of(tick: Tick, run: Run, column: int, target: Target, replicas: int) -> Trail:
+    """Return each value on the way from votes to the desired count, `replicas` being those that really run.
+
+    The replay may have been at zero before something arrived; what really runs then waits for its grace period.
+    """
     past, correction = tick.past, tick.correction
+    waits = bool(tick.waiting[column]) and int(tick.replicas[column]) == 0 and replicas > 0
     ends_ms = int(tick.panic_ends_ms[column])
     return Trail(
         simulated=int(tick.current[column]),
@@ -28,8 +32,8 @@ def trail_of(tick: Tick, run: Run, column: int, target: Target) -> Trail:
         panic_past=_known(past.min_corrected_panic, column),
         limit=int(correction.limit[column]) if correction.limited[column] else None,
         corrected=int(correction.corrected[column]),
-        idle_held=bool(tick.idle_held[column]),
-        desired=int(tick.replicas[column]),
+        idle_held=bool(tick.idle_held[column]) or waits,
+        desired=1 if waits else int(tick.replicas[column]),
     )
 
 
