@@ -102,8 +102,8 @@ def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, 
 def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
     return (
         f" {row.symbol} {row.variant}",
-        f"     {row.replicas} × {row.accelerator}, {row.cost} {unit}",
-        f"     {row.load}",
+        f"     {row.replicas} replicas, {row.accelerator}, {row.cost} {unit}",
+        f"     demand → capacity {row.load}",
         f"     {row.slo or NO_SLO}",
         f"     {row.verdict}",
     )
