@@ -68,7 +68,7 @@ ratios = st.tuples(st.integers(0, 40), st.integers(1, 40)).map(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 20), st.integers(0, 20), bounds, ratios)
 def test_a_repair_takes_least_then_adds_least_of_all_pairs_that_keep_the_ratio(
     n: int, d: int, limits: RoleBounds, ratio: RatioRange

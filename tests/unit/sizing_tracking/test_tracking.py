@@ -371,7 +371,7 @@ def test_whatever_is_read_the_answer_is_within_bounds_and_missing_data_shrinks_n
     assert all(step.reason for step in outcome.steps())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(readings, min_size=30, max_size=30), behaviors, st.integers(0, 25)), min_size=2),
     any_rule,
