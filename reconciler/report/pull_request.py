@@ -169,6 +169,8 @@ def _differ(changes: Sequence[Decision]) -> bool:
 
 
 def _verdict_rows(changes: Sequence[Decision], labels: Mapping[ResourceKey, str]) -> tuple[VerdictRow, ...]:
+    if not _differ(changes) and not any(change.verdict.rule for change in changes):
+        return ()  # the headline says it of all
     groups: dict[tuple[VerdictKind, str, str], list[str]] = {}
     for change in changes:
         verdict = change.verdict
