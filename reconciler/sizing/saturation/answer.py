@@ -1,0 +1,103 @@
+"""What goes in and what comes out: a model's readings, and an answer that can be explained line by line."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.provenance import Source, Sourced
+from reconciler.domain.requirements import Requirement
+from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound
+from reconciler.sizing.saturation.enforcer import ZeroRule
+from reconciler.sizing.saturation.replicas import ReplicaMetrics, Screened, screen
+from reconciler.sizing.saturation.signals import UpstreamQueue
+from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
+from reconciler.sizing.saturation.variants import VariantState, obstacle_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReadings:
+    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here."""
+
+    model: ModelKey
+    variants: tuple[VariantState, ...]
+    replicas: tuple[ReplicaMetrics, ...] = ()
+    queue: UpstreamQueue | None = None
+    zero_rule: ZeroRule = field(default_factory=ZeroRule)
+    history: BoundHistory = field(default_factory=dict)
+    layered: LayeredThresholds = field(default_factory=layer_thresholds)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The effective thresholds."""
+        return self.layered.thresholds
+
+    def sound_variants(self) -> tuple[VariantState, ...]:
+        """The variants whose own numbers can be used, sorted; of two with one key, none."""
+        obstacles = self.obstacles()
+        return tuple(sorted((each for each in self.variants if each.key not in obstacles), key=lambda each: each.key))
+
+    def obstacles(self) -> dict[ResourceKey, str]:
+        """In words, why the other variants cannot be sized."""
+        declared = Counter(variant.key for variant in self.variants)
+        return {
+            each.key: obstacle_of(each) or "it is declared more than once"
+            for each in self.variants
+            if declared[each.key] > 1 or obstacle_of(each)
+        }
+
+    def screened(self) -> Screened:
+        """Its replicas as far as they can be believed."""
+        return screen(self.replicas, {variant.key for variant in self.variants})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number on the way to an answer, as `explain` prints it; None is not known, for `reason`."""
+
+    subject: str
+    name: str
+    value: float | str | None
+    unit: str = ""
+    source: Source | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaturationAnswer:
+    """What saturation asks for a model: requirements for the optimizer, and what keeps variants from shrinking.
+
+    `floors` are replicas below which a variant must not go on this evidence, `held` says why a variant must stay as
+    it is, `reasons` says per requirement why its amount is what it is, `observed` is what the history should remember.
+    """
+
+    requirements: tuple[Requirement, ...]
+    reasons: Mapping[ModelKey, str]
+    floors: Mapping[ResourceKey, int] = field(default_factory=dict)
+    held: Mapping[ResourceKey, str] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    findings: tuple[str, ...] = ()
+    observed: tuple[ObservedBound, ...] = ()
+
+
+def threshold_figures(thresholds: Thresholds, units: Mapping[str, str]) -> tuple[Figure, ...]:
+    """Return the thresholds of these names, each with its unit and source."""
+    return tuple(_threshold(name, unit, getattr(thresholds, name)) for name, unit in units.items())
+
+
+def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
+    return Figure(subject="threshold", name=name, value=sourced.value, unit=unit, source=sourced.source)
+
+
+PERCENT_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "kv_spare": "fraction",
+    "waiting_spare": "requests",
+}
+TOKEN_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "scale_up": "fraction",
+    "scale_down": "fraction",
+}

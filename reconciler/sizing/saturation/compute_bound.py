@@ -1,0 +1,86 @@
+"""What one replica can work on at once, beside what its memory holds: observed, remembered or derived (wva.md 4.1)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean
+
+from reconciler.sizing.saturation.variants import LaunchSettings, VariantState
+
+_SHORT_BELOW_TOKENS = 100
+_MEDIUM_BELOW_TOKENS = 500
+# The rolling mean's window.
+_REMEMBERED = 10
+
+
+class Origin(StrEnum):
+    """Where a replica's capacity comes from; the first that applies."""
+
+    STORED = "P0-store"
+    OBSERVED = "P1-obs"
+    HISTORY = "P2-hist"
+    DERIVED = "P3-k2"
+    MEMORY = "P4-k1"
+    NO_DATA = "no-data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class WorkloadKey:
+    """What an observed compute bound of a model holds for: a device type, its count, and outputs of like length."""
+
+    accelerator: str
+    devices: int
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedBound:
+    """Tokens in use of a replica whose queue was full."""
+
+    key: WorkloadKey
+    tokens: float
+
+
+BoundHistory = Mapping[WorkloadKey, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeBound:
+    """A compute bound in tokens with its origin; `observed` is what a history should remember of it."""
+
+    tokens: float
+    origin: Origin
+    observed: ObservedBound | None = None
+
+
+def workload_of(variant: VariantState, output_tokens: float | None) -> WorkloadKey:
+    """Return the key under which observed bounds of a variant are remembered."""
+    length = output_tokens or 0.0
+    bucket = "short" if length < _SHORT_BELOW_TOKENS else "medium" if length < _MEDIUM_BELOW_TOKENS else "long"
+    return WorkloadKey(accelerator=variant.accelerator, devices=variant.devices, bucket=bucket)
+
+
+def remember(history: BoundHistory, observed: Iterable[ObservedBound]) -> dict[WorkloadKey, tuple[float, ...]]:
+    """Return the history with these bounds appended, the newest ten of each key."""
+    kept = dict(history)
+    for bound in observed:
+        kept[bound.key] = (*kept.get(bound.key, ()), bound.tokens)[-_REMEMBERED:]
+    return kept
+
+
+def remembered_bound(history: BoundHistory, key: WorkloadKey) -> float:
+    """Return the mean of what is remembered, 0 when nothing sensible is."""
+    values = [value for value in history.get(key, ()) if math.isfinite(value) and value >= 0]
+    return fmean(values[-_REMEMBERED:]) if values else 0.0
+
+
+def derived_bound(launch: LaunchSettings, *, input_tokens: float, output_tokens: float) -> int:
+    """Return the tokens of as many requests as are decoded together in a steady state; 0 when it does not apply.
+
+    N = min(B * O / (I + O), S) requests, each holding I + O/2 tokens on average.
+    """
+    if output_tokens <= 0 or input_tokens < 0:
+        return 0
+    together = min(launch.batched_tokens * output_tokens / (input_tokens + output_tokens), launch.max_num_seqs)
+    return max(int(together * (input_tokens + output_tokens / 2)), 0)

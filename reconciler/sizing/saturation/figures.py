@@ -1,0 +1,47 @@
+"""The numbers behind an answer, as lines that `explain` prints."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.sizing.saturation.answer import Figure
+from reconciler.sizing.saturation.capacities import VariantTokens
+from reconciler.sizing.saturation.percent import PercentAnalysis
+from reconciler.sizing.saturation.signals import Ballot
+from reconciler.sizing.saturation.variants import Role
+
+
+def percent_figures(analysis: PercentAnalysis, role: Role) -> Iterator[Figure]:
+    """Yield what the analyzer `percent` saw of a role, and each variant's KV cache usage."""
+    none_removed = "fewer than two replicas are not saturated"
+    lines = (
+        ("replicas reporting", analysis.num_reporting, "replicas"),
+        ("replicas not saturated", analysis.num_open, "replicas"),
+        ("spare KV cache", analysis.kv_spare, "fraction"),
+        ("spare queue", analysis.waiting_spare, "requests"),
+        ("spare KV cache after a removal", analysis.kv_spare_after_removal, "fraction"),
+        ("spare queue after a removal", analysis.waiting_spare_after_removal, "requests"),
+    )
+    for name, value, unit in lines:
+        yield Figure(subject=role, name=name, value=value, unit=unit, reason="" if value is not None else none_removed)
+    for variant, usage in analysis.usage.items():
+        yield Figure(subject=variant.label, name="mean KV cache usage", value=usage.mean, unit="fraction")
+        yield Figure(subject=variant.label, name="largest KV cache usage", value=usage.largest, unit="fraction")
+
+
+def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
+    """Yield what a replica of each variant holds, and where that is known from."""
+    for each in variants:
+        yield Figure(
+            subject=each.key.label,
+            name="capacity of a replica",
+            value=each.per_replica_tokens,
+            unit="tokens",
+            reason=each.origin if each.per_replica_tokens is not None else "no replica and no record says",
+        )
+        yield Figure(subject=each.key.label, name="demand", value=each.demand_tokens, unit="tokens")
+
+
+def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
+    """Yield what an analyzer says of each role."""
+    for role, signal in ballot.signals.items():
+        for name in ("demand", "supply", "anticipated", "required", "spare"):
+            yield Figure(subject=role, name=name, value=getattr(signal, name), unit=ballot.analyzer)

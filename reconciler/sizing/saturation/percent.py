@@ -1,0 +1,104 @@
+"""The analyzer `percent`: how far replicas are from a KV cache and a queue that are full (wva.md 3)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.sizing.saturation.replicas import ReplicaMetrics
+from reconciler.sizing.saturation.thresholds import Thresholds
+
+# Fewer replicas that are not saturated have nobody to take over what one of them leaves.
+FEWEST_FOR_REMOVAL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvUsage:
+    """Mean and largest KV cache usage (0-1) of the replicas of a variant."""
+
+    mean: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PercentAnalysis:
+    """Signals of one model, or of one role of it, with what they were made of.
+
+    Spares are means over the `num_open` replicas that are not saturated: `kv_spare` (0-1) and `waiting_spare`
+    (requests), 0 when there are none; those after a removal are None where none was tried.
+    """
+
+    num_reporting: int
+    num_open: int
+    saturated: tuple[str, ...]
+    kv_spare: float
+    waiting_spare: float
+    kv_spare_after_removal: float | None
+    waiting_spare_after_removal: float | None
+    scales_up: bool
+    is_removal_safe: bool
+    usage: Mapping[ResourceKey, KvUsage]
+    reason: str
+
+
+def analyze_percent(replicas: Iterable[ReplicaMetrics], thresholds: Thresholds) -> PercentAnalysis:
+    """Return the signals of these replicas, all variants together, as WVA's first analyzer gives them.
+
+    A missing KV cache usage or queue reads as 0, and a replica that reports neither as absent: that is upstream's
+    reading, and the reason why the engine `saturation` does not use it.
+    """
+    reporting = [each for each in replicas if each.kv_cache_usage is not None or each.num_waiting is not None]
+    kv_limit, waiting_limit = thresholds.kv_cache_usage.value, thresholds.num_waiting.value
+    kv_spares, waiting_spares, saturated = [], [], []
+    for replica in reporting:
+        kv_used, waiting = replica.kv_cache_usage or 0.0, replica.num_waiting or 0.0
+        if kv_used >= kv_limit or waiting >= waiting_limit:
+            saturated.append(replica.label)
+        else:
+            kv_spares.append(kv_limit - kv_used)
+            waiting_spares.append(waiting_limit - waiting)
+    kv_spare = fmean(kv_spares) if kv_spares else 0.0
+    waiting_spare = fmean(waiting_spares) if waiting_spares else 0.0
+    num_open = len(kv_spares)
+    kv_after = _after_removal(kv_limit, kv_spare, num_open)
+    waiting_after = _after_removal(waiting_limit, waiting_spare, num_open)
+    reason = _trigger(kv_spare, waiting_spare, thresholds) if reporting else "no replica reports"
+    return PercentAnalysis(
+        num_reporting=len(reporting),
+        num_open=num_open,
+        saturated=tuple(saturated),
+        kv_spare=kv_spare,
+        waiting_spare=waiting_spare,
+        kv_spare_after_removal=kv_after,
+        waiting_spare_after_removal=waiting_after,
+        scales_up=bool(reporting and reason),
+        is_removal_safe=kv_after is not None
+        and waiting_after is not None
+        and kv_after >= thresholds.kv_spare.value
+        and waiting_after >= thresholds.waiting_spare.value,
+        usage=_usage(reporting),
+        reason=reason,
+    )
+
+
+def _after_removal(limit: float, spare: float, num_open: int) -> float | None:
+    """The mean spare once one of the open replicas has left its load to the others."""
+    if num_open < FEWEST_FOR_REMOVAL:
+        return None
+    return limit - (limit - spare) * num_open / (num_open - 1)
+
+
+def _trigger(kv_spare: float, waiting_spare: float, thresholds: Thresholds) -> str:
+    reasons = []
+    if kv_spare < thresholds.kv_spare.value:
+        reasons.append(f"spare KV cache {kv_spare:.3f} is below {thresholds.kv_spare.value:.3f}")
+    if waiting_spare < thresholds.waiting_spare.value:
+        reasons.append(f"spare queue {waiting_spare:.1f} is below {thresholds.waiting_spare.value:.1f}")
+    return " and ".join(reasons)
+
+
+def _usage(reporting: list[ReplicaMetrics]) -> dict[ResourceKey, KvUsage]:
+    used: dict[ResourceKey, list[float]] = {}
+    for replica in reporting:
+        used.setdefault(replica.variant, []).append(replica.kv_cache_usage or 0.0)
+    return {variant: KvUsage(mean=fmean(values), largest=max(values)) for variant, values in sorted(used.items())}

@@ -1,0 +1,104 @@
+"""From the signals of `percent` to replicas: one replica up or down, and none while anything moves (wva.md 3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.sizing.saturation.percent import PercentAnalysis
+from reconciler.sizing.saturation.variants import VariantState
+
+
+class TransitionTest(StrEnum):
+    """What tells that a variant is still moving, by release of WVA."""
+
+    PENDING = "v0.8"
+    REPORTING = "v0.5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """Replicas of every variant of a model or role, and in words why."""
+
+    replicas: Mapping[ResourceKey, int]
+    reason: str
+
+
+def percent_targets(
+    analysis: PercentAnalysis,
+    variants: Sequence[VariantState],
+    reporting: Mapping[ResourceKey, int],
+    *,
+    transition_test: TransitionTest = TransitionTest.PENDING,
+) -> Targets:
+    """Return what WVA's first analyzer makes of its signals; `reporting` counts the pods that report per variant."""
+    current = {variant.key: variant.current_replicas for variant in variants}
+    if not variants or analysis.num_reporting == 0:
+        return Targets(replicas=_clamped(current, variants), reason="no replica reports: replicas stay")
+    moving = sorted(each.name for each in variants if _is_moving(each, reporting, transition_test))
+    if moving:
+        return Targets(
+            replicas={each.key: _wanted_before(each) for each in variants},
+            reason=f"in transition: {', '.join(moving)}",
+        )
+    replicas, reason = _step(analysis, variants, reporting)
+    return Targets(replicas=_clamped(replicas, variants), reason=reason)
+
+
+def _is_moving(variant: VariantState, reporting: Mapping[ResourceKey, int], test: TransitionTest) -> bool:
+    if variant.desired_replicas not in (0, variant.current_replicas):
+        return True
+    if test is TransitionTest.PENDING:
+        return variant.pending_replicas > 0
+    return reporting.get(variant.key, 0) != variant.current_replicas
+
+
+def _wanted_before(variant: VariantState) -> int:
+    return variant.desired_replicas or variant.current_replicas
+
+
+def _step(
+    analysis: PercentAnalysis, variants: Sequence[VariantState], reporting: Mapping[ResourceKey, int]
+) -> tuple[dict[ResourceKey, int], str]:
+    replicas = {variant.key: variant.current_replicas for variant in variants}
+    if analysis.scales_up:
+        able = [each for each in variants if reporting.get(each.key, 0) > 0 and each.pending_replicas == 0]
+        if able:
+            cheapest = min(able, key=lambda each: (each.cost, each.name, each.key))
+            replicas[cheapest.key] += 1
+            return replicas, f"{analysis.reason}: one more of {cheapest.name}, the cheapest"
+    elif analysis.is_removal_safe:
+        able = [each for each in variants if each.current_replicas > 1]
+        if able:
+            dearest = max(able, key=lambda each: (each.cost, each.name, each.key))
+            replicas[dearest.key] -= 1
+            return replicas, f"the others can take over: one less of {dearest.name}, the dearest"
+    return replicas, analysis.reason or "within thresholds"
+
+
+def _clamped(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantState]) -> dict[ResourceKey, int]:
+    return {variant.key: variant.clamp(replicas[variant.key]) for variant in variants}
+
+
+class Signal(StrEnum):
+    """What one source of advice wants of a variant."""
+
+    UP = "up"
+    SAME = "same"
+    DOWN = "down"
+
+
+def arbitrate(*, current: int, capacity_target: int, model_target: int, is_removal_safe: bool) -> int:
+    """Return the replicas that WVA v0.4 settled on between its capacity and its model-based answer (`hybrid`)."""
+    capacity, model = _signal(current, capacity_target), _signal(current, model_target)
+    if model is Signal.DOWN:
+        return current if capacity is Signal.UP or not is_removal_safe else model_target
+    if model is Signal.UP:
+        return model_target
+    return capacity_target if capacity is Signal.UP else current
+
+
+def _signal(current: int, target: int) -> Signal:
+    if target == current:
+        return Signal.SAME
+    return Signal.UP if target > current else Signal.DOWN

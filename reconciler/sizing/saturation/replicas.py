@@ -1,0 +1,155 @@
+"""What replicas report, and what of it can be believed."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+
+from reconciler.domain.identity import ResourceKey
+
+# Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it.
+_LARGEST = 2.0**53
+_FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
+_NAMES = ("pod", "variant", "instance", "reasons")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMetrics:
+    """What one instance of an engine reports; a data-parallel rank is an instance of its pod.
+
+    `kv_cache_usage` (0-1) and `num_waiting` are maxima of a minute, the token lengths means of five. None is not
+    known, and `reasons` says per field why.
+    """
+
+    pod: str
+    variant: ResourceKey
+    instance: str = ""
+    kv_cache_usage: float | None = None
+    num_waiting: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    num_blocks: float | None = None
+    block_tokens: float | None = None
+    total_kv_tokens: float | None = None
+    prefix_hit_rate: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kv_tokens(self) -> float | None:
+        """Tokens that the KV cache holds; None when the engine does not say, or says nothing sensible."""
+        total = self.total_kv_tokens
+        if total is None and self.num_blocks is not None and self.block_tokens is not None:
+            total = self.num_blocks * self.block_tokens
+        return total if total is not None and 0 < total <= _LARGEST else None
+
+    @property
+    def label(self) -> str:
+        """The pod, with its instance where it has several."""
+        return f"{self.pod}/{self.instance}" if self.instance else self.pod
+
+
+_QUANTITIES = tuple(each.name for each in fields(ReplicaMetrics) if each.name not in _NAMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """Replicas whose every number is a number, one each, sorted; `findings` says what was wrong with the rest."""
+
+    replicas: tuple[ReplicaMetrics, ...]
+    findings: tuple[str, ...] = ()
+
+    def of(self, variant: ResourceKey) -> tuple[ReplicaMetrics, ...]:
+        """Those of one variant."""
+        return tuple(replica for replica in self.replicas if replica.variant == variant)
+
+    def by_pod(self, variant: ResourceKey) -> Mapping[str, tuple[ReplicaMetrics, ...]]:
+        """Those of one variant, the instances of each pod together, sorted by pod."""
+        pods: defaultdict[str, list[ReplicaMetrics]] = defaultdict(list)
+        for replica in self.of(variant):
+            pods[replica.pod].append(replica)
+        return {pod: tuple(instances) for pod, instances in sorted(pods.items())}
+
+    def of_all(self, variants: Collection[ResourceKey]) -> tuple[ReplicaMetrics, ...]:
+        """Those of several variants."""
+        return tuple(replica for replica in self.replicas if replica.variant in variants)
+
+
+def screen(replicas: Iterable[ReplicaMetrics], variants: Collection[ResourceKey]) -> Screened:
+    """Return what can be believed of the replicas of these variants, whatever their order.
+
+    A negative, infinite or NaN number becomes None with a reason. A pod that reports twice counts once, with the
+    larger of each number; one that claims two variants, or an unknown one, counts for none.
+    """
+    findings: list[str] = []
+    seen: defaultdict[tuple[str, str], list[ReplicaMetrics]] = defaultdict(list)
+    for replica in replicas:
+        seen[replica.pod, replica.instance].append(_cleaned(replica))
+    kept = []
+    for _, reports in sorted(seen.items()):
+        claimed = sorted({report.variant for report in reports})
+        if len(claimed) > 1:
+            findings.append(f"{reports[0].label} reports for {len(claimed)} variants: it counts for none")
+        elif claimed[0] not in variants:
+            findings.append(f"{reports[0].label} belongs to no variant of this model")
+        else:
+            kept.append(_merged(reports))
+            if len(reports) > 1:
+                findings.append(f"{reports[0].label} reports {len(reports)} times: the larger numbers count")
+    findings.extend(f"{replica.label}: {reason}" for replica in kept for _, reason in sorted(replica.reasons.items()))
+    return Screened(replicas=tuple(kept), findings=tuple(findings))
+
+
+def number_fault(value: float, *, is_fraction: bool = False) -> str:
+    """Return in words what is wrong with a measured number; empty when nothing is."""
+    if not math.isfinite(value):
+        return f"{value} is not a number"
+    if value < 0:
+        return f"{value:g} is negative"
+    if is_fraction and value > 1:
+        return f"{value:g} is not a fraction from 0 to 1"
+    return f"{value:g} is too large to be counted" if value > _LARGEST else ""
+
+
+def _cleaned(replica: ReplicaMetrics) -> ReplicaMetrics:
+    faults: dict[str, str] = {}
+    for name in _QUANTITIES:
+        value: float | None = getattr(replica, name)
+        fault = "" if value is None else number_fault(value, is_fraction=name in _FRACTIONS)
+        if fault:
+            faults[name] = f"{name} {fault}"
+    if not faults:
+        return replica
+    sound = {name: None if name in faults else getattr(replica, name) for name in _QUANTITIES}
+    return _with(replica, sound, {**replica.reasons, **faults})
+
+
+def _merged(reports: list[ReplicaMetrics]) -> ReplicaMetrics:
+    if len(reports) == 1:
+        return reports[0]
+    larger = {name: _largest([getattr(report, name) for report in reports]) for name in _QUANTITIES}
+    missing = {name for name, value in larger.items() if value is None}
+    reasons = {name: why for report in reports for name, why in sorted(report.reasons.items()) if name in missing}
+    return _with(reports[0], larger, reasons)
+
+
+def _with(
+    replica: ReplicaMetrics, quantities: Mapping[str, float | None], reasons: Mapping[str, str]
+) -> ReplicaMetrics:
+    return ReplicaMetrics(
+        pod=replica.pod,
+        variant=replica.variant,
+        instance=replica.instance,
+        kv_cache_usage=quantities["kv_cache_usage"],
+        num_waiting=quantities["num_waiting"],
+        input_tokens=quantities["input_tokens"],
+        output_tokens=quantities["output_tokens"],
+        num_blocks=quantities["num_blocks"],
+        block_tokens=quantities["block_tokens"],
+        total_kv_tokens=quantities["total_kv_tokens"],
+        prefix_hit_rate=quantities["prefix_hit_rate"],
+        reasons=reasons,
+    )
+
+
+def _largest(values: list[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
