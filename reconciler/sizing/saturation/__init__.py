@@ -1,8 +1,8 @@
 """PURE. Sizing by how full replicas are: KV cache, queue and tokens, for models whose SLO nobody states.
 
-Two analyzers look at replicas: `percent` (how far from full) and `tokens` (demand against supply). The reproduction
-modes `wva-v1` (`reproduce_percent`) and `wva-v2` (`reproduce_tokens`) give upstream's finished answers, row by row the
-same.
+Two analyzers look at replicas: `percent` (how far from full) and `tokens` (demand against supply). The engine
+`saturation` (`size_saturation`) turns them into requirements for the optimizer; the reproduction modes `wva-v1`
+(`reproduce_percent`) and `wva-v2` (`reproduce_tokens`) give upstream's finished answers, row by row the same.
 
 Nothing is kept between calls: what earlier runs remembered is an argument, what should be remembered is returned.
 Missing values are None with a reason; whatever comes in, an answer with reasons comes out, never an exception.
@@ -12,6 +12,7 @@ from reconciler.sizing.saturation.answer import Figure, ModelReadings, Saturatio
 from reconciler.sizing.saturation.budgets import Budget
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound, WorkloadKey, remember
 from reconciler.sizing.saturation.enforcer import ZeroRule
+from reconciler.sizing.saturation.engine import size_saturation
 from reconciler.sizing.saturation.percent_targets import TransitionTest
 from reconciler.sizing.saturation.quotas import Quota
 from reconciler.sizing.saturation.replicas import ReplicaMetrics
@@ -45,4 +46,5 @@ __all__ = [
     "reproduce_percent",
     "reproduce_tokens",
     "role_of",
+    "size_saturation",
 ]
