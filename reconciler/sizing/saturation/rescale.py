@@ -153,4 +153,4 @@ def _role_devices(model: ModelBallots, role: Role) -> int:
         ),
         default=0.0,
     )
-    return min(math.ceil(replicas), MOST_REPLICAS) * variant.devices
+    return math.ceil(min(replicas, MOST_REPLICAS)) * variant.devices
