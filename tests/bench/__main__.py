@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import replay, sizing
+from tests.bench import replay, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -26,10 +26,16 @@ def main() -> None:
     sized = sizing.measure()
     fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
     queries = replay.queries_by_size()
+    tracked = tracking.measure()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
+    print(
+        "\nAn hour of metric targets, replayed\n"
+        + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
+    )
     kept = {
         "sizing": sized,
+        "tracking": tracked,
         "replay": [asdict(fleet) for fleet in fleets],
         "queries_by_variants": queries,
         "help": asdict(help_s),
@@ -73,6 +79,7 @@ def _by_size(fleets: Sequence[Replayed]) -> str:
         *(row(act, _of_act(act)) for act in fleets[0].acts_s),
         row("whole process", lambda fleet: fleet.whole.wall_s),
         row("of the processor", lambda fleet: fleet.whole.user_s),
+        row("of the processor, in yardsticks", lambda fleet: round(fleet.yardsticks, 1)),
         row("peak memory, MiB", lambda fleet: round(fleet.whole.peak_mib)),
     ]
     return table(("variants", *(f"{fleet.variants:,}" for fleet in fleets)), rows)
@@ -80,6 +87,10 @@ def _by_size(fleets: Sequence[Replayed]) -> str:
 
 def _of_act(act: str) -> Callable[[Replayed], Cell]:
     return lambda fleet: fleet.acts_s[act]
+
+
+def _of_rule(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
+    return row["name"], row["targets"], row["ticks"], row["duration_s"]
 
 
 def _growth(small: Replayed, large: Replayed) -> tuple[Cell, ...]:
