@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reconciler.cli.options import Common
 
 if TYPE_CHECKING:
-    from reconciler.config import Environment
+    from reconciler.config.environment import Environment
     from reconciler.pipeline.doors import Progress
 
 PIPE_WIDTH = 0

@@ -20,7 +20,7 @@ def demo(common: Common, *, directory: Directory = None) -> int:
     from reconciler.cli.painting import paint
     from reconciler.cli.run import exit_of_run
     from reconciler.cli.sample import demo_text, run_demo
-    from reconciler.config import read_environment
+    from reconciler.config.environment import read_environment
 
     with progress(common) as told:
         shown = run_demo(directory, told)

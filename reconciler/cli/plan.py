@@ -42,7 +42,7 @@ def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | N
 
         return prepare(read_recording(replay), Renderer())
     from reconciler.cli.console import progress
-    from reconciler.config import read_environment
+    from reconciler.config.environment import read_environment
     from reconciler.pipeline.run import plan as plan_now
     from reconciler.pipeline.session import open_session
 

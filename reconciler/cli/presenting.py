@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reconciler.cli.console import is_colored, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.cli.painting import paint
-from reconciler.config import read_environment
+from reconciler.config.environment import read_environment
 from reconciler.domain.findings import Finding
 from reconciler.pipeline.publish import Operation, Published
 from reconciler.pipeline.run import Prepared, RunResult

@@ -21,7 +21,7 @@ def run(common: Common, *, record: Record = None) -> int:
     """Propose the plan as pull requests: created, updated or withdrawn."""
     from reconciler.cli.console import progress
     from reconciler.cli.presenting import present_run
-    from reconciler.config import read_environment
+    from reconciler.config.environment import read_environment
     from reconciler.pipeline.run import run as run_now
     from reconciler.pipeline.session import open_session
 

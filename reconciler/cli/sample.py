@@ -11,7 +11,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from reconciler.config import Environment
+from reconciler.config.environment import Environment
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState

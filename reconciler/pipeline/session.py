@@ -7,14 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.config import (
-    REPOSITORY_FILE,
-    Environment,
-    Flags,
-    LoadedSettings,
-    SecretReader,
-    load_settings,
-)
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.loading import LoadedSettings, load_settings
+from reconciler.config.secrets import SecretReader
 from reconciler.domain.answers import Answer, Query
 from reconciler.domain.findings import Finding
 from reconciler.domain.settings import ClusterSettings, Identity, Settings

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.config import REPOSITORY_FILE, Flags, check_settings, load_settings, read_environment
+from reconciler.config.environment import Flags, read_environment
+from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.loading import check_settings, load_settings
 from reconciler.decision.declarations import fold, read_manifest
 from reconciler.domain.findings import Finding
 from reconciler.domain.recording import ManifestFile

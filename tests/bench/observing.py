@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from reconciler.config import Environment, Flags, load_settings
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import load_settings
 from reconciler.domain.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.git import open_directory

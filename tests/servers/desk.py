@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.config import REPOSITORY_FILE, Environment, Flags, load_settings
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.loading import load_settings
 from reconciler.domain.settings import Settings
 from reconciler.forge import Forge
 from reconciler.forge.local import Local

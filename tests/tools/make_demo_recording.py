@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.cli import sample as demo
-from reconciler.config import Environment
+from reconciler.config.environment import Environment
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings

@@ -12,7 +12,9 @@ from typer.main import get_command
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import app, invoke
-from reconciler.config import Environment, Flags, check_settings, configuration_schema
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.json_schema import configuration_schema
+from reconciler.config.loading import check_settings
 from reconciler.resources.annotations import PREFIX, VARIANT_NAMES
 
 ROOT = Path(__file__).parents[2]

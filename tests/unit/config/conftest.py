@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.config import Environment, Flags, LoadedSettings, check_settings, load_settings
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import LoadedSettings, check_settings, load_settings
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
 

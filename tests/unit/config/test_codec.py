@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.config import dump, dump_settings, load, load_settings_json
+from reconciler.config.codec import dump, dump_settings, load, load_settings_json
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import SecretRef, Setting, Settings, SettingScalar

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.config import Environment, Flags, read_environment
+from reconciler.config.environment import Environment, Flags, read_environment
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.config import LoadedSettings
+from reconciler.config.loading import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 Check = Callable[..., list[str]]

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.config import Environment, Flags, LoadedSettings, check_settings
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import LoadedSettings, check_settings
 from reconciler.domain.identity import Place
 from reconciler.domain.service_classes import SloTarget
 from reconciler.domain.settings import (

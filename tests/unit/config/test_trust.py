@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.config import Flags, LoadedSettings
+from reconciler.config.environment import Flags
+from reconciler.config.loading import LoadedSettings
 from reconciler.config.origins import origin_of, origins_of_remote
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.config import Environment
+from reconciler.config.environment import Environment
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
