@@ -27,8 +27,8 @@ def write_json(content: Mapping[str, object]) -> None:
 
 
 def complain(message: str) -> None:
-    """An error for a person, on stderr."""
-    sys.stderr.write(f"error: {message}\n")
+    """An error for a person, on stderr; findings name their severity themselves."""
+    sys.stderr.write(f"{message}\n" if ": error: " in message else f"error: {message}\n")
 
 
 def width() -> int:

@@ -73,7 +73,8 @@ def present_findings(common: Common, findings: Iterable[Finding], *, files: int,
         return
     errors = sum(finding.severity == "error" for finding in ordered)
     warnings = len(ordered) - errors
-    summary = f"{files} files, {resources} resources: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+    looked_at = f"{_counted(files, 'file')}, {_counted(resources, 'resource')}"
+    summary = f"{looked_at}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
     write(_painted(common, "\n".join([*map(str, ordered), summary])))
 
 

@@ -1,5 +1,6 @@
 """What a pydantic model expects at a place, in words; taken from the model, so that it is written once."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Literal, TypeGuard, Union, get_args, get_origin
@@ -10,6 +11,7 @@ from pydantic.fields import FieldInfo
 from reconciler.resources.wording import describe, join_words
 
 _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+_DEFAULT = re.compile(r" \(= .*\)$")
 
 
 def describe_expected(model: type[BaseModel], field: Sequence[str | int]) -> str:
@@ -76,7 +78,9 @@ def _prefer_described(outer: FieldInfo | None, infos: list[FieldInfo]) -> FieldI
 
 def _describe(annotation: object) -> Iterator[str]:
     for inner, info in _unwrap(annotation):
-        yield info.description if info is not None and info.description else _describe_type(inner)
+        described = info.description if info is not None else None
+        # What a missing one defaults to is for an editor's help; it does not mend a wrong one.
+        yield _DEFAULT.sub("", described) if described else _describe_type(inner)
 
 
 def _describe_type(annotation: object) -> str:

@@ -63,7 +63,7 @@ def test_a_wrong_configuration_is_5_and_says_what_to_change(
     monkeypatch.chdir(desk.workshop.clone)
     outcome = command(*arguments)
     assert outcome.code == Exit.CONFIGURATION, outcome
-    assert outcome.err.startswith("error: ")
+    assert "error: " in outcome.err.splitlines()[0]
     assert complaint in outcome.err
     assert "Traceback" not in outcome.err
 

@@ -23,7 +23,7 @@ Check = Callable[..., list[str]]
         ("serviceClasses: [{name: a, ttft: 1s, ttftPercentile: 100}]", "a number between 0 and 100, or mean, got 100"),
         ("serviceClasses: [{name: a, ttft: 1s, ttftPercentile: p95}]", "a number between 0 and 100, or mean"),
         ("serviceClasses: [{name: a, ttftPercentile: 95}]", "expected ttft beside ttftPercentile"),
-        ("serviceClasses: [{name: a, priority: high}]", 'a whole number; higher goes first (= 0), got "high"'),
+        ("serviceClasses: [{name: a, priority: high}]", 'a whole number; higher goes first, got "high"'),
         ("serviceClasses: [{ttft: 1s}]", "serviceClasses[0].name: expected a name, found nothing"),
         ("defaults: {sizing: {headroom: 0.2}}", "sizing.headroom: expected a percentage like 20%, got 0.2"),
         (
