@@ -1,6 +1,6 @@
 """A fleet to measure with: as many variants as asked for, one pod each, the same for every run.
 
-A third of the variants has a load that one replica cannot carry; the others keep the replica they have. Numbers are
+A share of the variants has a load that one replica cannot carry; the others keep the replica they have. Numbers are
 spread evenly instead of drawn: multiples of an irrational, as in `sizing`.
 """
 
@@ -12,7 +12,8 @@ from functools import cached_property
 NOW_S = 1_790_000_000.0
 CLUSTER = "prod"
 VARIANTS_PER_NAMESPACE = 50
-SHARE_THAT_GROWS = 1 / 3
+RESTLESS, CALM = 1 / 3, 1 / 20
+"""The share of variants that outgrow their replica: all of a morning at once, and some minutes of any day."""
 FORMS = ("target", "profile", "name")
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes spells generated names with."""
@@ -74,14 +75,15 @@ class Member:
 
 @dataclass(frozen=True)
 class Fleet:
-    """`size` variants with everything around them."""
+    """`size` variants with everything around them, `growing` of them (a fraction) too small for their load."""
 
     size: int
+    growing: float = RESTLESS
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
         """Every variant in the order of their numbers."""
-        return tuple(_member(number, self.size) for number in range(self.size))
+        return tuple(_member(number, self.size, self.growing) for number in range(self.size))
 
     @cached_property
     def model_ids(self) -> tuple[str, ...]:
@@ -103,12 +105,12 @@ def spread(number: int, axis: int) -> float:
     return (number + 1) * math.sqrt((2, 3, 5, 7)[axis]) % 1.0
 
 
-def _member(number: int, size: int) -> Member:
+def _member(number: int, size: int, growing: float) -> Member:
     position = number % VARIANTS_PER_NAMESPACE
     slot = position - (position % 5 == 1)  # of five variants the first two serve one model
     models = max(40, size // 25)
     gpu, output_tokens = GPUS[1 + number % 3], float(128 + math.floor(256 * spread(number, 2)))
-    grows = spread(number, 0) < SHARE_THAT_GROWS
+    grows = spread(number, 0) < growing
     load = 1.2 + 3 * spread(number, 1) if grows else 0.01 + 0.1 * spread(number, 1)
     model = (number // VARIANTS_PER_NAMESPACE * VARIANTS_PER_NAMESPACE + slot) % models
     return Member(

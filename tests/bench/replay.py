@@ -22,7 +22,7 @@ from reconciler.pipeline.recording import fingerprint, read_recording, write_rec
 from reconciler.rendering import Renderer
 from reconciler.report.text import plan_text
 from tests.bench.answers import series_in
-from tests.bench.fleet import Fleet
+from tests.bench.fleet import CALM, Fleet
 from tests.bench.observing import observe_fleet
 from tests.bench.processes import Spent, run_python
 
@@ -54,9 +54,9 @@ class Replayed:
 
 
 def measure(sizes: Sequence[int] = SIZES) -> list[Replayed]:
-    """Record a fleet of each size, and replay it."""
-    with tempfile.TemporaryDirectory() as directory:
-        return [_measure_one(size, Path(directory)) for size in sizes]
+    """Record a restless fleet of each size, the largest a calm one too, and replay them."""
+    fleets = [*(Fleet(size) for size in sizes), Fleet(max(sizes), CALM)]
+    return [_measure_one(fleet) for fleet in fleets]
 
 
 def queries_by_size(sizes: Sequence[int] = (10, 1_000)) -> dict[int, int]:
@@ -65,18 +65,19 @@ def queries_by_size(sizes: Sequence[int] = (10, 1_000)) -> dict[int, int]:
         return {size: observe_fleet(Fleet(size), Path(directory) / str(size)).queries for size in sizes}
 
 
-def _measure_one(size: int, directory: Path) -> Replayed:
-    observation = observe_fleet(Fleet(size), directory / f"{size}.git")
-    recording = observation.observed.recording
-    path = directory / f"{size}.zip"
-    write_recording(recording, path)
-    stages = [json.loads(run_python("tests.bench.replay", str(path)).output) for _ in range(REPEATS)]
-    plan = [run_python("reconciler", "plan", "--replay", str(path), "-o", "text") for _ in range(REPEATS)]
+def _measure_one(fleet: Fleet) -> Replayed:
+    with tempfile.TemporaryDirectory() as directory:
+        observation = observe_fleet(fleet, Path(directory) / "fleet.git")
+        recording = observation.observed.recording
+        path = Path(directory) / "fleet.zip"
+        write_recording(recording, path)
+        stages = [json.loads(run_python("tests.bench.replay", str(path)).output) for _ in range(REPEATS)]
+        plan = [run_python("reconciler", "plan", "--replay", str(path), "-o", "text") for _ in range(REPEATS)]
     return Replayed(
-        variants=size,
+        variants=fleet.size,
         changes=stages[0]["changes"],
         files=observation.files,
-        pods=size,
+        pods=fleet.size,
         series=series_in(recording.answers),
         queries=observation.queries,
         acts_s={act: median(each["acts_s"][act] for each in stages) for act in stages[0]["acts_s"]},
