@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.run import Prepared
+    from reconciler.pipeline.prepare import Prepared
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "diff")
 
@@ -36,8 +36,8 @@ def plan(common: Common, *, record: Record = None, replay: Replay = None, detail
 def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | None = None) -> "Prepared":
     """The plan of a recording, or of what is observed now."""
     if replay is not None:
+        from reconciler.pipeline.prepare import prepare
         from reconciler.pipeline.recording import read_recording
-        from reconciler.pipeline.run import prepare
         from reconciler.rendering import Renderer
 
         return prepare(read_recording(replay), Renderer())

@@ -1,4 +1,4 @@
-"""Plans, runs and findings in the formats that `--output` names."""
+"""Plans and findings in the formats that `--output` names."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,8 +8,7 @@ from reconciler.cli.options import Common
 from reconciler.cli.painting import paint
 from reconciler.config.environment import read_environment
 from reconciler.domain.findings import Finding
-from reconciler.pipeline.publish import Operation, Published
-from reconciler.pipeline.run import Prepared, RunResult
+from reconciler.pipeline.prepare import Prepared
 from reconciler.rendering import Renderer
 from reconciler.report.document import plan_json
 from reconciler.report.pull_request import plan_view
@@ -30,18 +29,7 @@ def present_plan(common: Common, prepared: Prepared) -> None:
     elif common.output == "diff":
         write("".join(diff_lines(prepared)))
     else:
-        write(_painted(common, plan_text(plan, width=width())))
-
-
-def present_run(common: Common, result: RunResult) -> None:
-    """Write a run's plan and what became of each group."""
-    if common.output == "json":
-        content = dict(plan_json(result.prepared.plan))
-        write_json({**content, "published": [_published_json(each) for each in result.published]})
-        return
-    write(_painted(common, plan_text(result.prepared.plan, width=width())))
-    lines = [line for each in result.published for line in published_lines(each)]
-    write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
+        write(painted(common, plan_text(plan, width=width())))
 
 
 def diff_lines(prepared: Prepared) -> Iterator[str]:
@@ -50,17 +38,6 @@ def diff_lines(prepared: Prepared) -> Iterator[str]:
     for change_set in prepared.edited.change_sets:
         for path, body in sorted(change_set.files.items()):
             yield from _file_diff(path, before[path], body)
-
-
-def published_lines(published: Published) -> Iterator[str]:
-    """One line for a group that something happened to, or that was left alone for a reason."""
-    if published.operation is Operation.NONE and not published.reason:
-        return
-    number = f"#{published.number} " if published.number is not None else ""
-    what = f"{published.operation}: {published.group} {number}({published.head_branch})"
-    yield " ".join(part for part in (what, published.url) if part) + (
-        f": {published.reason}" if published.reason else ""
-    )
 
 
 def present_findings(common: Common, findings: Iterable[Finding], *, files: int, resources: int) -> None:
@@ -75,7 +52,7 @@ def present_findings(common: Common, findings: Iterable[Finding], *, files: int,
     warnings = len(ordered) - errors
     looked_at = f"{_counted(files, 'file')}, {_counted(resources, 'resource')}"
     summary = f"{looked_at}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
-    write(_painted(common, "\n".join([*map(str, ordered), summary])))
+    write(painted(common, "\n".join([*map(str, ordered), summary])))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -93,23 +70,12 @@ def _finding_json(finding: Finding) -> Mapping[str, object]:
     }
 
 
-def _published_json(published: Published) -> Mapping[str, object]:
-    return {
-        "group": published.group,
-        "operation": str(published.operation),
-        "head_branch": published.head_branch,
-        "pull_request_number": published.number,
-        "pull_request_url": published.url or None,
-        "head_commit": published.head_commit or None,
-        "reason": published.reason or None,
-    }
-
-
 def _file_diff(path: str, before: bytes, after: bytes) -> Iterator[str]:
     old, new = (body.decode("utf-8", "replace").splitlines(keepends=True) for body in (before, after))
     for line in difflib.unified_diff(old, new, f"a/{path}", f"b/{path}"):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _painted(common: Common, text: str) -> str:
+def painted(common: Common, text: str) -> str:
+    """The text with colour where it is welcome."""
     return paint(text) if is_colored(common, read_environment()) else text

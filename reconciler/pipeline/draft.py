@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from reconciler.decision.decide import decide
 from reconciler.decision.proposals import proposed_change
 from reconciler.domain.declarations import DocumentRef
-from reconciler.domain.drafts import ChangeSet, Draft, Edited, Refusal
+from reconciler.domain.drafts import ChangeSet, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Plan
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
-from reconciler.forge import Marker, write_marker
 from reconciler.manifests import OpenFile, edit_file
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of
 from reconciler.rendering import Renderer
-from reconciler.report.pull_request import commit_view, pull_request_view, reductions
 
 
 def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
@@ -33,31 +31,6 @@ def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Rend
         if not edited.refusals:
             return plan, edited
         refused.update({refusal.variant: refusal.reason for refusal in edited.refusals})
-
-
-def write_texts(
-    plan: Plan, edited: Edited, renderer: Renderer, *, body_limit: int, sign_off: str = ""
-) -> tuple[Draft, ...]:
-    """The drafts: each change set with its commit message, title and body of at most `body_limit` characters."""
-    groups = {group.name: group for group in plan.groups}
-    return tuple(
-        _draft(plan, groups[change_set.group], change_set, renderer, body_limit, sign_off)
-        for change_set in edited.change_sets
-    )
-
-
-def _draft(
-    plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, body_limit: int, sign_off: str
-) -> Draft:
-    marker = write_marker(Marker(group=group.name, decision=change_set.decision, changes=change_set.changes))
-    view = pull_request_view(plan, group, marker=marker)
-    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=body_limit, marker=marker)
-    return Draft(
-        change_set=change_set,
-        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=sign_off)),
-        title=renderer.render("pull_request/title.j2", view).strip(),
-        body=body,
-    )
 
 
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer) -> Edited:

@@ -17,8 +17,9 @@ from reconciler.decision.decide import decide
 from reconciler.decision.declarations import read_declaration
 from reconciler.decision.snapshot import read_snapshot
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.draft import settle, write_texts
+from reconciler.pipeline.draft import settle
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
+from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
 from reconciler.report.text import plan_text
 from tests.bench.answers import series_in

@@ -19,7 +19,8 @@ from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
 from reconciler.git import Clone, Repository, clone_base
 from reconciler.pipeline.doors import Ask, Doors
-from reconciler.pipeline.run import Prepared, RunResult, plan, run
+from reconciler.pipeline.prepare import Prepared
+from reconciler.pipeline.run import RunResult, plan, run
 from reconciler.rendering import Renderer
 from tests.servers.answers import Replica, answering
 from tests.servers.fleet import SETTINGS

@@ -3,7 +3,7 @@
 import yaml
 
 from reconciler.domain.plan import Decision, Outcome
-from reconciler.pipeline.run import Prepared
+from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS

@@ -1,0 +1,53 @@
+"""From a recording to a plan and the bytes that would be written: all of a plan that touches nothing outside."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from reconciler.decision.declarations import read_declaration
+from reconciler.decision.snapshot import read_snapshot
+from reconciler.domain.declarations import Declaration
+from reconciler.domain.drafts import Edited
+from reconciler.domain.plan import Plan
+from reconciler.domain.recording import Recording
+from reconciler.domain.snapshot import Snapshot
+from reconciler.pipeline.draft import settle
+from reconciler.pipeline.recording import fingerprint
+from reconciler.rendering import Renderer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a recording leads to, up to the bytes that would be written."""
+
+    recording: Recording
+    snapshot: Snapshot
+    plan: Plan
+    edited: Edited
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Millions of small objects that all stay alive: collecting costs more than parsing (6.4 s against 1.3 s).
+
+    Afterwards they are left out of collections: looking through a fleet's plan while it is printed takes 0.6 s.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
+
+
+@paused_collector()
+def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
+    """Decide and draft from a recording; `declaration` spares reading its manifests again."""
+    if declaration is None:
+        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
+    snapshot = read_snapshot(recording, declaration, fingerprint(recording))
+    decided, edited = settle(snapshot, recording.manifests, renderer)
+    return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)
