@@ -291,7 +291,7 @@ def test_a_compressed_answer_is_read(serve: Any, connect: Any, query: Query, rep
     assert server.seen[0].headers["Accept-Encoding"] == "gzip"
 
 
-@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(EMPTY)[:20]])
+@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(EMPTY)[:20]], ids=["text", "cut"])
 def test_broken_compression_is_no_answer(serve: Any, connect: Any, query: Query, replying: Any, body: bytes) -> None:
     failed(connect(serve(replying(body, Content_Encoding="gzip")).url).ask(query))
 
