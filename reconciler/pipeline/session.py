@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,8 +163,8 @@ def _asker(secrets: SecretReader, progress: Progress) -> Ask:
     def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
         if cluster.prometheus is None:
             return ()
-        client = PrometheusClient(cluster.prometheus, secrets.read)
         what = f"asking Prometheus of {cluster.name}"
-        return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
+        with closing(PrometheusClient(cluster.prometheus, secrets.read)) as client:
+            return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
 
     return ask

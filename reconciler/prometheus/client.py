@@ -59,9 +59,12 @@ class PrometheusClient:
         self._lock = threading.Lock()
         self._requests_sent = 0
         self._has_answered = False
-        self._exchange = Exchange(
-            session=_session(self._limits), limits=self._limits, monotonic=monotonic, count=self._count
-        )
+        self._session = _session(self._limits)
+        self._exchange = Exchange(session=self._session, limits=self._limits, monotonic=monotonic, count=self._count)
+
+    def close(self) -> None:
+        """Let go of the connections: a server takes only so many, and the collector may never see this client."""
+        self._session.close()
 
     @property
     def requests_sent(self) -> int:

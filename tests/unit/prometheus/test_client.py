@@ -404,3 +404,11 @@ def test_an_echoed_secret_is_cut_out_of_an_error_and_a_tenants_name_left_in_a_su
     success = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"team-llm"}}]}}'
     assert credentials.redact_bytes(error) == b'{"status":"error","error":"no *** here"}'
     assert credentials.redact_bytes(success) == success
+
+
+def test_a_closed_client_holds_no_connection(serve: Any, connect: Any, query: Query, replying: Any) -> None:
+    server = serve(replying(EMPTY))
+    client = connect(server.url)
+    client.ask(query)
+    client.close()
+    assert len(client._session.adapters["http://"].poolmanager.pools) == 0
