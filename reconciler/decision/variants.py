@@ -8,16 +8,13 @@ from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
 from reconciler.decision.classes import find_class
 from reconciler.decision.options import Running, devices_of, options_for, profiles_for
 from reconciler.decision.settings import Layers, resolve_settings
-from reconciler.domain.accelerators import Accelerator, Catalog
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variants import Option, Variant, VariantSettings
-
-ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
-KUSTOMIZATION = "kustomization"
 
 
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.identity import Place
 
+ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
+"""The resource's label that names what it runs on, where its scale target does not say."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.products import PRODUCT_KEYS
-from reconciler.domain.accelerators import Accelerator
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator
 from reconciler.domain.declarations import DocumentRef, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
@@ -14,7 +14,6 @@ from reconciler.rendering import Renderer
 from reconciler.report.entries import entries_view
 from reconciler.report.status import StatusOmission, status_view
 
-ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
 POD_SPEC = ("spec", "template", "spec")
 
 

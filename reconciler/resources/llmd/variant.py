@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.declarations import Annotation, SloClassRef, VariantResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
@@ -23,7 +24,6 @@ from reconciler.resources.objects import KubernetesObject, Piece, break_on, find
 from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
 from reconciler.resources.wording import describe, escape, quote
 
-ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _DEPLOYMENT = "Deployment"
 _DEFAULT_MAX_REPLICAS = 2
