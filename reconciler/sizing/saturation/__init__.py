@@ -8,36 +8,28 @@ Nothing is kept between calls: what earlier runs remembered is an argument, what
 Missing values are None with a reason; whatever comes in, an answer with reasons comes out, never an exception.
 """
 
-from reconciler.sizing.saturation.answer import Figure, ModelReadings, SaturationAnswer
+from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.budgets import Budget
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound, WorkloadKey, remember
 from reconciler.sizing.saturation.enforcer import ZeroRule
 from reconciler.sizing.saturation.engine import size_saturation
 from reconciler.sizing.saturation.percent_targets import TransitionTest
 from reconciler.sizing.saturation.quotas import Quota
-from reconciler.sizing.saturation.replicas import ReplicaMetrics
 from reconciler.sizing.saturation.reproduction import reproduce_percent, reproduce_tokens
-from reconciler.sizing.saturation.signals import UpstreamQueue
-from reconciler.sizing.saturation.thresholds import LayeredThresholds, ThresholdLayer, Thresholds, layer_thresholds
-from reconciler.sizing.saturation.variants import LaunchSettings, Role, StoredCapacity, VariantState, role_of
+from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantState
 
 __all__ = [
     "BoundHistory",
     "Budget",
-    "Figure",
-    "LaunchSettings",
     "LayeredThresholds",
     "ModelReadings",
     "ObservedBound",
     "Quota",
-    "ReplicaMetrics",
-    "Role",
     "SaturationAnswer",
     "StoredCapacity",
-    "ThresholdLayer",
     "Thresholds",
     "TransitionTest",
-    "UpstreamQueue",
     "VariantState",
     "WorkloadKey",
     "ZeroRule",
@@ -45,6 +37,5 @@ __all__ = [
     "remember",
     "reproduce_percent",
     "reproduce_tokens",
-    "role_of",
     "size_saturation",
 ]

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.provenance import Source, Sourced
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound
 from reconciler.sizing.saturation.enforcer import ZeroRule
-from reconciler.sizing.saturation.replicas import ReplicaMetrics, Screened, screen
-from reconciler.sizing.saturation.signals import UpstreamQueue
+from reconciler.sizing.saturation.replicas import Screened, screen
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
 from reconciler.sizing.saturation.variants import VariantState, obstacle_of
 
@@ -49,18 +50,6 @@ class ModelReadings:
     def screened(self) -> Screened:
         """Its replicas as far as they can be believed."""
         return screen(self.replicas, {variant.key for variant in self.variants})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One number on the way to an answer, as `explain` prints it; None is not known, for `reason`."""
-
-    subject: str
-    name: str
-    value: float | str | None
-    unit: str = ""
-    source: Source | None = None
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

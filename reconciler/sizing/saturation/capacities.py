@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
-from reconciler.sizing.saturation.replicas import ReplicaMetrics, number_fault
+from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens
-from reconciler.sizing.saturation.variants import LaunchSettings, VariantState
+from reconciler.sizing.saturation.variants import VariantState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from reconciler.sizing.saturation.variants import LaunchSettings, VariantState
+from reconciler.domain.launch import LaunchSettings
+from reconciler.sizing.saturation.variants import VariantState
 
 _SHORT_BELOW_TOKENS = 100
 _MEDIUM_BELOW_TOKENS = 500

@@ -5,9 +5,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.budgets import Budget, Grant
 from reconciler.sizing.saturation.signals import Ballot
-from reconciler.sizing.saturation.variants import MOST_REPLICAS, Role, VariantState, by_role
+from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantState, by_role
 
 Remaining = MutableMapping[tuple[int, Role], float]
 Replicas = MutableMapping[ResourceKey, int]

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import UpstreamQueue
 from reconciler.sizing.saturation.replicas import number_fault
-from reconciler.sizing.saturation.signals import UpstreamQueue
+from reconciler.sizing.saturation.signals import screen_queue
 from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantState
 
 
@@ -54,6 +55,6 @@ def enforce(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantState
 
 def wake(variants: Sequence[VariantState], queue: UpstreamQueue | None) -> dict[ResourceKey, int]:
     """Return upstream's answer for variants at zero while requests wait: one replica of every one of them."""
-    waiting = queue.screened().num_waiting if queue is not None else None
+    waiting = screen_queue(queue).num_waiting if queue is not None else None
     asleep = [variant for variant in variants if variant.current_replicas == 0]
     return {variant.key: variant.clamp(1) for variant in asleep} if waiting else {}

@@ -8,12 +8,13 @@ model at zero only the cheapest variant wakes. The choice itself is the optimize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.replicas import Role
 from reconciler.domain.requirements import CandidateKey, Requirement, Segment
 from reconciler.sizing.saturation.answer import (
     PERCENT_UNITS,
     TOKEN_UNITS,
-    Figure,
     ModelReadings,
     SaturationAnswer,
     threshold_figures,
@@ -22,8 +23,9 @@ from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, 
 from reconciler.sizing.saturation.figures import capacity_figures
 from reconciler.sizing.saturation.need import Need, described_in_tokens, need_in_replicas, need_in_tokens
 from reconciler.sizing.saturation.replicas import Screened
+from reconciler.sizing.saturation.signals import screen_queue
 from reconciler.sizing.saturation.tokens import ReplicaTokens
-from reconciler.sizing.saturation.variants import Role, VariantState, by_role
+from reconciler.sizing.saturation.variants import VariantState, by_role
 
 # Sums of capacities in another order differ by this much: no reason to add a replica.
 _ROUNDING = 1e-9
@@ -135,7 +137,7 @@ def _need(role: Role, group: Sequence[VariantState], seen: _Seen) -> Need:
 
 def _wake(readings: ModelReadings) -> _RoleAnswer:
     """A role at zero: one replica, of the optimizer's choice, as soon as a request is known to wait."""
-    if readings.queue is None or (waiting := readings.queue.screened().num_waiting) is None:
+    if readings.queue is None or (waiting := screen_queue(readings.queue).num_waiting) is None:
         return _RoleAnswer(amount=None, reason="at zero, and nobody can say whether requests wait")
     if waiting > 0:
         return _RoleAnswer(amount=1.0, reason=f"{waiting:g} requests wait for a model at zero: one replica wakes")

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.sizing.saturation.answer import Figure
+from reconciler.domain.figures import Figure
+from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.capacities import VariantTokens
 from reconciler.sizing.saturation.percent import PercentAnalysis
 from reconciler.sizing.saturation.signals import Ballot
-from reconciler.sizing.saturation.variants import Role
 
 
 def percent_figures(analysis: PercentAnalysis, role: Role) -> Iterator[Figure]:

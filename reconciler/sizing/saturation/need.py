@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, variant_tokens
-from reconciler.sizing.saturation.replicas import ReplicaMetrics, Screened
-from reconciler.sizing.saturation.signals import UpstreamQueue, queued_tokens
+from reconciler.sizing.saturation.replicas import Screened
+from reconciler.sizing.saturation.signals import queued_tokens, screen_queue
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens
-from reconciler.sizing.saturation.variants import Role, VariantState
+from reconciler.sizing.saturation.variants import VariantState
 
 # A full queue says that more is needed, not how much: one replica's queue asks for one more at most.
 _MOST_PER_QUEUE = 2.0
@@ -131,7 +132,7 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
         waiting_shares.extend([1.0] * pods.silent)
     if kv_full <= 0 or waiting_full <= 0:
         doubts.append("the thresholds leave no room between spare and saturated")
-    queue = UpstreamQueue(num_waiting=0.0) if readings.queue is None else readings.queue.screened()
+    queue = UpstreamQueue(num_waiting=0.0) if readings.queue is None else screen_queue(readings.queue)
     if queue.num_waiting is None:
         doubts.append(queue.reason or _QUEUE_UNKNOWN)
     has = sum(variant.current_replicas for variant in group)
@@ -197,7 +198,7 @@ def _share(values: Sequence[float | None], full: float) -> float:
 def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role) -> tuple[float, tuple[str, ...]]:
     if queue is None:
         return 0.0, ()
-    sound = queue.screened()
+    sound = screen_queue(queue)
     doubts = [sound.reason or _QUEUE_UNKNOWN] if sound.num_waiting is None else []
     if sound.num_waiting and lengths is None:
         doubts.append("requests wait upstream, and nobody knows their lengths")

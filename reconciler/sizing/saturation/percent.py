@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation.replicas import ReplicaMetrics
+from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation.thresholds import Thresholds
 
 # Fewer replicas that are not saturated have nobody to take over what one of them leaves.

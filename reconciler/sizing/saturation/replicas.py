@@ -3,49 +3,13 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics
 
-# Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it.
-_LARGEST = 2.0**53
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
 _NAMES = ("pod", "variant", "instance", "reasons")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaMetrics:
-    """What one instance of an engine reports; a data-parallel rank is an instance of its pod.
-
-    `kv_cache_usage` (0-1) and `num_waiting` are maxima of a minute, the token lengths means of five. None is not
-    known, and `reasons` says per field why.
-    """
-
-    pod: str
-    variant: ResourceKey
-    instance: str = ""
-    kv_cache_usage: float | None = None
-    num_waiting: float | None = None
-    input_tokens: float | None = None
-    output_tokens: float | None = None
-    num_blocks: float | None = None
-    block_tokens: float | None = None
-    total_kv_tokens: float | None = None
-    prefix_hit_rate: float | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def kv_tokens(self) -> float | None:
-        """Tokens that the KV cache holds; None when the engine does not say, or says nothing sensible."""
-        total = self.total_kv_tokens
-        if total is None and self.num_blocks is not None and self.block_tokens is not None:
-            total = self.num_blocks * self.block_tokens
-        return total if total is not None and 0 < total <= _LARGEST else None
-
-    @property
-    def label(self) -> str:
-        """The pod, with its instance where it has several."""
-        return f"{self.pod}/{self.instance}" if self.instance else self.pod
 
 
 _QUANTITIES = tuple(each.name for each in fields(ReplicaMetrics) if each.name not in _NAMES)
@@ -107,7 +71,7 @@ def number_fault(value: float, *, is_fraction: bool = False) -> str:
         return f"{value:g} is negative"
     if is_fraction and value > 1:
         return f"{value:g} is not a fraction from 0 to 1"
-    return f"{value:g} is too large to be counted" if value > _LARGEST else ""
+    return f"{value:g} is too large to be counted" if value > LARGEST_COUNT else ""
 
 
 def _cleaned(replica: ReplicaMetrics) -> ReplicaMetrics:

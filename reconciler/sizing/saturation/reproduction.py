@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import CandidateKey, Requirement, Segment
 from reconciler.sizing.saturation.answer import (
     PERCENT_UNITS,
     TOKEN_UNITS,
-    Figure,
     ModelReadings,
     SaturationAnswer,
     threshold_figures,

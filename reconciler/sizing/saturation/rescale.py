@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.budgets import Budget, Grant
 from reconciler.sizing.saturation.cost_aware import efficiency_of, per_replica_of
 from reconciler.sizing.saturation.fair_share import ModelBallots
-from reconciler.sizing.saturation.variants import MOST_REPLICAS, Role, VariantState, by_role
+from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantState, by_role
 from reconciler.sizing.saturation.water_filling import Claim, divide
 
 

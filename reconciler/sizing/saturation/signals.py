@@ -5,39 +5,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import Role, UpstreamQueue
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens
 from reconciler.sizing.saturation.replicas import number_fault
-from reconciler.sizing.saturation.variants import Role
 
 # What one token of a prompt takes in a queue that counts bytes.
 _BYTES_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamQueue:
-    """Requests of a model that wait before any replica has them (endpoint picker, flow control); None: not known."""
-
-    num_waiting: float | None = None
-    waiting_bytes: float | None = None
-    reason: str = ""
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """In words, what cannot be believed of it."""
-        numbers = {"queued requests": self.num_waiting, "queued bytes": self.waiting_bytes}
-        said = ((name, number_fault(value)) for name, value in numbers.items() if value is not None)
-        return tuple(f"{name}: {fault}" for name, fault in said if fault)
-
-    def screened(self) -> "UpstreamQueue":
-        """The same queue without the numbers that are none."""
-        faults = self.faults
-        if not faults:
-            return self
-        sound = [
-            value if value is not None and not number_fault(value) else None
-            for value in (self.num_waiting, self.waiting_bytes)
-        ]
-        return UpstreamQueue(num_waiting=sound[0], waiting_bytes=sound[1], reason="; ".join(faults))
+def screen_queue(queue: UpstreamQueue) -> UpstreamQueue:
+    """Return the same queue without the numbers that are none, with the reason."""
+    numbers = {"queued requests": queue.num_waiting, "queued bytes": queue.waiting_bytes}
+    said = ((name, number_fault(value)) for name, value in numbers.items() if value is not None)
+    faults = tuple(f"{name}: {fault}" for name, fault in said if fault)
+    if not faults:
+        return queue
+    sound = [
+        value if value is not None and not number_fault(value) else None
+        for value in (queue.num_waiting, queue.waiting_bytes)
+    ]
+    return UpstreamQueue(num_waiting=sound[0], waiting_bytes=sound[1], reason="; ".join(faults))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +43,7 @@ def queued_tokens(queue: UpstreamQueue | None, lengths: MeanLengths | None) -> Q
     """Return the tokens of a queue: in = max(bytes / 4, size * I) * (1 - h), out = size * O."""
     if queue is None:
         return QueuedTokens()
-    sound = queue.screened()
+    sound = screen_queue(queue)
     size = sound.num_waiting or 0.0
     known = lengths or MeanLengths(input_tokens=0.0, output_tokens=0.0, prefix_hit_rate=0.0)
     prompts = max((sound.waiting_bytes or 0.0) / _BYTES_PER_TOKEN, size * known.input_tokens)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from reconciler.domain.replicas import ReplicaMetrics, Role
 from reconciler.sizing.saturation.compute_bound import (
     BoundHistory,
     ComputeBound,
@@ -12,9 +13,9 @@ from reconciler.sizing.saturation.compute_bound import (
     remembered_bound,
     workload_of,
 )
-from reconciler.sizing.saturation.replicas import ReplicaMetrics, number_fault
+from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.thresholds import Thresholds
-from reconciler.sizing.saturation.variants import Role, VariantState
+from reconciler.sizing.saturation.variants import VariantState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

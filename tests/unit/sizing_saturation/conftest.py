@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.sizing.saturation import ModelReadings, ReplicaMetrics, VariantState
+from reconciler.domain.replicas import ReplicaMetrics, Role
+from reconciler.sizing.saturation import ModelReadings, VariantState
 from reconciler.sizing.saturation.signals import Ballot, Signal
-from reconciler.sizing.saturation.variants import Role
 
 
 def key_of(name: str, namespace: str = "chat") -> ResourceKey:

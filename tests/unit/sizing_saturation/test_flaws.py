@@ -7,18 +7,16 @@ import pytest
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem
+from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (
     Budget,
     ModelReadings,
     Quota,
-    ReplicaMetrics,
-    Role,
     SaturationAnswer,
     StoredCapacity,
-    ThresholdLayer,
-    UpstreamQueue,
     VariantState,
     WorkloadKey,
     ZeroRule,

@@ -8,15 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import (
     Budget,
-    LaunchSettings,
     ModelReadings,
     Quota,
-    ReplicaMetrics,
-    Role,
     StoredCapacity,
-    UpstreamQueue,
     VariantState,
     ZeroRule,
     reproduce_percent,

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation import ReplicaMetrics, TransitionTest, VariantState, layer_thresholds
+from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.sizing.saturation import TransitionTest, VariantState, layer_thresholds
 from reconciler.sizing.saturation.percent import PercentAnalysis, analyze_percent
 from reconciler.sizing.saturation.percent_targets import arbitrate, percent_targets
 

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation import (
-    LaunchSettings,
-    ModelReadings,
-    ReplicaMetrics,
-    Role,
-    VariantState,
-    role_of,
-    size_saturation,
-)
+from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.replicas import ReplicaMetrics, Role, role_of
+from reconciler.sizing.saturation import ModelReadings, VariantState, size_saturation
 from reconciler.sizing.saturation.replicas import screen
 from reconciler.sizing.saturation.variants import obstacle_of
 

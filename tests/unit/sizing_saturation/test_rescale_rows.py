@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.sizing.saturation import Budget, Role, VariantState
+from reconciler.domain.replicas import Role
+from reconciler.sizing.saturation import Budget, VariantState
 from reconciler.sizing.saturation.fair_share import ModelBallots
 from reconciler.sizing.saturation.rescale import devices_wanted, fill, reclaim, rescale, split_roles
 from reconciler.sizing.saturation.signals import Ballot

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.sizing.saturation import Budget, Quota, Role, VariantState, ZeroRule
+from reconciler.domain.replicas import Role
+from reconciler.sizing.saturation import Budget, Quota, VariantState, ZeroRule
 from reconciler.sizing.saturation.cost_aware import cost_aware
 from reconciler.sizing.saturation.enforcer import enforce
 from reconciler.sizing.saturation.fair_share import ModelBallots, fair_share

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.sizing.saturation import ThresholdLayer, layer_thresholds
+from reconciler.domain.thresholds import ThresholdLayer
+from reconciler.sizing.saturation import layer_thresholds
 
 
 def layer(kind: SourceKind = SourceKind.CONFIG_MAP, **values: Any) -> ThresholdLayer:

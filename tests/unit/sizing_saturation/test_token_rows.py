@@ -7,16 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation import (
-    LaunchSettings,
-    ReplicaMetrics,
-    Role,
-    StoredCapacity,
-    UpstreamQueue,
-    VariantState,
-    layer_thresholds,
-    remember,
-)
+from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.sizing.saturation import StoredCapacity, VariantState, layer_thresholds, remember
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
 from reconciler.sizing.saturation.signals import is_live, queued_tokens, signal_of, token_ballot

@@ -1,0 +1,67 @@
+"""What replicas report of themselves, one reading each, and what waits before any replica has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.domain.identity import ResourceKey
+
+LARGEST_COUNT = 2.0**53
+"""Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""
+
+
+class Role(StrEnum):
+    """The share of the work that a variant's replicas do."""
+
+    BOTH = "both"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+def role_of(label: str | None) -> Role:
+    """Return the role that a pod label `llm-d.ai/role` means: anything unknown is `both`."""
+    return {"prefill": Role.PREFILL, "decode": Role.DECODE}.get(label or "", Role.BOTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMetrics:
+    """What one instance of an engine reports; a data-parallel rank is an instance of its pod.
+
+    `kv_cache_usage` (0-1) and `num_waiting` are maxima of a minute, the token lengths means of five. None is not
+    known, and `reasons` says per field why.
+    """
+
+    pod: str
+    variant: ResourceKey
+    instance: str = ""
+    kv_cache_usage: float | None = None
+    num_waiting: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    num_blocks: float | None = None
+    block_tokens: float | None = None
+    total_kv_tokens: float | None = None
+    prefix_hit_rate: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kv_tokens(self) -> float | None:
+        """Tokens that the KV cache holds; None when the engine does not say, or says nothing sensible."""
+        total = self.total_kv_tokens
+        if total is None and self.num_blocks is not None and self.block_tokens is not None:
+            total = self.num_blocks * self.block_tokens
+        return total if total is not None and 0 < total <= LARGEST_COUNT else None
+
+    @property
+    def label(self) -> str:
+        """The pod, with its instance where it has several."""
+        return f"{self.pod}/{self.instance}" if self.instance else self.pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamQueue:
+    """Requests of a model that wait before any replica has them (endpoint picker, flow control); None: not known."""
+
+    num_waiting: float | None = None
+    waiting_bytes: float | None = None
+    reason: str = ""
