@@ -6,7 +6,9 @@ from enum import StrEnum
 
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.service_classes import ServiceClass
 
 
@@ -102,7 +104,9 @@ class Workload:
 
     `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
     are the pod template's. `devices` counts each vendor resource one replica asks for, over its containers.
-    `templated` names a field whose place holds `${}` or `{{ }}` text.
+    `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
+    started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
+    text.
     """
 
     key: ResourceKey
@@ -115,6 +119,8 @@ class Workload:
     devices: Mapping[str, int] = field(default_factory=dict)
     device_container: int | None = None
     served_names: tuple[str, ...] = ()
+    engine: str = ""
+    launch: LaunchSettings | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     template_labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
@@ -187,6 +193,14 @@ class Declaration:
     """By cluster."""
     costs: Mapping[str, tuple[ListedCost, ...]] = field(default_factory=dict)
     """By cluster."""
+    saturation: Mapping[str, tuple[SaturationEntry, ...]] = field(default_factory=dict)
+    """By cluster."""
+    zero: Mapping[str, tuple[ZeroEntry, ...]] = field(default_factory=dict)
+    """By cluster."""
+    opted_in_namespaces: frozenset[tuple[str, str]] = frozenset()
+    """Cluster and name of each Namespace whose own ConfigMaps hold for it instead of the global ones."""
+    excluded_namespaces: frozenset[tuple[str, str]] = frozenset()
+    """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
     ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
