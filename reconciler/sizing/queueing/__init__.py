@@ -16,6 +16,7 @@ from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.demand import Demand, Profiles, Sizes, Terms, size
 from reconciler.sizing.queueing.laws import decode_only, prefill_decode, token_work
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
+from reconciler.sizing.queueing.steps import StepTimes, step_times
 from reconciler.sizing.queueing.targets import Targets, mean_limit_s, tail_factor
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RateLimits",
     "ServiceCurves",
     "Sizes",
+    "StepTimes",
     "Targets",
     "Terms",
     "analyze",
@@ -37,6 +39,7 @@ __all__ = [
     "prefill_decode",
     "rate_range",
     "size",
+    "step_times",
     "tail_factor",
     "token_work",
 ]
