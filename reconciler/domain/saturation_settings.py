@@ -1,7 +1,8 @@
 """What upstream's ConfigMaps say of saturation and of scaling to zero, and which entries hold for whom."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from reconciler.domain.identity import Place
 from reconciler.domain.thresholds import ThresholdLayer
@@ -89,3 +90,91 @@ class UpstreamNamespace:
     place: Place
     is_opted_in: bool = False
     is_excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaturationRules:
+    """What upstream's ConfigMaps say for one model of one namespace, all entries together.
+
+    `layers` are the thresholds, highest first. `analyzer` is `percent` or `tokens`, empty when nothing selects one;
+    upstream lets the global ConfigMap alone select it and the limiters. `scales_to_zero` None is not written.
+    """
+
+    layers: tuple[ThresholdLayer, ...] = ()
+    analyzer: str = ""
+    analyzers: tuple[AnalyzerSettings, ...] = ()
+    is_limited: bool = False
+    rescales: bool = False
+    scales_to_zero: bool | None = None
+    limiters: tuple[LimiterSettings, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroRules:
+    """Whether a model goes to zero `retention_s` after its last request; `is_enabled` None: nothing says."""
+
+    is_enabled: bool | None = None
+    retention_s: float = DEFAULT_RETENTION_S
+    place: Place | None = None
+    """Of the entry that says whether it does."""
+
+
+Entry = TypeVar("Entry", SaturationEntry, ZeroEntry)
+
+
+def entries_for(
+    entries: Iterable[Entry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
+) -> tuple[Entry, ...]:
+    """Those of a cluster's entries that hold for a model, highest first: its own, its own anywhere, `default`.
+
+    The ConfigMap of a namespace that is opted in (`opted_in` has its cluster and name) replaces the global one whole.
+    """
+    entries = tuple(entries)
+    held = _in_force(entries, opted_in, cluster, namespace)
+    names = (model_id, namespace), (model_id, ""), ("", "")
+    return tuple(entry for name in names for entry in held if (entry.model_id, entry.model_namespace) == name)
+
+
+def saturation_for(
+    entries: Iterable[SaturationEntry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
+) -> SaturationRules:
+    """Lay the entries that hold for a model over one another, field by field, as upstream does.
+
+    A `false` cannot take back a `true` below it, since upstream does not tell it from what is not written.
+    """
+    entries = tuple(entries)
+    held = entries_for(entries, opted_in, cluster=cluster, namespace=namespace, model_id=model_id)
+    default = tuple(entry for entry in held if not entry.model_id)
+    overall = [each for each in entries if (cluster, each.namespace) not in opted_in and not each.model_id]
+    return SaturationRules(
+        layers=tuple(entry.layer for entry in held),
+        analyzer=next((entry.analyzer for entry in overall), ""),
+        analyzers=next((entry.analyzers for entry in held if entry.analyzers), ()),
+        is_limited=any(entry.is_limited for entry in held),
+        rescales=any(entry.rescales for entry in default),
+        scales_to_zero=next((entry.scales_to_zero for entry in held if entry.scales_to_zero is not None), None),
+        limiters=next((entry.limiters for entry in overall), ()),
+    )
+
+
+def zero_for(
+    entries: Iterable[ZeroEntry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
+) -> ZeroRules:
+    """Lay the entries that hold for a model over one another, field by field, as upstream does."""
+    held = entries_for(entries, opted_in, cluster=cluster, namespace=namespace, model_id=model_id)
+    deciding = next((entry for entry in held if entry.is_enabled is not None), None)
+    return ZeroRules(
+        is_enabled=deciding.is_enabled if deciding else None,
+        retention_s=next((each.retention_s for each in held if each.retention_s is not None), DEFAULT_RETENTION_S),
+        place=deciding.place if deciding else None,
+    )
+
+
+def _in_force(
+    entries: tuple[Entry, ...], opted_in: Set[tuple[str, str]], cluster: str, namespace: str
+) -> tuple[Entry, ...]:
+    if (cluster, namespace) in opted_in:
+        own = tuple(entry for entry in entries if entry.namespace == namespace)
+        if own:
+            return own
+    return tuple(entry for entry in entries if (cluster, entry.namespace) not in opted_in)

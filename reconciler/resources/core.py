@@ -1,16 +1,29 @@
-"""`v1` Namespace: whether everything in it is to be left alone."""
+"""`v1` Namespace: whether everything in it is to be left alone, and what upstream's marks on it say."""
 
 from collections.abc import Iterator
 
 from reconciler.domain.declarations import IgnoredNamespace
+from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 
+_OPTED_IN = "wva.llmd.ai/config-enabled"
+_EXCLUDED = "wva.llmd.ai/exclude"
+
 
 def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
-    """The namespace, when it is annotated to be ignored."""
+    """The namespace, when it is annotated to be ignored or marked for upstream."""
     checked = check_annotations(source, NAMESPACE_NAMES)
     yield from break_on(source, checked.findings)
     ignore = checked.settings.get("ignore")
     if ignore is not None and ignore.value is True:
         yield IgnoredNamespace(cluster=source.cluster, name=source.name, place=ignore.place)
+    is_opted_in, is_excluded = source.labels.get(_OPTED_IN) == "true", source.annotations.get(_EXCLUDED) == "true"
+    if is_opted_in or is_excluded:
+        yield UpstreamNamespace(
+            cluster=source.cluster,
+            name=source.name,
+            place=source.place,
+            is_opted_in=is_opted_in,
+            is_excluded=is_excluded,
+        )

@@ -17,8 +17,10 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.kustomize import own_workload
-from reconciler.resources.objects import Patch, Piece
+from reconciler.resources.objects import Patch, Piece, UpstreamSettings
+from reconciler.resources.scopes import settle
 
 Kind = TypeVar("Kind", bound=Piece)
 Resource = TypeVar("Resource", VariantResource, Workload)
@@ -53,6 +55,8 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     targets = {_target_of(variant) for variant in variants} if broken_workloads else set()
     classes, class_findings = _agree(_by_cluster(files_of_objects, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(files_of_objects, ListedCost), _name_cost, lambda cost: cost.place)
+    namespaces = _pick(whole, UpstreamNamespace)
+    settled = settle(_pick(whole, UpstreamSettings), namespaces)
     broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
     findings = [
         *_pick(whole, Finding),
@@ -60,6 +64,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         *(_report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
         *class_findings,
         *cost_findings,
+        *settled.findings,
     ]
     return Declaration(
         variants=tuple(variants),
@@ -67,6 +72,10 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         owners=(*_pick(whole, ReplicaOwner), *_resolve_patches(patches, [*workloads, *variants])),
         classes=classes,
         costs=costs,
+        saturation=settled.saturation,
+        zero=settled.zero,
+        opted_in_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_opted_in),
+        excluded_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_excluded),
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
         broken=tuple(dict.fromkeys(broken)),
         findings=tuple(sorted(set(findings))),

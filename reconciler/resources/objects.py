@@ -19,6 +19,7 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.manifests import Document
 from reconciler.resources.validation import LooseShape
 from reconciler.resources.wording import name_field
@@ -44,6 +45,18 @@ class Patch:
     path: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """One ConfigMap of the upstream autoscaler with the entries of it that can be used."""
+
+    cluster: str
+    namespace: str
+    name: str
+    place: Place
+    saturation: tuple[SaturationEntry, ...] = ()
+    zero: tuple[ZeroEntry, ...] = ()
+
+
 Piece: TypeAlias = (
     VariantResource
     | Workload
@@ -51,6 +64,8 @@ Piece: TypeAlias = (
     | ListedClass
     | ListedCost
     | IgnoredNamespace
+    | UpstreamNamespace
+    | UpstreamSettings
     | BrokenResource
     | Finding
     | Patch

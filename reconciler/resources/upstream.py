@@ -1,13 +1,15 @@
-"""ConfigMaps of the upstream autoscalers: prices of accelerators, and service classes."""
+"""ConfigMaps of the upstream autoscalers: prices of accelerators, service classes, saturation, scaling to zero."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 
 from reconciler.domain.declarations import ListedCost
 from reconciler.domain.units import cost_per_hour_from_cents
 from reconciler.resources.listed_classes import CLASSES_CONFIG_MAP, read_classes
 from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.saturation import SATURATION_CONFIG_MAPS, read_saturation
+from reconciler.resources.scale_to_zero import ZERO_CONFIG_MAP, read_zero
 from reconciler.resources.wording import describe
 
 COSTS_CONFIG_MAP = "accelerator-unit-costs"
@@ -16,20 +18,16 @@ _LONGEST_ENTRY = 4096
 
 
 def read_config_map(source: KubernetesObject) -> Iterator[Piece]:
-    """Costs or classes, if the ConfigMap holds any; others are none of our business.
+    """What the ConfigMap holds of ours, if any; others are none of our business.
 
     `sloClassRef` names any ConfigMap, so every one is looked into for what has the shape of a class.
     """
     entries = source.fields.get("data")
-    is_expected = source.name in {COSTS_CONFIG_MAP, CLASSES_CONFIG_MAP}
-    if not isinstance(entries, dict):
-        if is_expected and entries is not None:
-            yield source.complain(("data",), f"expected a mapping, got {describe(entries)}")
-        return
-    if source.name == COSTS_CONFIG_MAP:
-        yield from _read_costs(source, entries)
-    else:
-        yield from read_classes(source, entries)
+    read = _READERS.get(source.name)
+    if isinstance(entries, dict):
+        yield from (read or read_classes)(source, entries)
+    elif read is not None and entries is not None:
+        yield source.complain(("data",), f"expected a mapping, got {describe(entries)}")
 
 
 def _read_costs(source: KubernetesObject, entries: Mapping[str, object]) -> Iterator[Piece]:
@@ -71,3 +69,11 @@ def _parse_number(found: object, expected: str) -> float:
     if not isfinite(number) or not 0 <= number <= _LARGEST_COST:
         raise ValueError(f"expected {expected}, {'found' if found is None else 'got'} {describe(found)}")
     return number
+
+
+_READERS: Mapping[str, Callable[[KubernetesObject, Mapping[str, object]], Iterator[Piece]]] = {
+    COSTS_CONFIG_MAP: _read_costs,
+    CLASSES_CONFIG_MAP: read_classes,
+    **dict.fromkeys(SATURATION_CONFIG_MAPS, read_saturation),
+    ZERO_CONFIG_MAP: read_zero,
+}

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declarations import Declaration
 
-CASES = ["profile-form", "target-form", "objects", "config-maps"]
+CASES = ["profile-form", "target-form", "objects", "config-maps", "saturation"]
 
 
 @pytest.mark.parametrize("case", CASES)
