@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.decision.targets import PREFILL_DECODE, LawTargets, targets_under
 from reconciler.domain.allocations import Performance
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
@@ -13,31 +14,40 @@ from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.sizing.queueing import (
     Binding,
+    Floats,
     RateLimits,
     ServiceCurves,
     Targets,
     analyze,
     decode_only,
     largest_rate,
+    largest_throughput,
     mean_limit_s,
+    prefill_decode,
+    tail_factor,
 )
 
 _BINDING_WORDS = {
     Binding.CAPACITY: "the full batch binds",
     Binding.ITL: "ITL binds",
     Binding.WAIT: "wait binds",
+    Binding.TTFT: "TTFT binds",
     Binding.THROUGHPUT: "throughput binds",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A candidate to size: a profile under a load for a service class."""
+    """A candidate to size: a profile under a load for a service class.
+
+    `correction` is what a replica really carries over what its profile says, 1 where nothing is known better.
+    """
 
     key: CandidateKey
     profile: PerformanceProfile
     load: Load
     service_class: ServiceClass
+    correction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,39 +63,99 @@ class Capacities:
     """The sized candidates: a capacity each, and the expected performance at any rate."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = {row.key: position for position, row in enumerate(rows)}
-        self._curves = _curves(rows)
-        limits = largest_rate(self._curves, _targets(rows)) if rows else None
-        self.of: Mapping[CandidateKey, Capacity] = {} if limits is None else _capacities(rows, self._curves, limits)
+        laws = sorted({row.profile.law for row in rows})
+        groups = [_LawGroup(law, [row for row in rows if row.profile.law == law]) for law in laws]
+        self._group_of = {row.key: group for group in groups for row in group.rows}
+        self.of: Mapping[CandidateKey, Capacity] = {
+            key: capacity for group in groups for key, capacity in group.capacities()
+        }
 
     def expect(self, wanted: Iterable[tuple[CandidateKey, float]]) -> dict[CandidateKey, Performance]:
         """The expected performance of each candidate at its arrival rate (req/s of one replica).
 
         Beyond the full batch's rate the wait is infinite: the law's queue ends, a real one grows as long as it lasts.
         """
-        pairs = [(key, rate) for key, rate in wanted if key in self._rows]
-        if not pairs:
-            return {}
-        index = np.array([self._rows[key] for key, _ in pairs])
-        curves, rates = self._curves.take(index), np.array([rate for _, rate in pairs])
+        asked: dict[_LawGroup, list[tuple[CandidateKey, float]]] = {}
+        for key, rate in wanted:
+            if key in self._group_of:
+                asked.setdefault(self._group_of[key], []).append((key, rate))
+        return {key: performance for group, pairs in asked.items() for key, performance in group.expect(pairs)}
+
+    def targets_of(self, key: CandidateKey) -> LawTargets | None:
+        """The limits a candidate was sized for; None when it was not."""
+        group = self._group_of.get(key)
+        return None if group is None else group.targets_of(key)
+
+
+class _LawGroup:
+    """The candidates of one queueing law, as arrays."""
+
+    def __init__(self, law: str, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self._index = {row.key: position for position, row in enumerate(rows)}
+        self._has_prefill = law == PREFILL_DECODE
+        self._targets = [targets_under(law, row.service_class) for row in rows]
+        self._curves = _prefill_decode(rows) if self._has_prefill else _decode_only(rows)
+        self._corrections = np.array([row.correction for row in rows])
+        self._limits = largest_rate(self._curves, _arrays(self._targets))
+
+    def capacities(self) -> Iterable[tuple[CandidateKey, Capacity]]:
+        rates = self._rates(self._limits) * self._corrections
+        columns = zip(
+            self.rows, self._targets, rates, self._curves.max_batch, self._limits.binding, self._lone_s(), strict=True
+        )
+        for row, targets, rate, batch, binding, lone in columns:
+            words = _words(row, targets, rate, Binding(binding), lone)
+            yield row.key, Capacity(rate_per_s=float(rate), max_batch_size=int(batch), words=words)
+
+    def expect(self, pairs: Sequence[tuple[CandidateKey, float]]) -> Iterable[tuple[CandidateKey, Performance]]:
+        index = np.array([self._index[key] for key, _ in pairs])
+        rates = np.array([rate for _, rate in pairs]) / self._corrections[index]
+        curves = self._curves.take(index)
         state = analyze(curves, rates)
-        wait_s = np.where(rates >= curves.service_rate_per_s(curves.max_batch), np.inf, state.wait_s)
+        is_over = rates >= curves.service_rate_per_s(curves.max_batch)
+        wait_s = np.where(is_over, np.inf, state.wait_s)
+        ttft_s = np.where(is_over, np.inf, state.ttft_s)
         utilization = state.mean_in_service / curves.max_batch
-        return {
-            key: Performance(itl_s=float(itl), wait_s=float(wait), utilization=float(share))
-            for (key, _), itl, wait, share in zip(pairs, state.itl_s, wait_s, utilization, strict=True)
-        }
+        for (key, _), itl, wait, ttft, share in zip(pairs, state.itl_s, wait_s, ttft_s, utilization, strict=True):
+            yield (
+                key,
+                Performance(
+                    itl_s=float(itl),
+                    wait_s=float(wait),
+                    ttft_s=float(ttft) if self._has_prefill else None,
+                    utilization=float(share),
+                ),
+            )
+
+    def targets_of(self, key: CandidateKey) -> LawTargets:
+        return self._targets[self._index[key]]
+
+    def _rates(self, limits: RateLimits) -> Floats:
+        """Upstream divides the demand by the rate under one law, by what completes of it under the other."""
+        return largest_throughput(self._curves, limits) if self._has_prefill else limits.rate_per_s
+
+    def _lone_s(self) -> Floats:
+        """What a lone request sees between tokens."""
+        return np.array([row.profile.alpha_s + row.profile.beta_s for row in self.rows])
 
 
-def wait_targets(service_class: ServiceClass) -> tuple[SloTarget, ...]:
-    """The targets that limit waiting under a law without prefill: `wait`, and `ttft` as far as it is waiting."""
-    return tuple(target for target in (service_class.wait, service_class.ttft) if target is not None)
-
-
-def _curves(rows: Sequence[Row]) -> ServiceCurves:
+def _decode_only(rows: Sequence[Row]) -> ServiceCurves:
     return decode_only(
         alpha_s=[row.profile.alpha_s for row in rows],
         beta_s=[row.profile.beta_s for row in rows],
+        output_tokens=[row.load.output_tokens for row in rows],
+        max_batch=[_batch(row) for row in rows],
+    )
+
+
+def _prefill_decode(rows: Sequence[Row]) -> ServiceCurves:
+    return prefill_decode(
+        alpha_s=[row.profile.alpha_s for row in rows],
+        beta_s=[row.profile.beta_s for row in rows],
+        gamma_s=[row.profile.gamma_s or 0.0 for row in rows],
+        delta_s=[row.profile.delta_s or 0.0 for row in rows],
+        input_tokens=[row.load.input_tokens or 0.0 for row in rows],
         output_tokens=[row.load.output_tokens for row in rows],
         max_batch=[_batch(row) for row in rows],
     )
@@ -99,11 +169,14 @@ def _batch(row: Row) -> int:
     return max(math.floor(profile.max_batch_size * profile.at_tokens / row.load.output_tokens), 1)
 
 
-def _targets(rows: Sequence[Row]) -> Targets:
+def _arrays(targets: Sequence[LawTargets]) -> Targets:
+    ttfts = [each.ttft for each in targets]
     return Targets(
-        itl_s=np.array([_mean_limit(row.service_class.itl) for row in rows]),
-        wait_s=np.array([min(map(_mean_limit, wait_targets(row.service_class)), default=np.inf) for row in rows]),
-        tokens_per_s=np.array([row.service_class.throughput_tokens_per_s or 0.0 for row in rows]),
+        itl_s=np.array([_mean_limit(each.itl) for each in targets]),
+        wait_s=np.array([min(map(_mean_limit, each.waits), default=np.inf) for each in targets]),
+        tokens_per_s=np.array([each.tokens_per_s for each in targets]),
+        ttft_s=np.array([each.limit_s if each is not None else np.inf for each in ttfts]),
+        ttft_wait_factor=np.array([tail_factor(each.percentile) if each is not None else 1.0 for each in ttfts]),
     )
 
 
@@ -111,18 +184,22 @@ def _mean_limit(target: SloTarget | None) -> float:
     return np.inf if target is None else mean_limit_s(target.limit_s, target.percentile)
 
 
-def _capacities(rows: Sequence[Row], curves: ServiceCurves, limits: RateLimits) -> dict[CandidateKey, Capacity]:
-    return {
-        row.key: Capacity(rate_per_s=float(rate), max_batch_size=int(batch), words=_words(row, rate, Binding(binding)))
-        for row, rate, batch, binding in zip(rows, limits.rate_per_s, curves.max_batch, limits.binding, strict=True)
-    }
-
-
-def _words(row: Row, rate: float, binding: Binding) -> str:
+def _words(row: Row, targets: LawTargets, rate: float, binding: Binding, lone_s: float) -> str:
     if rate > 0:
-        return f"{_BINDING_WORDS[binding]}, {row.load.output_tokens:.4g} output tokens"
-    lone_s = row.profile.alpha_s + row.profile.beta_s
-    if binding is Binding.ITL and row.service_class.itl is not None:
-        limit_ms = row.service_class.itl.limit_s * 1000
+        return f"{_BINDING_WORDS[binding]}, {_lengths(row)}"
+    if binding is Binding.ITL and targets.itl is not None:
+        limit_ms = targets.itl.limit_s * 1000
         return f"even a lone request takes ITL {lone_s * 1000:.4g} ms, the target is {limit_ms:.4g} ms"
+    if binding is Binding.TTFT and targets.ttft is not None:
+        prompt = row.load.input_tokens or 0.0
+        prefill_ms = ((row.profile.gamma_s or 0.0) + (row.profile.delta_s or 0.0) * prompt) * 1000
+        limit_ms = targets.ttft.limit_s * 1000
+        return f"even a lone prompt of {prompt:.4g} tokens takes {prefill_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     return "even the smallest load waits longer than the target"
+
+
+def _lengths(row: Row) -> str:
+    output = f"{row.load.output_tokens:.4g} output tokens"
+    if row.profile.law == PREFILL_DECODE and row.load.input_tokens is not None:
+        return f"{row.load.input_tokens:.4g} input and {output}"
+    return output

@@ -10,6 +10,7 @@ from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
 from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
+from reconciler.decision.saturated import answer_saturation
 from reconciler.decision.standing import Standing, is_counted, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
@@ -31,21 +32,20 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     """
     standings = standings_of(snapshot, refused or {})
     capacities = Capacities(rows_of(standings))
-    posed = pose(standings, capacities, snapshot.settings.objective)
+    posed = pose(standings, capacities, answer_saturation(snapshot, standings), snapshot.settings.objective)
     solution = SOLVERS[SOLVER].solve(posed.problem)
     allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
     groups = {standing.variant.settings.group.value for standing in standings}
     proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
-    settled = settle_with_open(standings, posed, capacities, allocations, proposals)
-    settled = make_independent(standings, posed, capacities, settled)
+    settled = make_independent(standings, posed.needs, settle_with_open(standings, posed, allocations, proposals))
     case = Case(
         snapshot=snapshot,
         capacities=capacities,
         posed=posed,
         solution=solution,
         settled=settled,
-        before=Outlook(standings, capacities, posed.demands, posed.problem.current),
-        after=Outlook(standings, capacities, posed.demands, settled.allocations),
+        before=Outlook(posed.needs, capacities, posed.problem.current),
+        after=Outlook(posed.needs, capacities, settled.allocations),
         shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
     )
     decisions = [

@@ -1,67 +1,46 @@
-"""Pull requests that may be merged in any order: where groups share a model, each must leave it served alone."""
+"""Pull requests that may be merged in any order: where groups share a need, each must leave it met alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.decision.capacities import Capacities
-from reconciler.decision.problems import Posed
+from reconciler.decision.needs import TOLERANCE, Allocations, Needs
 from reconciler.decision.proposals import Settled
 from reconciler.decision.standing import Standing
-from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import CandidateKey
-
-TOLERANCE = 1e-9
-"""What a cover may lack, as in the optimizer."""
 
 
-def make_independent(standings: Sequence[Standing], posed: Posed, capacities: Capacities, settled: Settled) -> Settled:
-    """Let a variant shrink only when what its own group's pull request leaves carries the model's demand."""
+def make_independent(standings: Sequence[Standing], needs: Needs, settled: Settled) -> Settled:
+    """Let a variant shrink only when what its own group's pull request leaves carries what is needed."""
     allocations, reasons = dict(settled.allocations), dict(settled.reasons)
-    for model, groups in _shared_models(standings).items():
-        demand = posed.demands[model].rate_per_s if model in posed.demands else 0.0
-        everyone = [standing for members in groups.values() for standing in members]
-        for name, members in groups.items():
-            merged = {standing.variant.key for standing in members}
-            alone = sum(
-                _carried(standing, _after(standing, merged, settled.allocations), capacities) for standing in everyone
-            )
-            if alone >= demand * (1 - TOLERANCE):
+    current = {standing.variant.key: standing.variant.current for standing in standings}
+    groups_of = {standing.variant.key: standing.variant.settings.group.value for standing in standings}
+    for model in needs.requirements:
+        requirement, groups = needs.requirements[model], _groups(needs, model, groups_of)
+        for name, members in groups.items() if len(groups) > 1 else ():
+            merged = {**current, **{key: settled.allocations[key] for key in members}}
+            alone = needs.total(model, merged)
+            if alone >= requirement.amount * (1 - TOLERANCE):
                 continue
             others = ", ".join(other for other in groups if other != name)
-            for standing in _shrinking(members, settled.allocations, capacities):
-                key = standing.variant.key
-                allocations[key] = standing.variant.current
-                reasons[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {demand:.4g} req/s"
+            wanted = f"{requirement.amount:.4g} {requirement.unit}"
+            for key in _shrinking(members, needs, current, settled.allocations):
+                allocations[key] = current[key]
+                reasons[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {wanted}"
     return replace(settled, allocations=allocations, reasons=reasons)
 
 
-def _shared_models(standings: Iterable[Standing]) -> dict[ModelKey, dict[str, list[Standing]]]:
-    """The models whose variants are proposed in several pull requests: their variants by group."""
-    models: dict[ModelKey, dict[str, list[Standing]]] = {}
-    for standing in standings:
-        groups = models.setdefault(standing.variant.model, {})
-        groups.setdefault(standing.variant.settings.group.value, []).append(standing)
-    return {model: dict(sorted(groups.items())) for model, groups in models.items() if len(groups) > 1}
-
-
-def _after(
-    standing: Standing, merged: Iterable[ResourceKey], allocations: Mapping[ResourceKey, Allocation]
-) -> Allocation:
-    return allocations[standing.variant.key] if standing.variant.key in merged else standing.variant.current
-
-
-def _carried(standing: Standing, allocation: Allocation, capacities: Capacities) -> float:
-    capacity = capacities.of.get(CandidateKey(variant=standing.variant.key, accelerator=allocation.accelerator))
-    return capacity.rate_per_s * allocation.replicas if capacity is not None else 0.0
+def _groups(needs: Needs, model: ModelKey, groups_of: Mapping[ResourceKey, str]) -> dict[str, list[ResourceKey]]:
+    """The variants behind a requirement by the pull request that proposes them."""
+    groups: dict[str, list[ResourceKey]] = {}
+    for key in needs.variants_of[model]:
+        groups.setdefault(groups_of[key], []).append(key)
+    return dict(sorted(groups.items()))
 
 
 def _shrinking(
-    members: Iterable[Standing], allocations: Mapping[ResourceKey, Allocation], capacities: Capacities
-) -> list[Standing]:
-    return [
-        standing
-        for standing in members
-        if _carried(standing, allocations[standing.variant.key], capacities)
-        < _carried(standing, standing.variant.current, capacities)
-    ]
+    members: Collection[ResourceKey], needs: Needs, before: Allocations, after: Allocations
+) -> list[ResourceKey]:
+    def carried(key: ResourceKey, allocations: Allocations) -> float:
+        return needs.carried(key, allocations[key]) or 0.0
+
+    return [key for key in members if carried(key, after) < carried(key, before)]

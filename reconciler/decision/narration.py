@@ -1,10 +1,14 @@
 """Tells one variant's decision: its numbers, its verdict and the steps that led to it."""
 
 from reconciler.decision.case import Case
-from reconciler.decision.outlook import cost_of, slo_outlooks
+from reconciler.decision.outlook import cost_of
 from reconciler.decision.standing import Standing
+from reconciler.decision.steps import steps_of
+from reconciler.decision.targets import slo_outlooks, targets_under
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.plan import Decision, Outcome, Step, Verdict, VerdictKind
+from reconciler.domain.engines import Engine
+from reconciler.domain.loads import Observation
+from reconciler.domain.plan import RATE, Decision, Outcome, SloOutlook, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.variants import Variant
 
@@ -15,7 +19,7 @@ def decision_for(case: Case, standing: Standing) -> Decision:
     desired = case.settled.allocations[variant.key]
     reason = standing.reason or case.posed.stuck.get(variant.key, "")
     outcome = _outcome(variant, desired, reason)
-    before, after = case.before.performance(variant), case.after.performance(variant)
+    need = case.posed.needs.of_variant(variant.key)
     observation = case.snapshot.observations.get(variant.key)
     key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
     capacity = case.capacities.of.get(key)
@@ -27,22 +31,40 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         current=variant.current,
         desired=desired,
         verdict=_verdict(outcome, reason),
-        steps=_steps(case, standing, desired, outcome, reason),
+        steps=steps_of(case, standing, desired, outcome, reason),
         reason=reason,
         place=str(variant.place),
         load=standing.load,
-        demand_per_s=_rounded(case.after.demand_per_s(variant)),
-        capacity_before_per_s=_rounded(case.before.capacity_per_s(variant)),
-        capacity_after_per_s=_rounded(case.after.capacity_per_s(variant)),
-        slos=slo_outlooks(variant.service_class.value, before, after) if variant.service_class else (),
+        engine=str(standing.engine),
+        unit=need.unit if need is not None else RATE,
+        demand=_rounded(case.after.demand(variant)),
+        capacity_before=_rounded(case.before.capacity(variant)),
+        capacity_after=_rounded(case.after.capacity(variant)),
+        slos=_slos(case, variant, desired),
         cost_before_per_hour=_rounded(cost_of(variant, variant.current)),
         cost_after_per_hour=_rounded(cost_of(variant, desired)),
-        expected=after,
+        expected=case.after.performance(variant),
         observed=observation.performance if observation is not None else None,
         max_batch_size=capacity.max_batch_size if capacity is not None else None,
         status_shape=variant.status_shape,
-        metrics_available=observation is not None and observation.absence is None and standing.load is not None,
+        metrics_available=_has_metrics(standing, observation),
     )
+
+
+def _has_metrics(standing: Standing, observation: Observation | None) -> bool:
+    """Whether everything that its engine looks at was there."""
+    is_seen = observation is not None and observation.absence is None
+    return is_seen and (standing.load is not None or standing.engine is not Engine.QUEUEING)
+
+
+def _slos(case: Case, variant: Variant, desired: Allocation) -> tuple[SloOutlook, ...]:
+    """The class's targets as the law of what is desired keeps them; a queue that answered nothing expects nothing."""
+    if variant.service_class is None:
+        return ()
+    key = CandidateKey(variant=variant.key, accelerator=desired.accelerator)
+    law = next((option.profile.law for option in variant.options if option.accelerator == desired.accelerator), "")
+    targets = case.capacities.targets_of(key) or targets_under(law, variant.service_class.value)
+    return slo_outlooks(targets, case.before.performance(variant), case.after.performance(variant))
 
 
 def _outcome(variant: Variant, desired: Allocation, reason: str) -> Outcome:
@@ -63,81 +85,3 @@ def _verdict(outcome: Outcome, reason: str) -> Verdict:
 def _rounded(value: float | None) -> float | None:
     """Ten significant digits: float noise of a platform must not reach the plan."""
     return None if value is None else float(f"{value:.10g}")
-
-
-def _steps(case: Case, standing: Standing, desired: Allocation, outcome: Outcome, reason: str) -> tuple[Step, ...]:
-    variant = standing.variant
-    steps = [*_load_steps(case, standing), *_capacity_steps(case, variant)]
-    notes = case.posed.notes.get(variant.key, ())
-    steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
-    current = _words(variant.current)
-    if reason:
-        steps.append(Step(stage="hold", before=current, after=current, reason=reason))
-        return tuple(steps)
-    steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(case, variant, desired)))
-    if outcome is Outcome.CHANGE:
-        steps.append(
-            Step(stage="policy", before=_words(desired), after=_words(desired), reason=str(VerdictKind.NEEDS_APPROVAL))
-        )
-    return tuple(steps)
-
-
-def _load_steps(case: Case, standing: Standing) -> list[Step]:
-    load = standing.load
-    demand = case.posed.demands.get(standing.variant.model)
-    if load is None or demand is None:
-        return []
-    observed = f"{load.arrival_rate_per_s:.4g} req/s"
-    return [
-        Step(
-            stage="load",
-            before="",
-            after=observed,
-            reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
-            f"{load.output_tokens:.4g} output tokens a request",
-        ),
-        Step(
-            stage="demand",
-            before=observed,
-            after=f"{demand.rate_per_s:.4g} req/s",
-            reason=f"load and {demand.headroom * 100:g} % headroom",
-        ),
-    ]
-
-
-def _capacity_steps(case: Case, variant: Variant) -> list[Step]:
-    steps = []
-    for option in variant.options:
-        capacity = case.capacities.of.get(CandidateKey(variant=variant.key, accelerator=option.accelerator))
-        if capacity is None:
-            continue
-        profile = option.profile
-        parameters = (
-            f"alpha {profile.alpha_s * 1000:g} ms, beta {profile.beta_s * 1000:g} ms, batch {capacity.max_batch_size}"
-        )
-        steps.append(
-            Step(
-                stage="capacity",
-                before="",
-                after=f"{capacity.rate_per_s:.4g} req/s",
-                reason=f"one replica on {option.accelerator}: {capacity.words} ({parameters})",
-            )
-        )
-    return steps
-
-
-def _why(case: Case, variant: Variant, desired: Allocation) -> str:
-    if variant.key in case.settled.reasons:
-        return case.settled.reasons[variant.key]
-    shortfall = case.shortfalls.get(variant.model)
-    if shortfall is not None:
-        return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} req/s: {shortfall.reason}"
-    if variant.key in case.solution.reasons:
-        return case.solution.reasons[variant.key]
-    if desired.replicas:
-        return "no arrivals: the fewest replicas allowed"
-    return "no arrivals, and none run"
-
-
-def _words(allocation: Allocation) -> str:
-    return f"{allocation.replicas} x {allocation.accelerator or 'unknown'}"

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.capacities import Capacities, Capacity, Row
+from reconciler.decision.needs import Needs
 from reconciler.decision.options import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.variants import Option, Variant
+from reconciler.sizing.saturation import SaturationAnswer
 
 UPSTREAM_RELATIVE_COST = 10.0
 """What upstream's resource takes a `variantCost` that is not written for."""
@@ -27,11 +29,14 @@ class ModelDemand:
 class Posed:
     """A problem with what was left out of it: variants that got no candidate, options that were not considered.
 
-    `partial` says of variants whose model's load was not wholly seen whose replicas were silent.
+    `demands` are of models that are sized by a queue, `answers` of those that saturation sizes. `partial` says of
+    variants whose model was not wholly seen what is missing: none of them may shrink.
     """
 
     problem: Problem
+    needs: Needs
     demands: Mapping[ModelKey, ModelDemand]
+    answers: Mapping[ModelKey, SaturationAnswer] = field(default_factory=dict)
     stuck: Mapping[ResourceKey, str] = field(default_factory=dict)
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: Mapping[ResourceKey, str] = field(default_factory=dict)
@@ -42,11 +47,19 @@ def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
     return tuple(row for standing in standings if standing.is_sized for row in _rows(standing))
 
 
-def pose(standings: Sequence[Standing], capacities: Capacities, objective: str) -> Posed:
-    """The problem of all models together."""
-    draft = _Draft(capacities=capacities)
+def pose(
+    standings: Sequence[Standing],
+    capacities: Capacities,
+    answers: Mapping[ModelKey, SaturationAnswer],
+    objective: str,
+) -> Posed:
+    """The problem of all models together, each in the unit of its engine."""
+    draft = _Draft(capacities=capacities, answers=answers)
     for model, members in _by_model(standings).items():
-        draft.add_model(model, members)
+        if model in answers:
+            draft.add_saturated(members, answers[model])
+        else:
+            draft.add_model(model, members)
     return draft.posed(standings, objective)
 
 
@@ -61,7 +74,14 @@ def _rows(standing: Standing) -> Iterable[Row]:
                 profile=option.profile,
                 load=standing.load,
                 service_class=variant.service_class.value,
+                correction=_factor(standing, option),
             )
+
+
+def _factor(standing: Standing, option: Option) -> float:
+    """What is observed on the current accelerator says nothing of the others."""
+    is_current = option.accelerator == standing.variant.current.accelerator
+    return standing.correction.factor if standing.correction is not None and is_current else 1.0
 
 
 def _key(variant: Variant, option: Option) -> CandidateKey:
@@ -80,6 +100,7 @@ class _Draft:
     """Collects the problem model by model."""
 
     capacities: Capacities
+    answers: Mapping[ModelKey, SaturationAnswer]
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
@@ -104,6 +125,19 @@ class _Draft:
             self._add_loaded(model, members, demand)
         else:
             self._add_idle(model, members)
+
+    def add_saturated(self, members: Sequence[Standing], answer: SaturationAnswer) -> None:
+        """What saturation asks for: a variant that it cannot judge stays as it is, one it doubts does not shrink."""
+        self.requirements += answer.requirements
+        words = "; ".join(dict.fromkeys(answer.reasons.values()))
+        self.partial |= dict.fromkeys(answer.floors, words)
+        free = [standing.variant for standing in members if standing.is_free]
+        self.stuck |= {variant.key: answer.held[variant.key] for variant in free if variant.key in answer.held}
+        offered = [variant for variant in free if variant.key not in self.stuck]
+        is_priced = all(standing.variant.current_cost_per_hour is not None for standing in members)
+        for variant in offered:
+            self.current_weights[variant.key] = _current_weight(variant, is_priced=is_priced)
+            self.candidates.append(_kept(variant, is_priced=is_priced))
 
     def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
         """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
@@ -218,7 +252,15 @@ class _Draft:
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
             objective=objective,
         )
-        return Posed(problem=problem, demands=self.demands, stuck=self.stuck, notes=self.notes, partial=self.partial)
+        return Posed(
+            problem=problem,
+            needs=Needs.of(self.requirements),
+            demands=self.demands,
+            answers=self.answers,
+            stuck=self.stuck,
+            notes=self.notes,
+            partial=self.partial,
+        )
 
 
 def _is_in_order(variant: Variant) -> bool:
@@ -244,6 +286,17 @@ def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool)
         cost_per_hour=option.cost_per_hour,
         devices={option.resource: option.devices_per_replica},
         order=order,
+    )
+
+
+def _kept(variant: Variant, *, is_priced: bool) -> Candidate:
+    """The accelerator that a variant runs on: saturation says nothing of any other."""
+    key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
+    return Candidate(
+        key=key,
+        weight=_current_weight(variant, is_priced=is_priced),
+        cost_per_hour=variant.current_cost_per_hour,
+        devices=variant.workload.devices if variant.workload is not None else {},
     )
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.decision.capacities import Capacities
 from reconciler.decision.groups import head_branch
-from reconciler.decision.outlook import Allocations
+from reconciler.decision.needs import Allocations
 from reconciler.decision.problems import Posed
 from reconciler.decision.standing import Standing
 from reconciler.domain.allocations import Allocation
@@ -13,6 +12,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.requirements import CandidateKey, Problem
+from reconciler.domain.variants import Variant
 
 KEEP_BELOW = 0.05
 """A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes."""
@@ -32,24 +32,21 @@ class Settled:
 
 
 def settle_with_open(
-    standings: Sequence[Standing],
-    posed: Posed,
-    capacities: Capacities,
-    optimum: Allocations,
-    proposals: Mapping[str, Proposal],
+    standings: Sequence[Standing], posed: Posed, optimum: Allocations, proposals: Mapping[str, Proposal]
 ) -> Settled:
-    """Keeps open proposals (by group) model by model, while they carry the demand and cost nearly as little."""
+    """Keeps open proposals (by group) need by need, while they meet it and cost nearly as little."""
     allocations = dict(optimum)
     kept: dict[str, int] = {}
     reasons: dict[ResourceKey, str] = {}
     weights = _weights(posed.problem)
-    for model, members in _members(standings).items():
-        groups = {standing.variant.settings.group.value for standing in members}
+    variants = {standing.variant.key: standing.variant for standing in standings}
+    for model, keys in posed.needs.variants_of.items():
+        groups = {variants[key].settings.group.value for key in keys}
         proposal = proposals.get(min(groups)) if len(groups) == 1 else None
-        if proposal is None or model not in posed.demands:
+        if proposal is None:
             continue
-        proposed = _proposed(members, proposal, posed.problem)
-        if not _differs(proposed, optimum) or not _carries(members, proposed, posed, capacities):
+        proposed = _proposed([variants[key] for key in keys], proposal, posed.problem)
+        if not _differs(proposed, optimum) or not _serves(model, {**posed.problem.current, **proposed}, posed):
             continue
         saving = _saving(proposed, optimum, weights)
         if saving is None or saving >= KEEP_BELOW:
@@ -104,13 +101,6 @@ def proposed_change(decision: Decision) -> ProposedChange:
     )
 
 
-def _members(standings: Iterable[Standing]) -> dict[ModelKey, list[Standing]]:
-    members: dict[ModelKey, list[Standing]] = {}
-    for standing in standings:
-        members.setdefault(standing.variant.model, []).append(standing)
-    return members
-
-
 def _weights(problem: Problem) -> dict[CandidateKey, float]:
     """What a replica of everything that may be chosen now weighs; without load replicas are counted."""
     weights = {
@@ -129,12 +119,11 @@ def _weights(problem: Problem) -> dict[CandidateKey, float]:
     return weights
 
 
-def _proposed(members: Iterable[Standing], proposal: Proposal, problem: Problem) -> dict[ResourceKey, Allocation]:
+def _proposed(members: Iterable[Variant], proposal: Proposal, problem: Problem) -> dict[ResourceKey, Allocation]:
     """The allocations of the variants that may change, were the proposal merged."""
     changes = {change.resource: change for change in proposal.changes}
     proposed = {}
-    for standing in members:
-        variant = standing.variant
+    for variant in members:
         if variant.key in problem.pinned:
             continue
         change = changes.get(str(variant.key))
@@ -146,22 +135,12 @@ def _proposed(members: Iterable[Standing], proposal: Proposal, problem: Problem)
     return proposed
 
 
-def _carries(
-    members: Iterable[Standing], proposed: Mapping[ResourceKey, Allocation], posed: Posed, capacities: Capacities
-) -> bool:
-    """Whether the model's demand is covered inside its SLO and every bound is kept under the proposal."""
-    carried = 0.0
-    demand = 0.0
-    for standing in members:
-        variant = standing.variant
-        allocation = proposed.get(variant.key, variant.current)
-        capacity = capacities.of.get(CandidateKey(variant=variant.key, accelerator=allocation.accelerator))
-        demand = posed.demands[variant.model].rate_per_s
-        carried += capacity.rate_per_s * allocation.replicas if capacity is not None else 0.0
-        bounds = posed.problem.bounds.get(variant.key)
-        if bounds is not None and not bounds.admits(allocation.replicas):
-            return False
-    return carried >= demand * (1 - 1e-9)
+def _serves(model: ModelKey, allocations: Allocations, posed: Posed) -> bool:
+    """Whether what is needed is met and every bound is kept under the proposal."""
+    bounds = posed.problem.bounds
+    bounded = (key for key in posed.needs.variants_of[model] if key in bounds)
+    is_within = all(bounds[key].admits(allocations[key].replicas) for key in bounded)
+    return is_within and posed.needs.is_met(model, allocations)
 
 
 def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:

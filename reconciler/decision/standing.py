@@ -3,32 +3,41 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.decision.engines import Choice, choose_engines, lacks_prompt
 from reconciler.decision.options import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
-
-SUPPORTED_LAWS = frozenset({"decode_only"})
+from reconciler.sizing.learning import Correction, correct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A variant with its model's load.
+    """A variant with its model's load and engine.
 
     `hold` says why it must stay as it is; `gap` why what its replicas carry is unknown; both empty: it is decided.
     `lacks_metrics` marks a hold that missing data caused: it may slow a change, never reverse it. `partial` says in
     words that some replicas did not report the load they carry: then nothing of the model is scaled down.
+    `correction` is what its replicas do over what their learned profile says; None where none was learned.
     """
 
     variant: Variant
+    choice: Choice
     load: Load | None
     hold: str = ""
     gap: str = ""
     lacks_metrics: bool = False
     partial: str = ""
+    correction: Correction | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """What sizes its model."""
+        return self.choice.engine
 
     @property
     def reason(self) -> str:
@@ -42,13 +51,18 @@ class Standing:
 
     @property
     def is_sized(self) -> bool:
-        """Whether its capacity can be computed, be it free or held."""
-        return self.load is not None and not self.gap and self.load.arrival_rate_per_s > 0
+        """Whether its capacity can be computed by a queue, be it free or held."""
+        is_loaded = self.load is not None and self.load.arrival_rate_per_s > 0
+        return self.engine is Engine.QUEUEING and is_loaded and not self.gap
 
 
 def standings_of(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[Standing, ...]:
     """The standing of every variant; `refused` are changes that could not be written."""
-    alone = tuple(_standing(snapshot, variant, refused.get(variant.key, "")) for variant in snapshot.variants)
+    choices = choose_engines(snapshot)
+    alone = tuple(
+        _standing(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
+        for variant in snapshot.variants
+    )
     blind = {
         standing.variant.model: (standing.variant, words) for standing in reversed(alone) if (words := _blind(standing))
     }
@@ -68,23 +82,39 @@ def beside_unknown(unknown: Variant, words: str) -> str:
     return f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
 
 
-def _standing(snapshot: Snapshot, variant: Variant, refused: str) -> Standing:
+def _standing(snapshot: Snapshot, variant: Variant, choice: Choice, refused: str) -> Standing:
     load = snapshot.loads.get(variant.model)
     observation = snapshot.observations.get(variant.key)
-    absence = load if isinstance(load, NoAnswer) else None
-    if absence is None and observation is not None:
-        absence = observation.absence
     known = load if isinstance(load, Load) else None
-    lacks_metrics = absence is not None or known is None
-    metrics_reason = absence.reason if absence is not None else ("no metrics were asked for" if known is None else "")
+    absence = _absence(choice.engine, load, observation)
     return Standing(
         variant=variant,
+        choice=choice,
         load=known,
-        hold=variant.obstacle or refused or metrics_reason or _unprofiled(variant),
-        gap=_gap(variant),
-        lacks_metrics=lacks_metrics and not variant.obstacle,
-        partial=_partial(variant, known, observation),
+        hold=variant.obstacle or refused or choice.conflict or absence or _unprofiled(variant),
+        gap=_gap(variant, choice.engine, known),
+        lacks_metrics=bool(absence) and not variant.obstacle,
+        partial=_partial(variant, known, observation) if choice.engine is Engine.QUEUEING else "",
+        correction=_correction(snapshot, variant) if choice.engine is Engine.QUEUEING else None,
     )
+
+
+def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:
+    """A learned profile is held against what its replicas do now; one that somebody gave is taken at its word."""
+    running = (option.profile for option in variant.options if option.accelerator == variant.current.accelerator)
+    profile = next(running, None)
+    if profile is None or profile.learning is None:
+        return None
+    return correct(snapshot.views.traces.get(variant.key, ()), profile)
+
+
+def _absence(engine: Engine, load: Load | NoAnswer | None, observation: Observation | None) -> str:
+    """What is missing of what the engine looks at: a queue needs the model's load, saturation the replicas' word."""
+    if engine is Engine.QUEUEING and isinstance(load, NoAnswer):
+        return load.reason
+    if observation is not None and observation.absence is not None:
+        return observation.absence.reason
+    return "no metrics were asked for" if (load if engine is Engine.QUEUEING else observation) is None else ""
 
 
 def _partial(variant: Variant, load: Load | None, observation: Observation | None) -> str:
@@ -100,7 +130,7 @@ def _blind(standing: Standing) -> str:
     variant = standing.variant
     if not is_counted(variant):
         return standing.reason
-    if standing.is_free or variant.current.replicas == 0:
+    if standing.is_free or variant.current.replicas == 0 or standing.engine is not Engine.QUEUEING:
         return ""
     if not standing.gap and not any(option.accelerator == variant.current.accelerator for option in variant.options):
         return f"{variant.current.accelerator} has no profile"
@@ -114,26 +144,27 @@ def _beside(standing: Standing, unknown: Variant, words: str) -> Standing:
     return replace(standing, hold=beside_unknown(unknown, words))
 
 
-def _gap(variant: Variant) -> str:
+def _gap(variant: Variant, engine: Engine, load: Load | None) -> str:
+    if engine.is_tracking:
+        return f"{engine} needs metric targets, and no policy gives any for it"
+    if engine is not Engine.QUEUEING:
+        return ""
     if not variant.current.accelerator:
         return (
             "accelerator unknown: no node selector, affinity or label "
             "inference.optimization/acceleratorName says what it runs on"
         )
     if not variant.options:
-        return _unprofiled(variant) or "no profile; saturation engine not available yet"
-    for option in variant.options:
-        if option.profile.law not in SUPPORTED_LAWS:
-            return f"law {option.profile.law} not available yet: {option.accelerator} has gamma or delta"
+        return _unprofiled(variant) or "queueing needs a profile: give one under models[].profiles, or learn it by fit"
     if variant.service_class is None:
-        return "no service class; saturation engine not available yet"
-    return _unsupported_target(variant.service_class.value)
+        return "queueing needs a service class"
+    return lacks_prompt(variant, load) or _unsupported_target(variant.service_class.value)
 
 
 def _unprofiled(variant: Variant) -> str:
     """The only accelerator allowed cannot be sized, while the current one perhaps can."""
     allowed = variant.settings.accelerator
-    if allowed.value in (KEEP, CHOOSE, IN_ORDER):
+    if allowed.value in (KEEP, CHOOSE, IN_ORDER, variant.current.accelerator):
         return ""
     others = [option for option in variant.options if option.accelerator != variant.current.accelerator]
     if others or any(not option.unwritable for option in variant.options):

@@ -124,6 +124,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
         obstacle=_obstacle(resource, target, workload, settings, index) or lookup.missing,
+        missing_class=lookup.missing,
     )
 
 

@@ -12,6 +12,9 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.solutions import SolveStatus
 
+RATE = "req/s"
+"""The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""
+
 
 class Outcome(StrEnum):
     """What a decision comes to."""
@@ -78,8 +81,8 @@ class SloOutlook:
 class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
-    `demand_per_s` is its share of its model's, `capacity_before_per_s` and `capacity_after_per_s` its replicas'
-    together. Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant.
+    `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
+    Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant.
     """
 
     variant: ResourceKey
@@ -93,9 +96,11 @@ class Decision:
     reason: str = ""
     place: str = ""
     load: Load | None = None
-    demand_per_s: float | None = None
-    capacity_before_per_s: float | None = None
-    capacity_after_per_s: float | None = None
+    engine: str = ""
+    unit: str = RATE
+    demand: float | None = None
+    capacity_before: float | None = None
+    capacity_after: float | None = None
     slos: tuple[SloOutlook, ...] = ()
     cost_before_per_hour: float | None = None
     cost_after_per_hour: float | None = None

@@ -22,8 +22,9 @@ class SloTarget:
 class ServiceClass:
     """What a class of requests was promised; a higher `priority` goes first.
 
-    `ttft` is arrival to first token; a law without prefill can only limit the waiting in it.
-    `wait` limits waiting alone (`slo-ttw`, and the early `slo-ttft`, which meant the same).
+    `ttft` is arrival to first token; a law without prefill can only limit the waiting in it. `wait` limits waiting
+    alone (`slo-ttw`). `listed_ttft_s` is upstream's `slo-ttft`, which changed its meaning with the law: the 95th
+    percentile of the wait where prefill is not modelled, the mean time to first token where it is.
     """
 
     name: str
@@ -31,5 +32,6 @@ class ServiceClass:
     ttft: SloTarget | None = None
     wait: SloTarget | None = None
     itl: SloTarget | None = None
+    listed_ttft_s: float | None = None
     throughput_tokens_per_s: float | None = None
     place: Place | None = None

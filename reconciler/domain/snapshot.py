@@ -7,11 +7,30 @@ from reconciler.domain.accelerators import Catalog
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding
+from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.proposals import Proposal
+from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
+from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaViews:
+    """What replicas say one by one, where an engine looks at them: empty for models that are sized by a queue.
+
+    `ready` counts the replicas that Kubernetes calls ready; `requests` those of the time that decides about zero;
+    `stored_kv_tokens` is what a replica of a variant held when it was last seen, `traces` the last hour.
+    """
+
+    replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
+    queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
+    ready: Mapping[ResourceKey, int] = field(default_factory=dict)
+    requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
+    stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
+    traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +47,13 @@ class Snapshot:
     broken: tuple[BrokenResource, ...] = ()
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
+    views: ReplicaViews = field(default_factory=ReplicaViews)
+    saturation: Mapping[ModelKey, tuple[SaturationEntry, ...]] = field(default_factory=dict)
+    """What upstream's ConfigMaps say of a model, the highest first."""
+    zero: Mapping[ModelKey, tuple[ZeroEntry, ...]] = field(default_factory=dict)
+    """What upstream's ConfigMap says of scaling a model to zero, the highest first."""
+    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Cluster -> quantity -> the PromQL that was asked."""
     catalogs: Mapping[str, Catalog] = field(default_factory=dict)
     proposals: tuple[Proposal, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -48,7 +48,7 @@ class Variant:
     """The replicas serving one model on one accelerator in one configuration, ready to be decided.
 
     `obstacle` says in words why it must stay as it is: who owns its replicas, what is missing or unreadable.
-    `service_class` None with an empty `obstacle` means that no class is asked for.
+    `service_class` None with an empty `missing_class` means that no class is asked for.
     """
 
     key: ResourceKey
@@ -68,3 +68,4 @@ class Variant:
     current_cost_per_hour: float | None
     conditions: tuple[Condition, ...] = ()
     obstacle: str = ""
+    missing_class: str = ""

@@ -53,6 +53,11 @@ def rate(per_s: float | None) -> str:
     return _finite(per_s, _rate)
 
 
+def quantity(value: float | None, unit: str) -> str:
+    """An amount of something that is counted or flows, without its unit: `46.2` req/s, `41k` tokens, `3.4` replicas."""
+    return _finite(value, _tokens if unit == "tokens" else _rate)
+
+
 def duration(seconds: float | None) -> str:
     """A measured time: `6.9 ms`, `310 ms`, `1.9 s`, `5m`, `4m10s`, `2h`, `7d`."""
     return _finite(seconds, lambda known: _signed(known, _duration(abs(known))))
@@ -112,6 +117,11 @@ def _rate(per_s: float) -> str:
     places = 1 if size >= 0.95 else 3 if 0 < size < 0.0095 else 2
     text = f"{size:.{places}f}"
     return "0" if float(text) == 0 else _signed(per_s, text)
+
+
+def _tokens(tokens: float) -> str:
+    size = abs(tokens)
+    return _signed(tokens, f"{size / 1000:.0f}k" if size >= 9999.5 else f"{size:.0f}")
 
 
 def _duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, SloOutlook, Verdict, VerdictKind
-from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, rate, shift
+from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, quantity, shift
 from reconciler.report.plain import one_line
 
 MORE, FEWER, MOVED, SAME = "▲", "▼", "⇄", "•"
@@ -37,6 +37,7 @@ class ChangeRow:
     accelerator: Shift
     demand: str
     capacity: str
+    unit: str
     slo: SloRow | None
     cost: str
     verdict: str
@@ -44,7 +45,7 @@ class ChangeRow:
     @property
     def load(self) -> str:
         """`46.2 → 53.0 req/s`: demand and the capacity that meets it."""
-        return f"{self.demand} → {self.capacity} req/s"
+        return f"{self.demand} → {self.capacity} {self.unit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,9 @@ def change_row(decision: Decision, label: str, *, marked: bool = True) -> Change
         variant=label,
         replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
         accelerator=shift(_accelerator(decision.current.accelerator), _accelerator(decision.desired.accelerator)),
-        demand=rate(decision.demand_per_s),
-        capacity=rate(decision.capacity_after_per_s),
+        demand=quantity(decision.demand, decision.unit),
+        capacity=quantity(decision.capacity_after, decision.unit),
+        unit=decision.unit,
         slo=slo_row(slo) if slo else None,
         cost=cost_change(decision.cost_before_per_hour, decision.cost_after_per_hour),
         verdict=verdict_text(decision.verdict),

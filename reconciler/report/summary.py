@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reconciler.domain.plan import Decision, Outcome, Plan, SloOutlook, VerdictKind
 from reconciler.domain.solutions import SolveStatus
 from reconciler.report.labels import model_name, short_labels_of
-from reconciler.report.numbers import COST_UNITS, UNKNOWN, cost, count, duration, money_change, percentage, rate
+from reconciler.report.numbers import COST_UNITS, UNKNOWN, cost, count, duration, money_change, percentage, quantity
 from reconciler.report.plain import one_line
 from reconciler.report.rows import by_urgency, slo_name
 
@@ -90,7 +90,7 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     first, more = missed[0], len(missed) - 1
     pronoun = "it" if len(changes) == 1 else "them"
     others = f", and {count(more, 'more model')} {'misses its' if more == 1 else 'miss their'} target" if more else ""
-    capacities = (each.capacity_before_per_s for each in _serving(first, decisions))
+    capacities = (each.capacity_before for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.before_s, decisions, capacities)
     return f"Without {pronoun}, {model_name(first.decision.model)} {missed_text}{others}."
 
@@ -102,7 +102,7 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
         return ""
     first, more = missed[0], len(missed) - 1
     others = f", and so {'does' if more == 1 else 'do'} {count(more, 'more model')}" if more else ""
-    capacities = (each.capacity_after_per_s for each in _serving(first, decisions))
+    capacities = (each.capacity_after for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.after_s, decisions, capacities)
     return f"{model_name(first.decision.model)} still {missed_text}{others}."
 
@@ -144,11 +144,11 @@ def _serving(miss: Miss, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 
 
 def _miss_text(
-    miss: Miss, value_s: float | None, decisions: Iterable[Decision], capacities_per_s: Iterable[float | None]
+    miss: Miss, value_s: float | None, decisions: Iterable[Decision], capacities: Iterable[float | None]
 ) -> str:
     missed = f"{duration(value_s)} instead of {duration(miss.slo.target_s)}"
-    demand_per_s = _sum(each.demand_per_s for each in _serving(miss, decisions))
-    load = f"demand {rate(demand_per_s)} req/s, capacity {rate(_sum(capacities_per_s))} req/s"
+    demand, unit = _sum(each.demand for each in _serving(miss, decisions)), miss.decision.unit
+    load = f"demand {quantity(demand, unit)} {unit}, capacity {quantity(_sum(capacities), unit)} {unit}"
     return f"misses its {slo_name(miss.slo)} target: {missed} ({load})"
 
 

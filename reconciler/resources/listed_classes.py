@@ -1,21 +1,18 @@
 """Service classes as ConfigMap keys list them: YAML in a string, milliseconds, and priority 1 first."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import Field
 
 from reconciler.domain.declarations import ListedClass
 from reconciler.domain.findings import Finding, Severity, finding_of
-from reconciler.domain.identity import Place
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import seconds_from_ms
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_documents
+from reconciler.resources.embedded import EmbeddedText, parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
-from reconciler.resources.wording import describe, name_field
 
 CLASSES_CONFIG_MAP = "service-classes-config"
 _MARK = "slo-"
@@ -41,28 +38,12 @@ class _Class(Shape):
     entries: Annotated[list[_Entry], Field(alias="data")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A class's YAML inside a ConfigMap value, and where its lines are in the file."""
-
-    source: KubernetesObject
-    key: str
-    document: Document
-    has_lines: bool
-
-    def locate(self, path: tuple[str | int, ...]) -> Place:
-        """The field's own line in a block of text, else the line of the ConfigMap's key."""
-        place = self.source.locate(("data", self.key))
-        line = place.line + self.document.line_of(path) if self.has_lines else place.line
-        return Place(path=place.path, line=line, field=name_field(("data", self.key, *path)))
-
-
 def read_classes(source: KubernetesObject, entries: Mapping[str, object]) -> Iterator[Piece]:
     """Every class of one ConfigMap, priority p turned into (largest p of the ConfigMap) - p.
 
     A ConfigMap of another name may hold anything: only what has the shape of a class is looked at there.
     """
-    classes: list[tuple[_Text, _Class]] = []
+    classes: list[tuple[EmbeddedText, _Class]] = []
     for key, value in entries.items():
         try:
             text = _parse_text(source, key, value)
@@ -80,21 +61,16 @@ def read_classes(source: KubernetesObject, entries: Mapping[str, object]) -> Ite
         yield from _list_models(text, listed, largest - listed.priority)
 
 
-def _parse_text(source: KubernetesObject, key: str, value: object) -> _Text:
+def _parse_text(source: KubernetesObject, key: str, value: object) -> EmbeddedText:
     """The YAML under one key; InputError when it is nothing that could be a class."""
-    place = source.locate(("data", key))
-    if not isinstance(value, str):
-        raise InputError(place.path, place.line, place.field, f"expected text, got {describe(value)}")
     is_expected = source.name == CLASSES_CONFIG_MAP
-    documents: Sequence[Document] = ()
-    if is_expected or _MARK in value:
-        try:
-            documents = parse_documents(place.path, value.encode(errors="replace"))
-        except InputError as error:
-            raise InputError(place.path, place.line, place.field, error.message) from error
-    if len(documents) != 1 or not (is_expected or _has_class_shape(documents[0].value)):
-        raise InputError(place.path, place.line, place.field, "expected one service class in YAML")
-    return _Text(source, key, documents[0], _stands_in_block(source, place.line, value))
+    expected = "one service class in YAML"
+    if is_expected or (isinstance(value, str) and _MARK in value):
+        text = parse_embedded(source, key, value, expected)
+        if is_expected or _has_class_shape(text.document.value):
+            return text
+    place = source.locate(("data", key))
+    raise InputError(place.path, place.line, place.field, f"expected {expected}")
 
 
 def _has_class_shape(value: object) -> bool:
@@ -102,16 +78,7 @@ def _has_class_shape(value: object) -> bool:
     return isinstance(entries, list) and any(isinstance(entry, dict) and "model" in entry for entry in entries)
 
 
-def _stands_in_block(source: KubernetesObject, line: int, value: str) -> bool:
-    """Whether the text's lines are lines of the file: a quoted text with `\\n` has none of its own."""
-    num_lines = value.count("\n")
-    siblings = source.fields.get("data")
-    paths = [("data", key) for key in siblings] if isinstance(siblings, dict) else []
-    taken = (source.locate(path).line for path in [*paths, *((name,) for name in source.fields)])
-    return num_lines > 0 and not any(line < other <= line + num_lines for other in taken)
-
-
-def _find_contradictions(text: _Text, listed: _Class) -> Iterator[Finding]:
+def _find_contradictions(text: EmbeddedText, listed: _Class) -> Iterator[Finding]:
     for index, entry in enumerate(listed.entries):
         pairs = (
             ("slo-itl", entry.itl_ms, "slo-tpot", entry.tpot_ms),
@@ -123,12 +90,13 @@ def _find_contradictions(text: _Text, listed: _Class) -> Iterator[Finding]:
                 yield Finding(place=text.locate(("data", index)), severity=Severity.ERROR, message=message)
 
 
-def _list_models(text: _Text, listed: _Class, priority: int) -> Iterator[ListedClass]:
+def _list_models(text: EmbeddedText, listed: _Class, priority: int) -> Iterator[ListedClass]:
     for index, entry in enumerate(listed.entries):
         service_class = ServiceClass(
             name=listed.name,
             priority=priority,
-            wait=_as_target(entry.ttw_ms or entry.ttft_ms, _WAIT_PERCENTILE),
+            wait=_as_target(entry.ttw_ms, _WAIT_PERCENTILE),
+            listed_ttft_s=seconds_from_ms(entry.ttft_ms) if entry.ttft_ms else None,
             itl=_as_target(entry.itl_ms or entry.tpot_ms, None),
             throughput_tokens_per_s=entry.tokens_per_s or None,
             place=text.locate(("data", index)),

@@ -35,9 +35,9 @@ def numbers_of(decision: Decision) -> list[float]:
     numbers = [
         load.arrival_rate_per_s if load else None,
         load.output_tokens if load else None,
-        decision.demand_per_s,
-        decision.capacity_before_per_s,
-        decision.capacity_after_per_s,
+        decision.demand,
+        decision.capacity_before,
+        decision.capacity_after,
         decision.cost_before_per_hour,
         decision.cost_after_per_hour,
     ]

@@ -33,11 +33,13 @@ from reconciler.domain.declarations import (
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.saturation_settings import SaturationEntry
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import ReplicaViews, Snapshot
 from reconciler.domain.variants import Variant
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
@@ -67,6 +69,13 @@ def profile(name: str, batch: int = 10, **fields: Any) -> PerformanceProfile:
     """A replica on `name` carries 0.999 * batch requests a second."""
     values: dict[str, Any] = {"alpha_s": ITERATION_S, "beta_s": 0.0, "max_batch_size": batch}
     return PerformanceProfile(accelerator=name, **(values | fields))
+
+
+def learned(name: str, **ranges: Any) -> PerformanceProfile:
+    """A profile that was learned, from requests of 10 to 1000 tokens."""
+    values: dict[str, Any] = {"on": "2026-11-20", "samples": 900, "error": 0.04, "batch": (1.0, 10.0)}
+    lengths = {"input_tokens": (10.0, 1000.0), "output_tokens": (10.0, 1000.0)}
+    return profile(name, learning=Learning(**(values | lengths | ranges)))
 
 
 def service_class(name: str = "standard", itl_s: float = 0.02, **fields: Any) -> ServiceClass:
@@ -103,6 +112,9 @@ class Fleet:
     shared_paths: frozenset[str] = frozenset()
     loads: dict[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: dict[ResourceKey, Observation] = field(default_factory=dict)
+    replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
+    views: ReplicaViews = field(default_factory=ReplicaViews)
+    saturation: dict[ModelKey, tuple[SaturationEntry, ...]] = field(default_factory=dict)
     proposals: list[Proposal] = field(default_factory=list)
     now_s: float = NOW_S
 
@@ -147,6 +159,14 @@ class Fleet:
     def offer(self, arrival_rate_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
         """Requests that arrive for a model each second."""
         self.loads[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)] = load(arrival_rate_per_s)
+
+    def fill(self, loads: str, name: str = "llama", **fields: Any) -> None:
+        """What each replica of a variant reports: ".80/2, .50/-" is KV cache usage and waiting requests, - is none."""
+        owner = key(name)
+        self.replicas[owner] = tuple(
+            ReplicaMetrics(pod=f"{name}-{index}", variant=owner, **(_replica(text) | fields))
+            for index, text in enumerate(each.strip() for each in loads.split(",") if each.strip())
+        )
 
     def lack(self, absence: Absence, reason: str, model_id: str = MODEL) -> None:
         """The load of a model is not known."""
@@ -221,6 +241,8 @@ class Fleet:
             broken=tuple(self.broken),
             loads=self.loads,
             observations=self.observations,
+            views=replace(self.views, replicas=self.replicas),
+            saturation=self.saturation,
             catalogs=build_catalogs(self.settings, declaration),
             proposals=tuple(self.proposals),
         )
@@ -270,6 +292,11 @@ def _workload(
     return Workload(**(values | dict(fields)))
 
 
+def _replica(text: str) -> dict[str, float | None]:
+    usage, waiting = (None if part == "-" else float(part) for part in text.split("/"))
+    return {"kv_cache_usage": usage, "num_waiting": waiting}
+
+
 def _settings(settings: Mapping[str, Any], line: int) -> dict[str, Setting]:
     names = {"headroom": "sizing.headroom", "engine": "sizing.engine"}
     return {
@@ -304,6 +331,7 @@ class Make:
     place = staticmethod(place)
     accelerator = staticmethod(accelerator)
     profile = staticmethod(profile)
+    learned = staticmethod(learned)
     service_class = staticmethod(service_class)
     load = staticmethod(load)
     no_answer = staticmethod(no_answer)

@@ -54,7 +54,7 @@ def test_a_named_accelerator_needs_no_price(three: Any) -> None:
 def test_a_named_accelerator_shows_what_leaving_the_current_one_changes(three: Any) -> None:
     three.default(accelerator="H100")
     decision = three.decision()
-    assert decision.capacity_before_per_s == pytest.approx(29.97)
+    assert decision.capacity_before == pytest.approx(29.97)
     assert (decision.cost_before_per_hour, decision.cost_after_per_hour) == (12.0, 18.0)
     assert options_notes(three) == ["not A100: only H100 is allowed (reconciler.yaml:70)"]
 

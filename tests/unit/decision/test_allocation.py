@@ -23,14 +23,14 @@ def test_headroom_is_added_to_the_load(fleet: Any) -> None:
     fleet.offer(20.5)
     decision = fleet.decision()
     assert decision.desired.replicas == 4
-    assert decision.demand_per_s == pytest.approx(30.75)
+    assert decision.demand == pytest.approx(30.75)
 
 
 def test_the_built_in_headroom_is_a_fifth(fleet: Any) -> None:
     fleet.set(defaults={"serviceClass": fleet.settings.defaults["serviceClass"]})
     fleet.add()
     fleet.offer(9.0)
-    assert fleet.decision().demand_per_s == pytest.approx(10.8)
+    assert fleet.decision().demand == pytest.approx(10.8)
 
 
 def test_the_cheapest_accelerator_that_meets_the_slo_is_chosen(fleet: Any, make: Any) -> None:

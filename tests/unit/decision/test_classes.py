@@ -104,10 +104,11 @@ def test_a_reference_to_nothing_is_a_missing_class(unset: Any) -> None:
     )
 
 
-def test_a_variant_without_any_class_is_held(unset: Any) -> None:
+def test_queueing_without_any_class_is_held(unset: Any) -> None:
     unset.add()
+    unset.default(engine="queueing")
     unset.offer(25.0)
-    assert unset.decision().reason == "no service class; saturation engine not available yet"
+    assert unset.decision().reason == "queueing needs a service class"
 
 
 def test_an_undefined_class_is_not_replaced_by_a_lower_layer(fleet: Any, lists: Any) -> None:

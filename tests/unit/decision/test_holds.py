@@ -56,6 +56,7 @@ def test_an_slo_that_no_accelerator_attains_holds(fleet: Any, make: Any) -> None
 
 def test_an_unknown_accelerator_holds(fleet: Any, make: Any) -> None:
     fleet.add(runs_on="", profiles=(make.profile("H100"), make.profile("L4")), replicas=9)
+    fleet.default(engine="queueing")
     fleet.offer(25.0)
     assert_held(
         fleet,
@@ -179,17 +180,19 @@ def test_bounds_that_contradict_each_other_hold(fleet: Any) -> None:
     assert decision.reason.startswith("minReplicas 5 (annotation, apps/llm/llama.yaml:9) is above maxReplicas 2")
 
 
-def test_a_profile_with_prefill_holds(fleet: Any, make: Any) -> None:
-    fleet.add(replicas=9, profiles=(make.profile("H100", gamma_s=0.015, delta_s=1e-6),))
-    fleet.offer(25.0)
-    assert_held(fleet, "law prefill_decode not available yet: H100 has gamma or delta")
+def test_a_profile_with_prefill_and_prompts_of_unknown_length_holds(fleet: Any, make: Any) -> None:
+    key = fleet.add(replicas=9, profiles=(make.profile("H100", gamma_s=0.015, delta_s=1e-6),))
+    fleet.loads[fleet.variant().model] = make.load(25.0, input_tokens=None)
+    assert_held(
+        fleet, "no series tells the input tokens of its requests, which a profile with gamma and delta needs", key.name
+    )
 
 
-def test_a_resource_without_profile_holds(fleet: Any) -> None:
-    fleet.add(replicas=9, form=Form.TARGET)
+def test_queueing_without_a_profile_holds(fleet: Any) -> None:
+    fleet.add(replicas=9, form=Form.TARGET, annotations={"sizing.engine": "queueing"})
     fleet.resources[0] = replace(fleet.resources[0], profiles=())
     fleet.offer(25.0)
-    assert_held(fleet, "no profile; saturation engine not available yet")
+    assert_held(fleet, "queueing needs a profile: give one under models[].profiles, or learn it by fit")
 
 
 def test_an_unsupported_resource_tells_why(fleet: Any) -> None:

@@ -123,7 +123,7 @@ def test_the_demand_is_covered_unless_a_reason_is_given(
     fleet = build(empty, make, shape, rate)
     decisions = fleet.plan().decisions
     free = [each for each in decisions if each.outcome is not Outcome.HELD]
-    carried = sum(each.capacity_after_per_s or 0.0 for each in decisions)
+    carried = sum(each.capacity_after or 0.0 for each in decisions)
     words = " ".join(step.reason for each in decisions for step in each.steps)
     assert not free or carried >= rate * (1 - 1e-8) or "carries less than the demand" in words
 

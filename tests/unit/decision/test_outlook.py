@@ -37,8 +37,8 @@ def test_demand_is_shared_by_what_replicas_carry(fleet: Any, make: Any) -> None:
     for name, batch in (("a", 10), ("b", 5)):
         fleet.add(name, replicas=2, profiles=(make.profile("H100", batch),), annotations={"ignore": True})
     fleet.offer(24.0)
-    assert [fleet.decision(name).demand_per_s for name in "ab"] == [pytest.approx(16.0), pytest.approx(8.0)]
-    assert [fleet.decision(name).capacity_before_per_s for name in "ab"] == [
+    assert [fleet.decision(name).demand for name in "ab"] == [pytest.approx(16.0), pytest.approx(8.0)]
+    assert [fleet.decision(name).capacity_before for name in "ab"] == [
         pytest.approx(19.98),
         pytest.approx(9.99),
     ]
@@ -48,7 +48,7 @@ def test_numbers_are_rounded_before_they_enter_the_plan(fleet: Any) -> None:
     fleet.default(headroom=0.1)
     fleet.add()
     fleet.offer(1 / 3)
-    assert fleet.decision().demand_per_s == 0.3666666667
+    assert fleet.decision().demand == 0.3666666667
 
 
 @pytest.fixture

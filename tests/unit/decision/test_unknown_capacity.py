@@ -19,7 +19,8 @@ def assert_sibling_held(fleet: Any, because: str) -> None:
 
 @pytest.fixture
 def shared(fleet: Any) -> Any:
-    """A variant that could be sized, if only it were alone."""
+    """A variant that could be sized by a queue, if only it were alone."""
+    fleet.default(engine="queueing")
     fleet.add("llama", replicas=9)
     fleet.offer(25.0)
     return fleet
@@ -34,14 +35,14 @@ def test_an_unknown_accelerator_holds_the_siblings(shared: Any, make: Any) -> No
     )
 
 
-def test_a_law_that_is_not_available_holds_the_siblings(shared: Any, make: Any) -> None:
-    shared.add("other", profiles=(make.profile("H100", gamma_s=0.01),))
-    assert_sibling_held(shared, "law prefill_decode not available yet: H100 has gamma or delta")
+def test_a_sibling_without_profile_holds_the_others(shared: Any) -> None:
+    shared.add("other", form=Form.TARGET, runs_on="A100")
+    assert_sibling_held(shared, "queueing needs a profile: give one under models[].profiles, or learn it by fit")
 
 
-def test_nothing_that_runs_carries_nothing(shared: Any, make: Any) -> None:
-    shared.add("other", replicas=0, profiles=(make.profile("H100", gamma_s=0.01),))
-    assert shared.desired() == {"llama": "3 x H100", "other": "[0 x H100]"}
+def test_nothing_that_runs_carries_nothing(shared: Any) -> None:
+    shared.add("other", replicas=0, form=Form.TARGET, runs_on="A100")
+    assert shared.desired() == {"llama": "3 x H100", "other": "[0 x A100]"}
 
 
 def test_replicas_that_git_does_not_tell_hold_the_siblings(shared: Any) -> None:

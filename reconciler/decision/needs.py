@@ -1,0 +1,60 @@
+"""What the variants of one model and role must carry together, and what their replicas carry, in whatever unit."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.requirements import CandidateKey, Requirement
+
+TOLERANCE = 1e-9
+"""What a cover may lack, as in the optimizer."""
+Allocations = Mapping[ResourceKey, Allocation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The requirements by model and role, each variant's own, and the variants behind each."""
+
+    requirements: Mapping[ModelKey, Requirement]
+    owner_of: Mapping[ResourceKey, ModelKey]
+    variants_of: Mapping[ModelKey, tuple[ResourceKey, ...]]
+
+    @classmethod
+    def of(cls, requirements: Iterable[Requirement]) -> "Needs":
+        """The needs that `requirements` state; a variant takes part in one of them."""
+        asked = {requirement.model: requirement for requirement in requirements}
+        variants = {model: tuple(sorted(set(_variants(each)))) for model, each in asked.items()}
+        return cls(
+            requirements=asked,
+            owner_of={variant: model for model, members in variants.items() for variant in members},
+            variants_of=variants,
+        )
+
+    def of_variant(self, variant: ResourceKey) -> Requirement | None:
+        """The requirement that a variant takes part in; None when nothing is known of it."""
+        model = self.owner_of.get(variant)
+        return None if model is None else self.requirements[model]
+
+    def carried(self, variant: ResourceKey, allocation: Allocation) -> float | None:
+        """What a variant's replicas carry under an allocation; None when nobody knows."""
+        requirement = self.of_variant(variant)
+        key = CandidateKey(variant=variant, accelerator=allocation.accelerator)
+        each = None if requirement is None else requirement.per_replica.get(key)
+        return None if each is None else each * allocation.replicas
+
+    def total(self, model: ModelKey, allocations: Allocations) -> float:
+        """What all variants behind a requirement carry under allocations; what nobody knows carries nothing."""
+        return sum(self.carried(variant, allocations[variant]) or 0.0 for variant in self.variants_of[model])
+
+    def is_met(self, model: ModelKey, allocations: Allocations) -> bool:
+        """Whether allocations carry what a requirement asks for; a finished answer is met by itself alone."""
+        requirement = self.requirements[model]
+        if requirement.fixed is not None and requirement.per_replica:
+            return all(allocations[variant].replicas == count for variant, count in requirement.fixed.items())
+        return self.total(model, allocations) >= requirement.amount * (1 - TOLERANCE)
+
+
+def _variants(requirement: Requirement) -> Iterator[ResourceKey]:
+    yield from (key.variant for key in requirement.per_replica)
+    yield from requirement.fixed or ()

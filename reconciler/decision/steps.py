@@ -1,0 +1,149 @@
+"""The steps that led to one variant's decision, in the words that explain and the pull request print."""
+
+from reconciler.decision.capacities import Capacity
+from reconciler.decision.case import Case
+from reconciler.decision.standing import Standing
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.engines import Engine
+from reconciler.domain.figures import Figure
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.plan import Outcome, Step, VerdictKind
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.units import ms_from_seconds
+from reconciler.domain.variants import Option, Variant
+
+
+def steps_of(case: Case, standing: Standing, desired: Allocation, outcome: Outcome, reason: str) -> tuple[Step, ...]:
+    variant = standing.variant
+    steps = [*_engine_steps(standing), *_load_steps(case, standing), *_capacity_steps(case, standing)]
+    steps += _saturation_steps(case, variant)
+    notes = case.posed.notes.get(variant.key, ())
+    steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
+    current = _words(variant.current)
+    if reason:
+        steps.append(Step(stage="hold", before=current, after=current, reason=reason))
+        return tuple(steps)
+    steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(case, variant, desired)))
+    if outcome is Outcome.CHANGE:
+        steps.append(
+            Step(stage="policy", before=_words(desired), after=_words(desired), reason=str(VerdictKind.NEEDS_APPROVAL))
+        )
+    return tuple(steps)
+
+
+def _engine_steps(standing: Standing) -> list[Step]:
+    """Whose rule it is, where it is not the one that everybody expects."""
+    if standing.engine is Engine.QUEUEING or standing.choice.conflict:
+        return []
+    return [Step(stage="engine", before="", after=str(standing.engine), reason=standing.choice.reason)]
+
+
+def _saturation_steps(case: Case, variant: Variant) -> list[Step]:
+    """What saturation saw of the variant, and what it makes of that for all of its model."""
+    answer = case.posed.answers.get(variant.model)
+    if answer is None:
+        return []
+    own = [figure for figure in answer.figures if figure.subject == variant.key.label and figure.value is not None]
+    steps = [
+        Step(stage=figure.name, before="", after=_value(figure), reason=figure.reason or "over its replicas")
+        for figure in own
+    ]
+    role = case.posed.needs.owner_of.get(variant.key, variant.model)
+    if role in answer.reasons:
+        steps.append(Step(stage="need", before="", after=_need(case, role), reason=answer.reasons[role]))
+    return steps
+
+
+def _need(case: Case, role: ModelKey) -> str:
+    requirement = case.posed.needs.requirements.get(role)
+    return "" if requirement is None else f"{requirement.amount:.6g} {requirement.unit}"
+
+
+def _value(figure: Figure) -> str:
+    value = f"{figure.value:.6g}" if isinstance(figure.value, float | int) else str(figure.value)
+    return f"{value} {figure.unit}" if figure.unit not in ("", "fraction") else value
+
+
+def _load_steps(case: Case, standing: Standing) -> list[Step]:
+    load = standing.load
+    demand = case.posed.demands.get(standing.variant.model)
+    if load is None or demand is None:
+        return []
+    observed = f"{load.arrival_rate_per_s:.4g} req/s"
+    return [
+        Step(
+            stage="load",
+            before="",
+            after=observed,
+            reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
+            f"{load.output_tokens:.4g} output tokens a request",
+        ),
+        Step(
+            stage="demand",
+            before=observed,
+            after=f"{demand.rate_per_s:.4g} req/s",
+            reason=f"load and {demand.headroom * 100:g} % headroom",
+        ),
+    ]
+
+
+def _capacity_steps(case: Case, standing: Standing) -> list[Step]:
+    steps, variant = [], standing.variant
+    for option in variant.options:
+        capacity = case.capacities.of.get(CandidateKey(variant=variant.key, accelerator=option.accelerator))
+        if capacity is None:
+            continue
+        words = f"one replica on {option.accelerator}: {capacity.words} ({_parameters(option.profile, capacity)})"
+        steps.append(Step(stage="capacity", before="", after=f"{capacity.rate_per_s:.4g} req/s", reason=words))
+        steps += _learned_steps(option)
+    if standing.correction is not None and case.capacities.of:
+        factor = f"x {standing.correction.factor:.2f}"
+        steps.append(Step(stage="correction", before="", after=factor, reason=standing.correction.reason))
+    return steps
+
+
+def _parameters(profile: PerformanceProfile, capacity: Capacity) -> str:
+    values = [("alpha", profile.alpha_s), ("beta", profile.beta_s), ("gamma", profile.gamma_s)]
+    known = [f"{name} {ms_from_seconds(value):.4g} ms" for name, value in values if value is not None]
+    if profile.delta_s is not None:
+        known.append(f"delta {ms_from_seconds(profile.delta_s):.4g} ms a token")
+    return ", ".join((*known, f"batch {capacity.max_batch_size}"))
+
+
+def _learned_steps(option: Option) -> list[Step]:
+    """How good a learned profile is, and what it covers."""
+    learning = option.profile.learning
+    if learning is None:
+        return []
+    ranges = (
+        f"batch {_range(learning.batch)}, {_range(learning.input_tokens)} input and "
+        f"{_range(learning.output_tokens)} output tokens"
+    )
+    words = f"from {learning.samples} samples, median error {learning.error * 100:.3g} %, {ranges}"
+    return [Step(stage="learned", before="", after=learning.on, reason=words)]
+
+
+def _range(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.4g} to {ends[1]:.4g}"
+
+
+def _why(case: Case, variant: Variant, desired: Allocation) -> str:
+    if variant.key in case.settled.reasons:
+        return case.settled.reasons[variant.key]
+    need = case.posed.needs.of_variant(variant.key)
+    shortfall = case.shortfalls.get(need.model) if need is not None else None
+    if need is not None and shortfall is not None:
+        return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} {need.unit}: {shortfall.reason}"
+    if variant.key in case.solution.reasons:
+        return case.solution.reasons[variant.key]
+    answer = case.posed.answers.get(variant.model)
+    if answer is not None:
+        return "; ".join(dict.fromkeys(answer.reasons.values()))
+    if desired.replicas:
+        return "no arrivals: the fewest replicas allowed"
+    return "no arrivals, and none run"
+
+
+def _words(allocation: Allocation) -> str:
+    return f"{allocation.replicas} x {allocation.accelerator or 'unknown'}"

@@ -1,0 +1,77 @@
+"""Which engine sizes a model, and what is said of the choice."""
+
+from dataclasses import replace
+from typing import Any
+
+from reconciler.decision.engines import choose_engines
+from reconciler.domain.declarations import Form
+from reconciler.domain.engines import Engine
+
+
+def choice(fleet: Any) -> Any:
+    (found,) = choose_engines(fleet.snapshot()).values()
+    return found
+
+
+def test_a_given_profile_and_a_class_make_a_queue(fleet: Any) -> None:
+    fleet.add()
+    assert (choice(fleet).engine, choice(fleet).reason) == (Engine.QUEUEING, "auto: profile given")
+
+
+def test_without_a_profile_saturation_answers(fleet: Any) -> None:
+    fleet.add(form=Form.TARGET, runs_on="A100")
+    assert choice(fleet).engine is Engine.SATURATION
+    assert choice(fleet).reason == "auto: llm/llama has no profile, given or learned"
+
+
+def test_without_a_class_saturation_answers(fleet: Any) -> None:
+    fleet.set(defaults={})
+    fleet.add()
+    assert choice(fleet).reason == "auto: llm/llama has no service class"
+
+
+def test_a_class_that_is_missing_does_not_change_the_engine(fleet: Any) -> None:
+    fleet.default(serviceClass="premum")
+    fleet.add()
+    assert choice(fleet).engine is Engine.QUEUEING
+    assert "premum" in fleet.decision().reason
+
+
+def test_one_variant_that_cannot_be_queued_decides_for_its_model(fleet: Any) -> None:
+    fleet.add("llama")
+    fleet.add("other", form=Form.TARGET, runs_on="A100")
+    assert choice(fleet).engine is Engine.SATURATION
+    assert choice(fleet).reason == "auto: llm/other has no profile, given or learned"
+
+
+def test_a_setting_names_the_engine(fleet: Any) -> None:
+    fleet.add(annotations={"sizing.engine": "wva-v1"})
+    assert choice(fleet).engine is Engine.WVA_V1
+    assert choice(fleet).reason == "annotation, apps/llm/llama.yaml:9"
+
+
+def test_two_settings_for_one_model_hold_it(fleet: Any) -> None:
+    fleet.add("llama", annotations={"sizing.engine": "wva-v1"})
+    fleet.add("other", annotations={"sizing.engine": "queueing"})
+    fleet.offer(25.0)
+    reason = fleet.decision("llama").reason
+    assert reason.startswith("one model has one sizing engine: llm/other asks for queueing")
+
+
+def test_tracking_without_metric_targets_holds(fleet: Any) -> None:
+    fleet.add(annotations={"sizing.engine": "kthena-v1"})
+    fleet.offer(25.0)
+    assert fleet.decision().reason == "kthena-v1 needs metric targets, and no policy gives any for it"
+
+
+def test_a_profile_that_was_learned_says_so(fleet: Any, make: Any) -> None:
+    learned = make.learned("H100")
+    fleet.add(profiles=(replace(learned, place=make.place(".reconciler/profiles.yaml", 4)),))
+    assert choice(fleet).reason == "auto: profile learned at .reconciler/profiles.yaml:4"
+
+
+def test_requests_unlike_those_it_was_learned_from_are_no_queue(fleet: Any, make: Any) -> None:
+    fleet.add(profiles=(make.learned("H100", output_tokens=(10.0, 20.0)),))
+    fleet.offer(25.0)
+    assert choice(fleet).engine is Engine.SATURATION
+    assert "does not reach" in choice(fleet).reason
