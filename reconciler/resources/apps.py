@@ -16,6 +16,7 @@ from reconciler.resources.pods import (
     PodSpec,
     count_devices,
     read_affinity,
+    read_engine,
     read_served_names,
 )
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, validate
@@ -100,6 +101,7 @@ def _as_workload(
     replicas_templated = "spec.replicas" if is_templated(spec.replicas) else ""
     selector_templated = ".".join((*POD_PATH, "nodeSelector")) if find_templated(pod.node_selector) else ""
     replicas_place = None if spec.replicas is None else source.locate(_REPLICAS)
+    engine, launch = read_engine(pod, devices.container)
     return Workload(
         key=source.key,
         document=source.ref,
@@ -111,6 +113,8 @@ def _as_workload(
         devices=devices.counts,
         device_container=devices.container,
         served_names=read_served_names(pod),
+        engine=engine,
+        launch=launch,
         labels=source.labels,
         template_labels=read_texts(template.metadata.labels if template.metadata else None),
         settings=settings,

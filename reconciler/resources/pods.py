@@ -8,6 +8,8 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reconciler.domain.findings import Finding
+from reconciler.domain.launch import LaunchSettings
+from reconciler.resources.engines import read_launch, tell_engine
 from reconciler.resources.objects import KubernetesObject, is_templated
 from reconciler.resources.served_names import find_served_names
 from reconciler.resources.validation import LooseShape
@@ -34,8 +36,13 @@ class Resources(_Fields):
 
 
 class Container(_Fields):
-    """The command line of a container and its resources."""
+    """The command line of a container and its resources.
 
+    `image` and `env` stay unvalidated: what is wrong in them takes nothing from what they tell of the engine.
+    """
+
+    image: object = None
+    env: object = None
     command: list[str] | None = None
     args: list[str] | None = None
     resources: Resources | None = None
@@ -165,3 +172,20 @@ def read_served_names(pod: PodSpec) -> tuple[str, ...]:
     for container in pod.containers or ():
         names |= dict.fromkeys(find_served_names([*(container.command or ()), *(container.args or ())]))
     return tuple(names)
+
+
+def read_engine(pod: PodSpec, device_container: int | None) -> tuple[str, LaunchSettings | None]:
+    """The inference engine of a pod and how it was started: of the container with the devices, else of the first."""
+    containers = list(enumerate(pod.containers or ()))
+    for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
+        words = [*(container.command or ()), *(container.args or ())]
+        engine = tell_engine(container.image if isinstance(container.image, str) else "", words)
+        if engine:
+            return engine, read_launch(engine, words, _read_variables(container.env))
+    return "", None
+
+
+def _read_variables(env: object) -> dict[str, str]:
+    """Environment variables with a value of their own."""
+    entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
+    return {str(entry.get("name")): str(entry["value"]) for entry in entries if "value" in entry}

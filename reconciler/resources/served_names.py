@@ -1,7 +1,8 @@
 """Under which names an engine serves its model: `--served-model-name` on a command line."""
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from reconciler.resources.command_lines import split_scripts
 
 _SPELLINGS = ("--served-model-name", "--served_model_name")
 _MARK = "--served"
@@ -14,7 +15,7 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
         return ()
     names: list[str] = []
     taking = False
-    for word in _split_scripts(words):
+    for word in split_scripts(words, lambda word: _MARK in word):
         flag, equals, name = word.partition("=")
         if flag in _SPELLINGS:
             taking = not equals
@@ -25,16 +26,3 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
             names.append(word.rstrip(";"))
             taking = not word.endswith(";")
     return tuple(dict.fromkeys(name for name in names if name and "$" not in name))
-
-
-def _split_scripts(words: Sequence[str]) -> Iterator[str]:
-    """Words of the command line; a script after `sh -c` is one word of it and is split as a shell would."""
-    for word in words:
-        if _MARK not in word or word.startswith("-"):
-            yield word
-            continue
-        script = word.replace("\\\r\n", " ").replace("\\\n", " ")
-        try:
-            yield from shlex.split(script)
-        except ValueError:
-            yield from script.split()

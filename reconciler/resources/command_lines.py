@@ -1,0 +1,33 @@
+"""Words of a container's command line, and the flags among them."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+def split_scripts(words: Sequence[str], is_script: Callable[[str], bool]) -> Iterator[str]:
+    """Words of the command line; a script after `sh -c` is one word of it and is split as a shell would."""
+    for word in words:
+        if word.startswith("-") or not is_script(word):
+            yield word
+            continue
+        script = word.replace("\\\r\n", " ").replace("\\\n", " ")
+        try:
+            yield from shlex.split(script)
+        except ValueError:
+            yield from script.split()
+
+
+def read_flags(words: Sequence[str]) -> Mapping[str, str]:
+    """The last value of every flag, by its name with dashes; without a value it is empty.
+
+    Both `--flag=value` and `--flag value` are read, and both `--my-flag` and `--my_flag`.
+    """
+    flags: dict[str, str] = {}
+    for index, word in enumerate(words):
+        if word.startswith("-"):
+            name, equals, value = word.partition("=")
+            following = words[index + 1] if index + 1 < len(words) else ""
+            if not equals and not following.startswith("--"):
+                value = following
+            flags[name.lstrip("-").replace("_", "-")] = value.rstrip(";")
+    return flags

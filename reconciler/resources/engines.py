@@ -1,0 +1,128 @@
+"""Which inference engine a container runs, and how it was started (flags and defaults: wva.md 4.1)."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from reconciler.domain.launch import LaunchSettings
+from reconciler.resources.command_lines import read_flags, split_scripts
+
+_VLLM, _SGLANG = "vllm", "sglang"
+
+# A command says more than an image does: `vllm serve` may run in any.
+_COMMANDS: Mapping[str, re.Pattern[str]] = {
+    _SGLANG: re.compile(r"\bsglang(?:\.launch_server|\s+serve)\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
+    "triton": re.compile(r"\btritonserver\b"),
+    "tgi": re.compile(r"\btext-generation-launcher\b"),
+    _VLLM: re.compile(r"\bvllm(?:\.entrypoints|\s+serve)\b"),
+}
+_IMAGES: Mapping[str, re.Pattern[str]] = {
+    _SGLANG: re.compile(r"sglang"),
+    "trtllm": re.compile(r"tensorrt-?llm|trt-?llm"),
+    "triton": re.compile(r"tritonserver"),
+    "tgi": re.compile(r"text-generation-inference|\btgi\b"),
+    # Not anywhere in the path: an organization of that name publishes other images too.
+    _VLLM: re.compile(r"vllm[^/]*$|/llm-d(?:-(?:cuda|rocm|xpu|hpu|cpu|aws|gke|inference-sim))?$"),
+}
+_BESIDE_AN_ENGINE = re.compile(r"(?:router|proxy|sidecar|scheduler|gateway|exporter)[^/]*$")
+# An image of one's own that needs no command: these flags are vLLM's alone.
+_VLLM_FLAGS = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs", "num-gpu-blocks-override"})
+_FIRST_VLLM = "VLLM_USE_V1"
+
+_LARGEST_COUNT = 2**31 - 1
+_COUNT = re.compile(r"[0-9]{1,10}")
+_FRACTION = re.compile(r"[0-9]?(?:\.[0-9]{0,12})?")
+_DTYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def tell_engine(image: str, words: Sequence[str]) -> str:
+    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, or empty when nothing tells."""
+    command = " ".join(words)
+    for engine, pattern in _COMMANDS.items():
+        if pattern.search(command):
+            return engine
+    repository = _repository_of(image)
+    if _BESIDE_AN_ENGINE.search(repository):
+        return ""
+    for engine, pattern in _IMAGES.items():
+        if pattern.search(repository):
+            return engine
+    return _VLLM if not _VLLM_FLAGS.isdisjoint(read_flags(_split(words))) else ""
+
+
+def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> LaunchSettings | None:
+    """How the engine was started; None for one whose flags are not read. A value that is no number is the default."""
+    split = _split(words)
+    if engine == _VLLM:
+        is_first = variables.get(_FIRST_VLLM) == "0" or f"{_FIRST_VLLM}=0" in split
+        return _read_vllm(read_flags(split), is_first=is_first)
+    return _read_sglang(read_flags(split)) if engine == _SGLANG else None
+
+
+def _repository_of(image: str) -> str:
+    """The image without tag and digest, as a path: `/vllm/vllm-openai`."""
+    parent, _, name = image.partition("@")[0].rpartition("/")
+    return f"{parent}/{name.partition(':')[0]}".lower()
+
+
+def _split(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(split_scripts(words, lambda word: " " in word and "--" in word))
+
+
+def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
+    default = LaunchSettings(engine=_VLLM)
+    return LaunchSettings(
+        engine=_VLLM,
+        memory_fraction=_fraction(flags.get("gpu-memory-utilization")) or default.memory_fraction,
+        block_tokens=_count(flags.get("block-size")) or default.block_tokens,
+        kv_dtype=_dtype(flags) or default.kv_dtype,
+        tensor_parallel=_count(flags.get("tensor-parallel-size", flags.get("tp"))) or default.tensor_parallel,
+        max_num_seqs=_count(flags.get("max-num-seqs")) or default.max_num_seqs,
+        max_batched_tokens=_count(flags.get("max-num-batched-tokens")),
+        max_model_tokens=_count(flags.get("max-model-len")),
+        is_chunked=_is_chunked(flags, not is_first),
+        is_first_engine=is_first,
+        num_blocks_override=_count(flags.get("num-gpu-blocks-override")),
+    )
+
+
+def _is_chunked(flags: Mapping[str, str], default: bool) -> bool:
+    if "no-enable-chunked-prefill" in flags:
+        return False
+    written = flags.get("enable-chunked-prefill")
+    return default if written is None else written.lower() not in {"false", "0"}
+
+
+def _read_sglang(flags: Mapping[str, str]) -> LaunchSettings:
+    default = LaunchSettings(engine=_SGLANG, block_tokens=1)
+    tensor_parallel = flags.get("tensor-parallel-size", flags.get("tp-size", flags.get("tp")))
+    chunk = flags.get("chunked-prefill-size")
+    return LaunchSettings(
+        engine=_SGLANG,
+        memory_fraction=_fraction(flags.get("mem-fraction-static")) or default.memory_fraction,
+        block_tokens=_count(flags.get("page-size")) or default.block_tokens,
+        kv_dtype=_dtype(flags) or default.kv_dtype,
+        tensor_parallel=_count(tensor_parallel) or default.tensor_parallel,
+        max_num_seqs=_count(flags.get("max-running-requests")) or default.max_num_seqs,
+        max_batched_tokens=_count(chunk) or _count(flags.get("max-prefill-tokens")),
+        max_model_tokens=_count(flags.get("context-length")),
+        is_chunked=chunk != "-1",
+        total_kv_tokens_override=_count(flags.get("max-total-tokens")),
+    )
+
+
+def _count(text: str | None) -> int | None:
+    if text is None or not _COUNT.fullmatch(text):
+        return None
+    return int(text) if 1 <= int(text) <= _LARGEST_COUNT else None
+
+
+def _fraction(text: str | None) -> float | None:
+    if text is None or not _FRACTION.fullmatch(text) or text in {"", "."}:
+        return None
+    return float(text) if 0 < float(text) <= 1 else None
+
+
+def _dtype(flags: Mapping[str, str]) -> str | None:
+    text = flags.get("kv-cache-dtype", "")
+    return text if _DTYPE.fullmatch(text) else None
