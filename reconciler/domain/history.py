@@ -10,7 +10,8 @@ from reconciler.domain.identity import ResourceKey
 class Trace:
     """One replica's numbers: element i of every series was true at `start_s + i * step_s`; NaN is not known.
 
-    `series` maps a quantity's canonical name (`kv_cache_usage`, `itl`) to its values, all of one length.
+    `series` maps a quantity's canonical name (`kv_cache_usage`, `itl`) to its values, all of one length. `instance`
+    is the data-parallel rank where a pod has several: each has its own trace.
     """
 
     pod: str
@@ -18,3 +19,4 @@ class Trace:
     start_s: float
     step_s: float
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    instance: str = ""

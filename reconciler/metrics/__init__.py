@@ -1,20 +1,36 @@
 """PURE. What to ask Prometheus (PromQL as data), whose a series is, and what the answers mean.
 
-`queries_for` says what to ask, `read_observed` what came back: a value with its unit, or why there is none.
+`queries_for` says what to ask of the present, and by `Needs` what more; `read_observed` what came back: a value with
+its unit, or why there is none. `history_queries` and `read_traces` do the same for any stretch of time.
 """
 
 from reconciler.metrics.decoding import decode, warnings_of
+from reconciler.metrics.history_quantities import HISTORY, LEARNING_HISTORY, LEARNING_WINDOW_S, SATURATION_HISTORY
+from reconciler.metrics.load_quantities import QUANTITIES
 from reconciler.metrics.loads import Observed, read_observed
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, QUANTITIES
-from reconciler.metrics.queries import clusters_seen, queries_for
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
+from reconciler.metrics.queries import Needs, clusters_seen, queries_for
+from reconciler.metrics.ranges import history_queries
+from reconciler.metrics.saturation_quantities import SATURATION_QUANTITIES
+from reconciler.metrics.traces import read_traces
 
 __all__ = [
     "CONFIGURABLE_QUANTITIES",
+    "HISTORY",
+    "LEARNING_HISTORY",
+    "LEARNING_WINDOW_S",
+    "OWNERSHIP",
     "QUANTITIES",
+    "SATURATION_HISTORY",
+    "SATURATION_QUANTITIES",
+    "Name",
+    "Needs",
     "Observed",
     "clusters_seen",
     "decode",
+    "history_queries",
     "queries_for",
     "read_observed",
+    "read_traces",
     "warnings_of",
 ]

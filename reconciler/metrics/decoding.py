@@ -10,6 +10,8 @@ from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, S
 
 MAX_SAMPLES = 500_000
 MAX_WARNINGS = 10
+EXPECTED_NOTE = "metric might not be a counter"
+"""Prometheus 3 notes it of each counter whose name has no `_total`, which is all of TGI's and Triton's."""
 QUOTED_CHARACTERS = 200
 ABSURD = 1e12
 """No rate, count, length or time comes near; sums of what is below stay finite."""
@@ -27,32 +29,33 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-class _UnexpectedError(Exception):
-    """What the body should have been, in words; never leaves this module."""
+class UnexpectedError(Exception):
+    """What a body should have been, in words; those who decode turn it into no answer."""
 
 
 def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, ...] | NoAnswer:
     """The samples of an instant query; NaN and infinities stay what they are. FAILED with a reason otherwise."""
-    entries = _entries(answer, "vector")
-    if isinstance(entries, NoAnswer):
-        return entries
-    if len(entries) > max_samples:
-        return _failed(answer, f"{len(entries)} series, more than the {max_samples} that are read")
+    failure = unanswered(answer)
+    if failure:
+        return failure
     try:
+        entries = result_of(document_of(answer.body.read()), "vector")
+        if len(entries) > max_samples:
+            return unreadable(answer, f"{len(entries)} series, more than the {max_samples} that are read")
         return _samples(entries)
-    except _UnexpectedError as unexpected:
-        return _failed(answer, str(unexpected))
+    except UnexpectedError as unexpected:
+        return unreadable(answer, str(unexpected))
 
 
 def decode_series(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Series, ...] | NoAnswer:
     """The series of a range query, under the same rules; `max_samples` counts all points together."""
-    entries = _entries(answer, "matrix")
-    if isinstance(entries, NoAnswer):
-        return entries
+    failure = unanswered(answer)
+    if failure:
+        return failure
     try:
-        return _matrix(entries, max_samples)
-    except _UnexpectedError as unexpected:
-        return _failed(answer, str(unexpected))
+        return _matrix(result_of(document_of(answer.body.read()), "matrix"), max_samples)
+    except UnexpectedError as unexpected:
+        return unreadable(answer, str(unexpected))
 
 
 def warnings_of(answer: Answer) -> tuple[str, ...]:
@@ -63,12 +66,17 @@ def warnings_of(answer: Answer) -> tuple[str, ...]:
     if b'"warnings"' not in body and b'"infos"' not in body:
         return ()
     try:
-        document = _document(body)
-    except _UnexpectedError:
+        return warnings_in(document_of(body))
+    except UnexpectedError:
         return ()
+
+
+def warnings_in(document: Mapping[str, Json]) -> tuple[str, ...]:
+    """The same of a body that is decoded already."""
     listed = [document.get(key) for key in ("warnings", "infos")]
     texts = [text for texts in listed if isinstance(texts, list) for text in texts if isinstance(text, str)]
-    return tuple(dict.fromkeys(printable(text) for text in texts[:MAX_WARNINGS]))
+    unexpected = [text for text in texts if EXPECTED_NOTE not in text]
+    return tuple(dict.fromkeys(printable(text) for text in unexpected[:MAX_WARNINGS]))
 
 
 def printable(text: str) -> str:
@@ -77,28 +85,28 @@ def printable(text: str) -> str:
     return line if len(line) <= QUOTED_CHARACTERS else f"{line[:QUOTED_CHARACTERS]}…"
 
 
-def _entries(answer: Answer, expected: str) -> list[Json] | NoAnswer:
+def unanswered(answer: Answer) -> NoAnswer | None:
+    """Why nothing came back at all."""
     if answer.status is AnswerStatus.FAILED:
         return NoAnswer(absence=Absence.FAILED, reason=answer.reason or f"no answer to {answer.query.quantity}")
-    try:
-        return _result(_document(answer.body.read()), expected)
-    except _UnexpectedError as unexpected:
-        return _failed(answer, str(unexpected))
+    return None
 
 
-def _failed(answer: Answer, what: str) -> NoAnswer:
+def unreadable(answer: Answer, what: str) -> NoAnswer:
+    """That what came back is no answer, with what it should have been."""
     query = answer.query
     reason = f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {what}"
     return NoAnswer(absence=Absence.FAILED, reason=reason)
 
 
-def _document(body: bytes) -> dict[str, Json]:
+def document_of(body: bytes) -> dict[str, Json]:
+    """The JSON object that a body is; UnexpectedError when it is none."""
     try:
         document: Json = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise _UnexpectedError("expected JSON, found something else or only a part of it") from error
+        raise UnexpectedError("expected JSON, found something else or only a part of it") from error
     if not isinstance(document, dict):
-        raise _UnexpectedError("expected a JSON object")
+        raise UnexpectedError("expected a JSON object")
     return document
 
 
@@ -106,18 +114,19 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)  # JSON has no NaN; Prometheus writes it as a string
 
 
-def _result(document: dict[str, Json], expected: str) -> list[Json]:
+def result_of(document: Mapping[str, Json], expected: str) -> list[Json]:
+    """The series of a successful answer of the type `expected`; UnexpectedError otherwise."""
     if document.get("status") != "success":
         error = document.get("error")
-        raise _UnexpectedError(printable(error) if isinstance(error, str) and error else 'expected status "success"')
+        raise UnexpectedError(printable(error) if isinstance(error, str) and error else 'expected status "success"')
     inner = document.get("data")
     if not isinstance(inner, dict):
-        raise _UnexpectedError("expected an object under data")
+        raise UnexpectedError("expected an object under data")
     if inner.get("resultType") != expected:
-        raise _UnexpectedError(f"expected resultType {expected}, found {printable(str(inner.get('resultType')))}")
+        raise UnexpectedError(f"expected resultType {expected}, found {printable(str(inner.get('resultType')))}")
     result = inner.get("result")
     if not isinstance(result, list):
-        raise _UnexpectedError("expected a list under data.result")
+        raise UnexpectedError("expected a list under data.result")
     return result
 
 
@@ -127,8 +136,8 @@ def _samples(entries: list[Json]) -> tuple[Sample, ...]:
     samples = []
     for entry in entries:
         if not isinstance(entry, dict):
-            raise _UnexpectedError("expected an object in data.result")
-        labels = _labels(entry.get("metric"), shared)
+            raise UnexpectedError("expected an object in data.result")
+        labels = labels_of(entry.get("metric"), shared)
         _note_once(labels, seen)
         time_s, value = _point(entry.get("value"))
         samples.append(Sample(labels=labels, time_s=time_s, value=value))
@@ -143,23 +152,24 @@ def _matrix(entries: list[Json], max_samples: int) -> tuple[Series, ...]:
     for entry in entries:
         values = entry.get("values") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(values, list):
-            raise _UnexpectedError("expected objects with a list of values in data.result")
+            raise UnexpectedError("expected objects with a list of values in data.result")
         room -= len(values)
         if room < 0:
-            raise _UnexpectedError(f"more than the {max_samples} samples that are read")
-        labels = _labels(entry.get("metric"), shared)
+            raise UnexpectedError(f"more than the {max_samples} samples that are read")
+        labels = labels_of(entry.get("metric"), shared)
         _note_once(labels, seen)
         series.append(Series(labels=labels, points=tuple(map(_point, values))))
     return tuple(series)
 
 
-def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
+def labels_of(found: Json, shared: dict[str, str]) -> dict[str, str]:
+    """Labels of a series, equal values `shared` as one text; UnexpectedError when they are none."""
     if not isinstance(found, dict):
-        raise _UnexpectedError("expected an object under metric")
+        raise UnexpectedError("expected an object under metric")
     labels: dict[str, str] = {}
     for name, value in found.items():
         if not isinstance(value, str):
-            raise _UnexpectedError(f"expected text in label {printable(name)}")
+            raise UnexpectedError(f"expected text in label {printable(name)}")
         labels[name] = shared.setdefault(value, value)
     return labels
 
@@ -167,18 +177,18 @@ def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
 def _note_once(labels: dict[str, str], seen: set[frozenset[tuple[str, str]]]) -> None:
     key = frozenset(labels.items())
     if key in seen:
-        raise _UnexpectedError(f"two series have the labels {printable(str(dict(sorted(labels.items()))))}")
+        raise UnexpectedError(f"two series have the labels {printable(str(dict(sorted(labels.items()))))}")
     seen.add(key)
 
 
 def _point(found: Json) -> tuple[float, float]:
     if not isinstance(found, list) or len(found) != 2:
-        raise _UnexpectedError("expected a pair of time and value")
+        raise UnexpectedError("expected a pair of time and value")
     time_s, text = found
     if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or not -1e15 < time_s < 1e15:
-        raise _UnexpectedError(f"expected Unix seconds, found {printable(str(time_s))}")
+        raise UnexpectedError(f"expected Unix seconds, found {printable(str(time_s))}")
     if not isinstance(text, str) or not NUMBER.fullmatch(text):
-        raise _UnexpectedError(f"expected a number as text, found {printable(str(text))}")
+        raise UnexpectedError(f"expected a number as text, found {printable(str(text))}")
     return float(time_s), float(text)
 
 

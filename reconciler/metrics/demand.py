@@ -1,11 +1,11 @@
 """The load of one model: who counts its arrivals, how long its requests are, or why that is not known."""
 
-import math
 from collections.abc import Sequence
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load
 from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.lengths import mean_length
 from reconciler.metrics.quantities import WINDOW_S, Name
 from reconciler.metrics.readings import Readings, Served, total
 
@@ -25,7 +25,7 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
     rate_per_s, source = counted
     if rate_per_s <= NEGLIGIBLE_PER_S:
         return _idle(served, replicas, readings, source)
-    output = _tokens(Name.OUTPUT_TOKENS, served, readings)
+    output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     if output is None:
         return _no(
             Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
@@ -33,7 +33,7 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
     if not is_usable(output) or output == 0:
         reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
         return _no(Absence.NAN, reason)
-    read_input = _tokens(Name.INPUT_TOKENS, served, readings)
+    read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     return Load(
         arrival_rate_per_s=rate_per_s,
         output_tokens=output,
@@ -105,7 +105,7 @@ def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: s
     if not is_usable(under_way) or under_way > 0:
         reason = f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m"
         return _no(Absence.NAN, reason)
-    output = _tokens(Name.OUTPUT_TOKENS, served, readings)
+    output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     if output is None and replicas > 0:
         return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
     return Load(
@@ -116,22 +116,6 @@ def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: s
         arrivals_from=source,
         is_by_replicas=source == BY_REPLICAS,
     )
-
-
-def _tokens(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
-    """Mean over the served names, weighted by what each finished; NaN when all are idle, None without a series."""
-    means = {one: readings.of_model(name, one) for one in served}
-    known = {one: mean for one, mean in means.items() if mean is not None}
-    if not known:
-        return None
-    busy = {one: mean for one, mean in known.items() if not math.isnan(mean)}
-    if not all(map(is_usable, busy.values())):
-        return math.nan
-    if len(busy) < 2:
-        return next(iter(busy.values()), math.nan)
-    weights = {one: readings.of_model(Name.COMPLETIONS, one) or 0.0 for one in busy}
-    weight = total(list(weights.values()))
-    return sum(mean * weights[one] for one, mean in busy.items()) / weight if weight else math.nan
 
 
 def _sum(name: Name, served: Sequence[Served], readings: Readings) -> float | None:

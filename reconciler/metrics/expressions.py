@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 
-from reconciler.domain.settings import PrometheusSettings
+from reconciler.domain.settings import PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.quantities import PER_POD, Quantity
+from reconciler.metrics.quantities import Quantity
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+TRITON_MODEL = "model"
+"""Under this label Triton names its own model, whatever a server's label of that name means elsewhere."""
 SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -36,6 +39,12 @@ def label_names(settings: PrometheusSettings) -> LabelNames:
     return LabelNames(**settings.label_names)
 
 
+def names_in(settings: Settings, cluster: str) -> LabelNames:
+    """The spelling of one cluster's server."""
+    found = next((each.prometheus for each in settings.clusters if each.name == cluster), None)
+    return label_names(found) if found else LabelNames()
+
+
 def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> str:
     """What stands between the braces of every selector: `matchLabels`, and the namespaces unless there are none."""
     parts = [equals(name, value) for name, value in sorted(settings.match_labels.items())]
@@ -57,11 +66,24 @@ def quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def render(quantity: Quantity, names: LabelNames, where: str) -> str:
-    """One expression for all candidates of a quantity."""
-    by, each = (", ".join(map(names.spell, labels)) for labels in (quantity.by, PER_POD))
-    substitutes: Mapping[str, str] = {"by": by, "each": each, "where": where}
+def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | None = None) -> str:
+    """One expression for all candidates of a quantity, over its own window unless `window_s` is another."""
+    by = [names.spell(label) for label in quantity.by]
+    substitutes: Mapping[str, str] = {
+        "by": ", ".join(by),
+        "unnamed": ", ".join(label for label in by if label != TRITON_MODEL),
+        "place": f"{names.namespace}, {names.pod}",
+        "namespace": names.namespace,
+        "where": where,
+        "window": duration(window_s or quantity.window_s),
+    }
     return " or ".join(Template(candidate).substitute(substitutes) for candidate in quantity.candidates)
+
+
+def duration(span_s: float) -> str:
+    """A PromQL duration of whole seconds, in the largest unit that fits."""
+    seconds = max(1, round(span_s))
+    return next(f"{seconds // size}{unit}" for unit, size in UNITS if seconds % size == 0)
 
 
 def _one_of(label: str, values: list[str]) -> str:

@@ -1,25 +1,25 @@
 """Every model's load and every variant's observation, from all answers of a run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
+from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import attribution_of, served_by
 from reconciler.metrics.decoding import is_usable, printable
 from reconciler.metrics.demand import load_of
 from reconciler.metrics.expressions import LabelNames, label_names
+from reconciler.metrics.folding import read
+from reconciler.metrics.grouping import grouped
 from reconciler.metrics.observations import observe, unobserved
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Readings, Served, read, total
+from reconciler.metrics.readings import Readings, Served, total
 from reconciler.metrics.sightings import Sightings, sight
-
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +27,31 @@ class Observed:
     """What Prometheus says, or why it says nothing, for every model and variant asked about.
 
     `failures` has one sentence for each cluster where something failed outside; `warnings` are Prometheus' own.
+    `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several).
+
+    The rest is there only where it was asked for. `replicas` are those that report now; `queues` wait before an
+    endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
+    finished within the retention period; `stored_kv_tokens` is what an instance of a variant held within the last
+    day; `traces` are the replicas' histories, one for each grid that was asked.
     """
 
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
+    queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
+    ready: Mapping[ResourceKey, int] = field(default_factory=dict)
+    requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
+    stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
+    traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
+    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
     """Loads and observations at `now_s` (Unix seconds), cluster by cluster, one answer in memory at a time."""
-    answers_of = _grouped((answer.query.cluster, answer) for answer in answers)
-    variants_of = _grouped((variant.key.cluster, variant) for variant in variants)
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    variants_of = grouped((variant.key.cluster, variant) for variant in variants)
     configured = {cluster.name: cluster for cluster in settings.clusters}
     parts = [
         _read_cluster(name, variants_of.get(name, []), answers_of.get(name, []), now_s, configured.get(name))
@@ -105,7 +118,7 @@ def _loads(
     observations: Mapping[ResourceKey, Observation],
 ) -> Iterator[tuple[ModelKey, Load | NoAnswer]]:
     claims = _claims(variants)
-    for model, members in _grouped((variant.model, variant) for variant in variants).items():
+    for model, members in grouped((variant.model, variant) for variant in variants).items():
         served = sorted({one for variant in members for one in served_by(variant)})
         obstacle = (
             _silent(members, observations) or _misnamed(members, served, sightings) or _claimed_twice(served, claims)
@@ -177,10 +190,3 @@ def _with_arrivals(
             part = finished_by[variant.key] / whole if whole > 0 else 0.0
             observation = replace(observation, arrival_rate_per_s=load.arrival_rate_per_s * part)
         yield variant.key, observation
-
-
-def _grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
-    groups: dict[Key, list[Item]] = {}
-    for key, item in pairs:
-        groups.setdefault(key, []).append(item)
-    return groups

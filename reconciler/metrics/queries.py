@@ -1,18 +1,42 @@
 """What is asked of one cluster: one query a quantity, whatever the number of variants."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from reconciler.domain.answers import Answer, NoAnswer, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.metrics.batches import NAMED_NAMESPACES, batches_of
 from reconciler.metrics.decoding import decode
-from reconciler.metrics.expressions import LabelNames, label_names, matchers, render
-from reconciler.metrics.quantities import CLUSTER_LABEL, CONFIGURABLE_QUANTITIES, QUANTITIES, Name, Quantity
+from reconciler.metrics.expressions import label_names, matchers, render
+from reconciler.metrics.history_quantities import LEARNING_HISTORY, LEARNING_WINDOW_S, SATURATION_HISTORY
+from reconciler.metrics.load_quantities import CLUSTER_LABEL, QUANTITIES
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name, Quantity
+from reconciler.metrics.ranges import SAMPLE_BUDGET, history_queries
+from reconciler.metrics.saturation_quantities import RETENTION_S, SATURATION_QUANTITIES
 from reconciler.metrics.selectors import add_matchers
 
 SERIES_BUDGET = 50_000
 """Replicas that one query may cover: an answer of about 10 MB, far below the servers' limits of 50 M samples."""
-NAMED_NAMESPACES = 50
-"""Up to so many namespaces are named in every selector; beyond, the matcher costs more than it keeps out."""
+HISTORY_S = 3600.0
+"""So far back a run looks."""
+SATURATION_STEP_S = 15.0
+LEARNING_STEP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Namespaces about which more than loads is asked, with the replicas expected in each.
+
+    `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
+    learned from. `retention_s`: over how long requests are counted before a model may go to zero.
+    """
+
+    saturation: Mapping[str, int] = field(default_factory=dict)
+    traced: Mapping[str, int] = field(default_factory=dict)
+    retention_s: float = RETENTION_S
+
+
+NO_NEEDS = Needs()
 
 
 def queries_for(
@@ -20,24 +44,30 @@ def queries_for(
     namespaces: Mapping[str, int],
     now_s: float,
     *,
+    needs: Needs = NO_NEEDS,
     with_cluster_label: bool = False,
     series_budget: int = SERIES_BUDGET,
+    sample_budget: int = SAMPLE_BUDGET,
 ) -> tuple[Query, ...]:
-    """One instant query at `now_s` for each quantity, in the order of their importance.
+    """One query for each quantity, in the order of their importance: instant ones at `now_s`, then what `needs` adds.
 
     `namespaces` maps each namespace that holds a variant to the replicas expected there: only beyond
-    `series_budget` of them is a quantity split, by namespace. `with_cluster_label` also asks whether the server
-    holds several clusters. Empty without namespaces or without a Prometheus; ConfigurationError for wrong labels.
+    `series_budget` of them is a quantity split, by namespace; a history is split beyond `sample_budget` points.
+    `with_cluster_label` also asks whether the server holds several clusters. Empty without namespaces or without a
+    Prometheus; ConfigurationError for wrong labels.
     """
     settings = cluster.prometheus
     if settings is None or not namespaces:
         return ()
-    batches = _batches(namespaces, series_budget)
     asked = (*QUANTITIES, CLUSTER_LABEL) if with_cluster_label else QUANTITIES
-    names = label_names(settings)
-    texts = [*_configured(settings), *_built_in(asked, settings, names, batches)]
-    return tuple(
-        Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts
+    texts = [
+        *_configured(settings),
+        *_built_in(asked, settings, namespaces, series_budget),
+        *_built_in(_kept_for(needs.retention_s), settings, needs.saturation, series_budget),
+    ]
+    return (
+        *(Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts),
+        *_history(cluster, needs, now_s, sample_budget),
     )
 
 
@@ -56,23 +86,44 @@ def _configured(settings: PrometheusSettings) -> Iterator[tuple[Name, str]]:
 
 
 def _built_in(
-    asked: Sequence[Quantity], settings: PrometheusSettings, names: LabelNames, batches: Sequence[Sequence[str]]
+    asked: Sequence[Quantity], settings: PrometheusSettings, namespaces: Mapping[str, int], series_budget: int
 ) -> Iterator[tuple[Name, str]]:
-    wheres = [matchers(settings, batch) for batch in batches]
+    if not namespaces:
+        return
+    names = label_names(settings)
+    wheres = [matchers(settings, batch) for batch in batches_of(namespaces, series_budget)]
+    # what two batches would both find must not be asked twice
+    anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
     for quantity in asked:
-        for where in wheres:
+        for where in anywhere if quantity.may_lack_namespace else wheres:
             yield quantity.name, render(quantity, names, where)
 
 
-def _batches(namespaces: Mapping[str, int], series_budget: int) -> list[list[str]]:
-    """Namespaces to name together; one empty batch asks for all of them without naming any."""
-    batches: list[list[str]] = [[]]
-    room = series_budget
-    for name, replicas in sorted(namespaces.items()):
-        expected = max(1, replicas)
-        if expected > room and batches[-1]:
-            batches.append([])
-            room = series_budget
-        batches[-1].append(name)
-        room -= expected
-    return [[]] if len(batches) == 1 and len(namespaces) > NAMED_NAMESPACES else batches
+def _kept_for(retention_s: float) -> tuple[Quantity, ...]:
+    return tuple(
+        replace(quantity, window_s=retention_s) if quantity.name is Name.REQUESTS_IN_RETENTION else quantity
+        for quantity in SATURATION_QUANTITIES
+    )
+
+
+def _history(cluster: ClusterSettings, needs: Needs, now_s: float, sample_budget: int) -> Iterator[Query]:
+    start_s = now_s - HISTORY_S
+    yield from history_queries(
+        cluster,
+        needs.saturation,
+        start_s,
+        now_s,
+        SATURATION_STEP_S,
+        SATURATION_HISTORY,
+        sample_budget=sample_budget,
+    )
+    yield from history_queries(
+        cluster,
+        needs.traced,
+        start_s,
+        now_s,
+        LEARNING_STEP_S,
+        LEARNING_HISTORY,
+        sample_budget=sample_budget,
+        window_s=LEARNING_WINDOW_S,
+    )

@@ -1,21 +1,23 @@
-"""The answers of one cluster, decoded one at a time and folded into numbers by pod and by model."""
+"""One cluster's numbers by pod, by instance and by model, and what the labels of a series say."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
-from reconciler.metrics.decoding import decode, is_usable, warnings_of
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.metrics.decoding import is_usable
+from reconciler.metrics.engines import RANKS
 from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.quantities import (
-    ESSENTIAL,
-    PICKER_MODEL,
-    PICKER_TARGET_MODEL,
-    POD_LABEL_OF_VARIANT,
-    VARIANT_LABEL,
-    Name,
-)
+from reconciler.metrics.load_quantities import ESSENTIAL
+from reconciler.metrics.quantities import VARIANT_LABEL, Name
+from reconciler.metrics.saturation_quantities import BLOCK_LABELS
+
+ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
+"""Asked by pod and needed by model as well."""
+LENGTHS = (Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
+WHOLE = re.compile("[0-9]{1,15}")
 
 
 class PodSeries(NamedTuple):
@@ -41,6 +43,33 @@ class Named(NamedTuple):
     name: str
 
 
+class Instance(NamedTuple):
+    """A data-parallel rank of a pod, which is an instance of the engine; mostly there is one, without a rank."""
+
+    namespace: str
+    pod: str
+    rank: str
+
+
+class Capacity(NamedTuple):
+    """What the KV cache of an instance holds, in tokens or in blocks; None where it does not say."""
+
+    num_blocks: float | None = None
+    block_tokens: float | None = None
+    total: float | None = None
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens, however it was said; None when it was not, or is none."""
+        total = self.total
+        if total is None and self.num_blocks is not None and self.block_tokens is not None:
+            total = self.num_blocks * self.block_tokens
+        return total if total is not None and is_usable(total) and total > 0 else None
+
+
+Target = tuple[str, str, str]
+"""Namespace, kind and name of a scale target."""
+
 NOTHING: Mapping[PodSeries, float] = {}
 
 
@@ -50,7 +79,11 @@ class Readings:
 
     per_pod: dict[Name, dict[PodSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
+    per_instance: dict[Name, dict[Instance, float]] = field(default_factory=dict)
+    capacities: dict[Name, dict[PodSeries, dict[str, Capacity]]] = field(default_factory=dict)
+    ready: dict[Target, float] = field(default_factory=dict)
     owners: dict[Name, dict[Named, str]] = field(default_factory=dict)
+    reporting: dict[Name, dict[Served, list[PodSeries]]] = field(default_factory=dict)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     answered: set[Name] = field(default_factory=set)
     warnings: dict[str, None] = field(default_factory=dict)
@@ -62,6 +95,10 @@ class Readings:
     def of_model(self, name: Name, served: Served) -> float | None:
         """A quantity of one served model, None when there is no series."""
         return self.per_model.get(name, {}).get(served)
+
+    def members(self, name: Name, served: Served) -> Sequence[PodSeries]:
+        """The series of a quantity that report one served model."""
+        return self.reporting.get(name, {}).get(served, ())
 
     def owner_of(self, name: Name, named: Named) -> str:
         """The owner that `name` (pod_labels, pod_owner, replicaset_owner) tells of a pod or ReplicaSet, or nothing."""
@@ -78,15 +115,38 @@ class Readings:
         return None
 
 
-def read(answers: Sequence[Answer], names: LabelNames) -> Readings:
-    """Every answer of one cluster; those to one quantity that was split are put together."""
-    readings = Readings()
-    for answer in answers:
-        name = Name(answer.query.quantity) if answer.query.quantity in FOLDS else None
-        if name is not None:
-            _read_one(answer, name, names, readings)
-    _total_by_model(readings)
-    return readings
+def gather_by_model(readings: Readings) -> None:
+    """Which series report a model, and what they make together."""
+    for name in (*ADDED_UP, *LENGTHS):
+        gathered: dict[Served, list[PodSeries]] = {}
+        values = readings.of_pods(name)
+        for series in values:
+            gathered.setdefault(Served(series.namespace, series.model), []).append(series)
+        readings.reporting[name] = gathered
+        if name in ADDED_UP:
+            add_up = _net if name is Name.QUEUE_GROWTH else total
+            readings.per_model[name] = {
+                served: add_up([values[one] for one in members]) for served, members in gathered.items()
+            }
+
+
+def series_of(labels: Mapping[str, str], names: LabelNames) -> PodSeries:
+    """The replica and model that `labels` name; nothing stands for a label that is not there."""
+    label = labels.get
+    return PodSeries(label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, ""))
+
+
+def rank_of(labels: Mapping[str, str]) -> str:
+    """The data-parallel rank that `labels` name, mostly none."""
+    return next((labels[label] for label in RANKS if labels.get(label)), "")
+
+
+def capacity_of(labels: Mapping[str, str], value: float) -> Capacity:
+    """What a series says of a KV cache: in values of its labels, which may read "None", or in its own value."""
+    for blocks, tokens in BLOCK_LABELS:
+        if blocks in labels or tokens in labels:
+            return Capacity(num_blocks=_count(labels.get(blocks, "")), block_tokens=_count(labels.get(tokens, "")))
+    return Capacity(total=value if is_usable(value) else None)
 
 
 def total(values: Sequence[float]) -> float:
@@ -94,121 +154,9 @@ def total(values: Sequence[float]) -> float:
     return math.fsum(values) if all(map(is_usable, values)) else math.nan
 
 
-def _read_one(answer: Answer, name: Name, names: LabelNames, readings: Readings) -> None:
-    samples = decode(answer)
-    failed = samples if isinstance(samples, NoAnswer) else FOLDS[name](samples, name, names, readings)
-    if failed:
-        readings.failed.setdefault(name, failed)
-    readings.answered.add(name)
-    readings.warnings.update(dict.fromkeys(warnings_of(answer)))
+def _net(values: Sequence[float]) -> float:
+    return math.fsum(values) if all(is_usable(abs(value)) for value in values) else math.nan
 
 
-def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> NoAnswer | None:
-    values = readings.per_pod.setdefault(name, {})
-    for sample in samples:
-        label = sample.labels.get
-        series = PodSeries(
-            label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, "")
-        )
-        if series in values:
-            return _twice(name, f"pod {series.pod}")
-        values[series] = sample.value
-    return None
-
-
-def _fold_models(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> NoAnswer | None:
-    values = readings.per_model.setdefault(name, {})
-    for sample in samples:
-        served = Served(sample.labels.get(names.namespace, ""), sample.labels.get(names.model, ""))
-        if served in values:
-            return _twice(name, f"model {served.model}")
-        values[served] = sample.value
-    return None
-
-
-def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    # requests land on the target model; clients may ask for it under several names, so those add up
-    _add_up(
-        readings.per_model.setdefault(name, {}),
-        samples,
-        lambda labels: Served(
-            labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, "")
-        ),
-    )
-
-
-def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    # a query that a person wrote may carry our label names instead of the server's, and labels beyond them
-    plain = LabelNames()
-    _add_up(
-        readings.per_model.setdefault(name, {}),
-        samples,
-        lambda labels: Served(
-            labels.get(names.namespace) or labels.get(plain.namespace, ""),
-            labels.get(names.model) or labels.get(plain.model) or labels.get("model", ""),
-        ),
-    )
-
-
-def _add_up(
-    values: dict[Served, float], samples: Sequence[Sample], served_of: Callable[[Mapping[str, str]], Served]
-) -> None:
-    for sample in samples:
-        served = served_of(sample.labels)
-        values[served] = total((values.get(served, 0.0), sample.value))
-
-
-def _fold_pod_labels(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, POD_LABEL_OF_VARIANT)
-
-
-def _fold_pod_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, "owner_name")
-
-
-def _fold_replicaset_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, "replicaset", "owner_name")
-
-
-def _fold_owners(
-    samples: Sequence[Sample], owners: dict[Named, str], names: LabelNames, owned: str, owner: str
-) -> None:
-    for sample in samples:
-        named = Named(sample.labels.get(names.namespace, ""), sample.labels.get(owned, ""))
-        found = sample.labels.get(owner, "")
-        # two owners of one pod contradict each other: neither is believed
-        owners[named] = found if owners.get(named, found) == found else ""
-
-
-def _twice(name: Name, whose: str) -> NoAnswer:
-    return NoAnswer(absence=Absence.FAILED, reason=f"the answer to {name} has two values for {whose}")
-
-
-def _total_by_model(readings: Readings) -> None:
-    """Completions, running and waiting by model: they are asked by pod and needed as both."""
-    for name in (Name.COMPLETIONS, Name.RUNNING, Name.WAITING):
-        gathered: dict[Served, list[float]] = {}
-        for series, value in readings.of_pods(name).items():
-            gathered.setdefault(Served(series.namespace, series.model), []).append(value)
-        readings.per_model[name] = {served: total(values) for served, values in gathered.items()}
-
-
-Fold = Callable[[Sequence[Sample], Name, LabelNames, Readings], NoAnswer | None]
-
-FOLDS: Mapping[str, Fold] = {
-    Name.RUNNING: _fold_pods,
-    Name.WAITING: _fold_pods,
-    Name.LAST_SEEN: _fold_pods,
-    Name.COMPLETIONS: _fold_pods,
-    Name.ITL: _fold_pods,
-    Name.WAIT: _fold_pods,
-    Name.TTFT: _fold_pods,
-    Name.OUTPUT_TOKENS: _fold_models,
-    Name.INPUT_TOKENS: _fold_models,
-    Name.QUEUE_GROWTH: _fold_models,
-    Name.ARRIVALS_ENDPOINT_PICKER: _fold_picker,
-    Name.ARRIVALS_CONFIGURED: _fold_configured,
-    Name.POD_LABELS: _fold_pod_labels,
-    Name.POD_OWNER: _fold_pod_owner,
-    Name.REPLICASET_OWNER: _fold_replicaset_owner,
-}
+def _count(text: str) -> float | None:
+    return float(text) if WHOLE.fullmatch(text) else None

@@ -10,8 +10,10 @@ from reconciler.domain.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics import QUANTITIES, clusters_seen, decode, queries_for, warnings_of
 from reconciler.metrics.expressions import LabelNames
+from reconciler.metrics.folding import read
+from reconciler.metrics.lengths import mean_length
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, Served, read
+from reconciler.metrics.readings import Named, PodSeries, Readings, Served
 from reconciler.prometheus import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 
@@ -107,6 +109,12 @@ def of_model(readings: Readings, name: Name, model: str) -> float:
     return value
 
 
+def length(readings: Readings, name: Name, model: str) -> float:
+    value = mean_length(name, [Served("llm", model)], readings)
+    assert value is not None
+    return value
+
+
 def test_completions_add_engines_and_reasons_and_nothing_of_other_tenants(readings: Readings) -> None:
     assert of_pod(readings, Name.COMPLETIONS, "new-0") == pytest.approx(4.0)
     assert of_pod(readings, Name.COMPLETIONS, "sglang-0") == pytest.approx(2.0)
@@ -128,11 +136,11 @@ def test_growth_is_the_slope_of_running_and_waiting(readings: Readings) -> None:
 
 def test_lengths_are_weighted_by_requests_and_nan_when_idle(readings: Readings) -> None:
     # engines: 1/s of 180 tokens, 3/s of 100; the old replica: 2/s of 180
-    assert of_model(readings, Name.OUTPUT_TOKENS, "llama") == pytest.approx((180 + 300 + 360) / 6)
-    assert of_model(readings, Name.INPUT_TOKENS, "llama") == pytest.approx(512.0)
-    assert of_model(readings, Name.OUTPUT_TOKENS, "qwen") == pytest.approx(150.0)
-    assert of_model(readings, Name.INPUT_TOKENS, "qwen") == pytest.approx(250.0)
-    idle = of_model(readings, Name.OUTPUT_TOKENS, "idle")
+    assert length(readings, Name.OUTPUT_TOKENS, "llama") == pytest.approx((180 + 300 + 360) / 6)
+    assert length(readings, Name.INPUT_TOKENS, "llama") == pytest.approx(512.0)
+    assert length(readings, Name.OUTPUT_TOKENS, "qwen") == pytest.approx(150.0)
+    assert length(readings, Name.INPUT_TOKENS, "qwen") == pytest.approx(250.0)
+    idle = length(readings, Name.OUTPUT_TOKENS, "idle")
     assert idle != idle  # NaN is what differs from itself
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.metrics.attribution import attribution_of
 from reconciler.metrics.expressions import LabelNames
+from reconciler.metrics.folding import read
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, read
+from reconciler.metrics.readings import Named, PodSeries, Readings
 
 POD = "llama-h100-7c9d8f6b5-x2x4z"
 

@@ -34,6 +34,9 @@ def test_completions_are_coalesced_and_never_added() -> None:
         f' or {by} (rate(vllm:request_success{{namespace="llm"}}[5m]))'
         f' or {by} (rate(sglang:num_requests_total{{namespace="llm"}}[5m]))'
         f' or {by} (rate(trtllm_request_success_total{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(tgi_request_success{{namespace="llm"}}[5m]))'
+        f' or {by} (rate(nv_inference_request_success{{namespace="llm"}}[5m]) and on (namespace, pod, model)'
+        ' last_over_time(nv_trt_llm_request_metrics{request_type="waiting",namespace="llm"}[5m]))'
     )
 
 

@@ -1,0 +1,35 @@
+"""What is asked over time, by range queries: the same candidates as for the present, gauges as means of the window."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.metrics.engines import RUNNING, WAITING, average
+from reconciler.metrics.load_quantities import QUANTITIES
+from reconciler.metrics.quantities import OWNERSHIP, Name, Quantity
+from reconciler.metrics.saturation_quantities import SATURATION_QUANTITIES
+
+SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
+"""What replicas reported when they were full: it tells how much they can hold at work."""
+LEARNING_HISTORY = (
+    *(Name.RUNNING, Name.WAITING, Name.ITL, Name.TTFT, Name.WAIT),
+    *(Name.INPUT_TOKENS, Name.OUTPUT_TOKENS),
+)
+"""What a performance profile is learned from, and corrected by."""
+LEARNING_WINDOW_S = 120.0
+"""One window for all that is learned from together: two scrapes a minute apart are in it, and little else."""
+
+_PRESENT: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
+_UNCHANGED = (
+    *(Name.COMPLETIONS, Name.ITL, Name.TTFT, Name.WAIT, Name.INPUT_TOKENS, Name.OUTPUT_TOKENS),
+    *(Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS),
+)
+
+HISTORY: Mapping[Name, Quantity] = {
+    Name.RUNNING: replace(_PRESENT[Name.RUNNING], candidates=average(RUNNING)),
+    Name.WAITING: replace(_PRESENT[Name.WAITING], candidates=average(WAITING)),
+    **{name: _PRESENT[name] for name in _UNCHANGED},
+}
+"""Every quantity that has a history."""
+
+OWNERS: Mapping[Name, Quantity] = {name: _PRESENT[name] for name in OWNERSHIP}
+"""Whose the pods are; asked once, over all the time that a history covers."""

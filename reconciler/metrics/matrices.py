@@ -1,0 +1,96 @@
+"""Answers to range queries, read in bulk: millions of points as Python objects would take a gigabyte.
+
+The points are cut out of the bytes and become arrays of floats; what is left is small, and decoded as strictly as
+any other answer.
+"""
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.answers import Answer, NoAnswer
+from reconciler.metrics.decoding import (
+    Json,
+    UnexpectedError,
+    document_of,
+    labels_of,
+    result_of,
+    unanswered,
+    unreadable,
+    warnings_in,
+)
+
+MAX_POINTS = 5_000_000
+"""Points in one answer that are read: 80 MB of floats."""
+VALUES = re.compile(rb'"values"\s*+:\s*+\[((?:\s*+\[[^\[\]]*+\]\s*+,?+)*+)\s*+\]')
+"""The points of a series. No text can look like them: within a string each quotation mark is escaped."""
+IN_NUMBERS = b"0123456789+-.eENaInf \t\r\n"
+AROUND_NUMBERS = b'[]"'
+POINT = b'[,""]'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One series: its labels, and its points in the order they came, Unix seconds and values."""
+
+    labels: Mapping[str, str]
+    times_s: "array[float]"
+    values: "array[float]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """All series of an answer, several of the same labels among them, and what Prometheus warned of."""
+
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...]
+
+
+def decode_matrix(answer: Answer, *, max_points: int = MAX_POINTS) -> Matrix | NoAnswer:
+    """What a range query brought, at most `max_points` of all series together; FAILED with a reason otherwise."""
+    failure = unanswered(answer)
+    if failure:
+        return failure
+    cut = _Cut(most=max_points, room=max_points)
+    try:
+        document = document_of(VALUES.sub(cut.take, answer.body.read()))
+        rows = tuple(_rows(result_of(document, "matrix"), cut.strips))
+    except UnexpectedError as unexpected:
+        return unreadable(answer, str(unexpected))
+    return Matrix(rows=rows, warnings=warnings_in(document))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cut:
+    """The points that were cut out, series by series; in their place stands the number of the series."""
+
+    most: int
+    room: int
+    strips: list["array[float]"] = field(default_factory=list)
+
+    def take(self, found: "re.Match[bytes]") -> bytes:
+        """Keep the points of one series: its times and values by turns."""
+        points = found[1]
+        count = points.count(b"[")
+        self.room -= count
+        if self.room < 0:
+            raise UnexpectedError(f"more than the {self.most} points that are read")
+        if points.translate(None, IN_NUMBERS) != b",".join([POINT] * count):
+            raise UnexpectedError("expected pairs of time and value")
+        numbers = points.translate(None, AROUND_NUMBERS).split(b",") if count else []
+        try:
+            self.strips.append(array("d", map(float, numbers)))
+        except ValueError as error:
+            raise UnexpectedError("expected numbers as times and values") from error
+        return b'"values":%d' % (len(self.strips) - 1)
+
+
+def _rows(entries: list[Json], strips: list["array[float]"]) -> Iterator[Row]:
+    shared: dict[str, str] = {}
+    for number, entry in enumerate(entries):
+        # a number that the body itself holds, or points that stand elsewhere, break the count
+        if not isinstance(entry, dict) or entry.get("values") != number or number >= len(strips):
+            raise UnexpectedError("expected objects with a list of values in data.result")
+        labels = labels_of(entry.get("metric"), shared)
+        yield Row(labels=labels, times_s=strips[number][0::2], values=strips[number][1::2])

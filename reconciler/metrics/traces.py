@@ -1,0 +1,173 @@
+"""Histories of replicas, from the answers to range queries: every series on one grid, NaN where nothing is known."""
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.domain.answers import Answer, NoAnswer
+from reconciler.domain.history import Trace
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import Settings
+from reconciler.domain.variants import Variant
+from reconciler.metrics.attribution import Attribution, attribution_of
+from reconciler.metrics.decoding import is_usable
+from reconciler.metrics.expressions import LabelNames, names_in
+from reconciler.metrics.folding import read
+from reconciler.metrics.grids import Grid, grid_of
+from reconciler.metrics.grouping import grouped
+from reconciler.metrics.history_quantities import HISTORY
+from reconciler.metrics.matrices import Row, decode_matrix
+from reconciler.metrics.quantities import OWNERSHIP, Name
+from reconciler.metrics.readings import Instance, Named, PodSeries, capacity_of, rank_of, series_of
+
+CONTESTED = math.inf
+"""Marks a moment with two different values until the trace is told: neither is believed."""
+OFF_GRID = 0.01
+"""By so much of a step a point may miss its moment; farther off it says nothing of it."""
+
+Traces = Mapping[ResourceKey, tuple[Trace, ...]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Histories:
+    """What the answers of one cluster told on one grid, and why some told nothing."""
+
+    grid: Grid
+    values: dict[Name, dict[Instance, "array[float]"]] = field(default_factory=dict)
+    pods: dict[Named, set[PodSeries]] = field(default_factory=dict)
+    failed: list[NoAnswer] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+
+def read_traces(
+    variants: Sequence[Variant],
+    answers: Sequence[Answer],
+    settings: Settings,
+    start_s: float,
+    end_s: float,
+    step_s: float,
+) -> Traces:
+    """The replicas' histories by variant, sorted by pod, from answers to `history_queries` of the same arguments.
+
+    The grid has the multiples of `step_s` from `start_s` to `end_s`. Every quantity that was asked has a series, NaN
+    where nothing was told, where two values contradict each other, and where points stand beside the grid. Answers
+    that failed or cannot be read leave their time unknown.
+    """
+    grid = grid_of(start_s, end_s, step_s)
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    traces: dict[ResourceKey, tuple[Trace, ...]] = {}
+    for cluster, members in grouped((variant.key.cluster, variant) for variant in variants).items():
+        mine = answers_of.get(cluster, [])
+        names = names_in(settings, cluster)
+        owners = read([answer for answer in mine if answer.query.quantity in OWNERSHIP], names)
+        traces.update(trace(read_histories(mine, names, grid), attribution_of(members, owners)))
+    return traces
+
+
+def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> Histories:
+    """What one cluster's answers with the step of `grid` told, one answer in memory at a time."""
+    histories = Histories(grid=grid)
+    times_s = grid.times_s
+    for answer in answers:
+        if answer.query.step_s == grid.step_s and answer.query.quantity in HISTORY:
+            name = Name(answer.query.quantity)
+            histories.values.setdefault(name, {})
+            matrix = decode_matrix(answer)
+            if isinstance(matrix, NoAnswer):
+                histories.failed.append(matrix)
+                continue
+            histories.warnings.update(dict.fromkeys(matrix.warnings))
+            for row in matrix.rows:
+                _add(row, name, names, histories, times_s)
+    return histories
+
+
+def trace(histories: Histories, attribution: Attribution) -> Traces:
+    """The histories of one cluster's variants; empties `histories`, so that nothing is held twice."""
+    unknown = (math.nan,) * histories.grid.count
+    told: dict[Named, dict[str, dict[str, tuple[float, ...]]]] = {}
+    for name, of_instances in histories.values.items():
+        while of_instances:
+            instance, values = of_instances.popitem()
+            ranks = told.setdefault(Named(instance.namespace, instance.pod), {})
+            ranks.setdefault(instance.rank, {})[str(name)] = tuple(map(_believed, values))
+    asked = dict.fromkeys(map(str, histories.values), unknown)
+    found: dict[ResourceKey, list[Trace]] = {}
+    for pod, ranks in sorted(told.items()):
+        variant = _variant_of(histories.pods[pod], attribution)
+        if variant is not None:
+            found.setdefault(variant, []).extend(_traces_of(pod, variant, ranks, asked, histories.grid))
+    return {variant: tuple(traces) for variant, traces in found.items()}
+
+
+def _add(row: Row, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
+    series = series_of(row.labels, names)
+    histories.pods.setdefault(Named(series.namespace, series.pod), set()).add(series)
+    of_instances = histories.values[name]
+    instance = Instance(series.namespace, series.pod, rank_of(row.labels))
+    held = of_instances.get(instance)
+    if held is None:
+        held = of_instances[instance] = array("d", (math.nan,)) * len(times_s)
+    values = _in_tokens(row) if name is Name.KV_TOKENS else row.values
+    for index, value in _on_grid(row.times_s, values, times_s, histories.grid):
+        if is_usable(value):
+            held[index] = value if math.isnan(held[index]) or held[index] == value else CONTESTED
+
+
+def _in_tokens(row: Row) -> Sequence[float]:
+    return [capacity_of(row.labels, value).tokens or math.nan for value in row.values]
+
+
+def _on_grid(
+    found_s: "array[float]", values: Sequence[float], times_s: "array[float]", grid: Grid
+) -> Iterator[tuple[int, float]]:
+    """The values of points that stand on the grid, with their places in it."""
+    first = _place(found_s[0], times_s, grid) if found_s else None
+    if first is not None and found_s == times_s[first : first + len(found_s)]:
+        yield from enumerate(values, first)
+        return
+    for at_s, value in zip(found_s, values, strict=True):
+        index = _place(at_s, times_s, grid)
+        if index is not None:
+            yield index, value
+
+
+def _place(at_s: float, times_s: "array[float]", grid: Grid) -> int | None:
+    if not grid.start_s - grid.step_s < at_s < grid.end_s + grid.step_s:
+        return None
+    index = round((at_s - grid.start_s) / grid.step_s)
+    is_on_grid = 0 <= index < len(times_s) and abs(at_s - times_s[index]) <= OFF_GRID * grid.step_s
+    return index if is_on_grid else None
+
+
+def _believed(value: float) -> float:
+    return value if math.isfinite(value) else math.nan
+
+
+def _variant_of(pod: Iterable[PodSeries], attribution: Attribution) -> ResourceKey | None:
+    # some series of a pod tell more of it than others: a label of the variant, or the model
+    return next((variant for series in sorted(pod) if (variant := attribution.variant_of(series))), None)
+
+
+def _traces_of(
+    pod: Named,
+    variant: ResourceKey,
+    ranks: Mapping[str, Mapping[str, tuple[float, ...]]],
+    asked: Mapping[str, tuple[float, ...]],
+    grid: Grid,
+) -> Iterator[Trace]:
+    """One trace for each data-parallel rank; what the pod tells of itself is in all of them."""
+    shared = ranks.get("", {})
+    instances = [rank for rank in sorted(ranks) if rank] or [""]
+    for rank in instances:
+        series = {**asked, **shared, **ranks[rank]}
+        instance = rank if len(instances) > 1 else ""
+        yield Trace(
+            pod=pod.name,
+            instance=instance,
+            variant=variant,
+            start_s=grid.start_s,
+            step_s=grid.step_s,
+            series=series,
+        )
