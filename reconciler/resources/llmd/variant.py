@@ -147,7 +147,7 @@ def _as_variant(
         settings=settings,
         conditions=read_conditions(status),
         places=_cite(source),
-        unsupported=_find_unsupported(target.kind if target else _DEPLOYMENT, profiles),
+        unsupported=_find_unsupported(target.kind if target else _DEPLOYMENT),
     )
 
 
@@ -178,11 +178,8 @@ def _seconds(milliseconds: str) -> float:
     return seconds_from_ms(float(milliseconds))
 
 
-def _find_unsupported(target_kind: str, profiles: Sequence[PerformanceProfile]) -> str:
-    if target_kind != _DEPLOYMENT:
-        return f"scale targets of kind {escape(target_kind)} are not available yet"
-    laws = sorted({profile.law for profile in profiles} - {"decode_only"})
-    return f"law {laws[0]} not available yet" if laws else ""
+def _find_unsupported(target_kind: str) -> str:
+    return "" if target_kind == _DEPLOYMENT else f"scale targets of kind {escape(target_kind)} are not available yet"
 
 
 def _cite(source: KubernetesObject) -> dict[str, Place]:

@@ -80,7 +80,7 @@ def test_published_profiles_are_read_in_seconds(
     ],
 )
 @pytest.mark.parametrize("form", [Form.PROFILE, Form.NAME])
-def test_published_prefill_parameters_wait_for_their_law(
+def test_published_prefill_parameters_are_of_their_law(
     declare: Declare, form: Form, acc: str, alpha: str, beta: str, gamma: str, delta: str, batch: int
 ) -> None:
     reference = "  sloClassRef: {name: premium, key: default}\n" if form is Form.PROFILE else ""
@@ -101,7 +101,7 @@ def test_published_prefill_parameters_wait_for_their_law(
     assert profile.gamma_s == pytest.approx(float(gamma) / 1000, rel=1e-12)
     assert profile.delta_s == pytest.approx(float(delta) / 1000, rel=1e-12)
     assert profile.law == "prefill_decode"
-    assert variant.unsupported == "law prefill_decode not available yet"
+    assert variant.unsupported == ""
 
 
 def test_the_profile_form_aims_at_the_deployment_of_its_name(declare: Declare) -> None:
