@@ -19,14 +19,17 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     from reconciler.cli.console import width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.settings import find_decision, setting_rows
-    from reconciler.report.explain import explain_json, explain_text
+    from reconciler.decision.chain import asked_queries, chain_of
+    from reconciler.report.explain import Chain, explain_json, explain_text
 
     prepared = prepare_plan(common, replay=replay)
     decision = find_decision(prepared.plan, resource)
     variants = {variant.key: variant for variant in prepared.snapshot.variants}
-    rows = tuple(setting_rows(variants[decision.variant])) if decision.variant in variants else ()
+    rows = tuple(setting_rows(variants[decision.variant], decision)) if decision.variant in variants else ()
+    figures = chain_of(prepared.snapshot, decision)
+    chain = Chain(figures=figures, queries=asked_queries(prepared.snapshot, decision, figures))
     if common.output == "json":
-        write_json(explain_json(decision, rows))
+        write_json(explain_json(decision, rows, chain))
     else:
-        write(explain_text(decision, rows, label=decision.variant.label, width=width()))
+        write(explain_text(decision, rows, chain, label=decision.variant.label, width=width()))
     return 0

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
-from reconciler.domain.service_classes import SloTarget
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.report.explain import SettingRow
@@ -36,7 +36,7 @@ def _is_meant(key: ResourceKey, kind: str, path: str) -> bool:
     return path in (key.label, f"{key.cluster}/{key.label}") and kind.lower() in ("", key.kind.lower())
 
 
-def setting_rows(variant: Variant) -> Iterator[SettingRow]:
+def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     """The effective values of a variant with their places and what they displaced."""
     settings = variant.settings
     if variant.service_class is not None:
@@ -45,12 +45,14 @@ def setting_rows(variant: Variant) -> Iterator[SettingRow]:
         for name, target in (("ttft", chosen.ttft), ("wait", chosen.wait), ("itl", chosen.itl)):
             if target is not None:
                 yield SettingRow(
-                    name=f"{name} {target.statistic}", value=_limit(target), source=str(chosen.place or "")
+                    name=f"{name} {target.statistic}", value=_limit(target.limit_s), source=str(chosen.place or "")
                 )
+        if chosen.listed_ttft_s is not None:
+            yield SettingRow(name="slo-ttft", value=_limit(chosen.listed_ttft_s), source=str(chosen.place or ""))
     yield _row("accelerator", settings.accelerator)
     yield _row("minReplicas", settings.min_replicas)
     yield _row("maxReplicas", settings.max_replicas, lambda most: "none" if most is None else str(most))
-    yield _engine_row(variant)
+    yield _engine_row(variant, decision)
     yield _row("sizing.headroom", settings.headroom, lambda share: f"{share * 100:g}%")
     yield _row("group", settings.group)
     yield SettingRow(
@@ -64,12 +66,10 @@ def setting_rows(variant: Variant) -> Iterator[SettingRow]:
         yield SettingRow(name="written at", value=str(place), source=variant.workload.key.kind)
 
 
-def _engine_row(variant: Variant) -> SettingRow:
-    """What `auto` comes to: the queueing engine wherever a profile is given."""
+def _engine_row(variant: Variant, decision: Decision) -> SettingRow:
+    """What `auto` came to, and why."""
     row = _row("sizing.engine", variant.settings.engine)
-    if row.value != "auto" or not variant.options:
-        return row
-    return replace(row, value="queueing", source=f"auto: profile given at {variant.options[0].profile.place}")
+    return replace(row, value=decision.engine, source=decision.engine_reason) if decision.engine else row
 
 
 def _option_rows(variant: Variant) -> Iterator[SettingRow]:
@@ -78,9 +78,19 @@ def _option_rows(variant: Variant) -> Iterator[SettingRow]:
         yield SettingRow(name=f"cost {option.accelerator}", value=cost, source=str(option.cost_place or "nothing says"))
         yield SettingRow(
             name=f"profile {option.accelerator}",
-            value=f"alpha {option.profile.alpha_s * 1000:g}ms, beta {option.profile.beta_s * 1000:g}ms",
-            source=str(option.profile.place or ""),
+            value=_parameters(option.profile),
+            source=str(option.profile.place or "") + ("" if option.profile.learning is None else ", learned"),
         )
+
+
+def _parameters(profile: PerformanceProfile) -> str:
+    values = (
+        ("alpha", profile.alpha_s),
+        ("beta", profile.beta_s),
+        ("gamma", profile.gamma_s),
+        ("delta", profile.delta_s),
+    )
+    return ", ".join(f"{name} {value * 1000:.6g}ms" for name, value in values if value is not None)
 
 
 def _row(name: str, sourced: Sourced[Value], words: Callable[[Value], str] = str) -> SettingRow:
@@ -88,5 +98,5 @@ def _row(name: str, sourced: Sourced[Value], words: Callable[[Value], str] = str
     return SettingRow(name=name, value=words(sourced.value), source=str(sourced.source), displaced=displaced)
 
 
-def _limit(target: SloTarget) -> str:
-    return f"{target.limit_s * 1000:g}ms" if target.limit_s < 1 else f"{target.limit_s:g}s"
+def _limit(limit_s: float) -> str:
+    return f"{limit_s * 1000:g}ms" if limit_s < 1 else f"{limit_s:g}s"

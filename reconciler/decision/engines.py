@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.targets import PREFILL_DECODE
+from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
-from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.sizing.learning import is_inside
 
@@ -24,16 +24,15 @@ class Choice:
     conflict: str = ""
 
 
-def choose_engines(snapshot: Snapshot) -> dict[ModelKey, Choice]:
-    """The engine of every model."""
+def choose_engines(variants: Iterable[Variant], loads: Mapping[ModelKey, Load | NoAnswer]) -> dict[ModelKey, Choice]:
+    """The engine of every model; `loads` tell whether what was learned reaches them."""
     models: dict[ModelKey, list[Variant]] = {}
-    for variant in snapshot.variants:
+    for variant in variants:
         models.setdefault(variant.model, []).append(variant)
-    return {model: _choose(members, _load_of(snapshot, model)) for model, members in models.items()}
+    return {model: _choose(members, _known(loads.get(model))) for model, members in models.items()}
 
 
-def _load_of(snapshot: Snapshot, model: ModelKey) -> Load | None:
-    load = snapshot.loads.get(model)
+def _known(load: Load | NoAnswer | None) -> Load | None:
     return load if isinstance(load, Load) else None
 
 

@@ -7,7 +7,7 @@ from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.replicas import UpstreamQueue, role_of
-from reconciler.domain.saturation_settings import LimiterSettings, SaturationEntry
+from reconciler.domain.saturation_settings import LimiterSettings, SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.sizing.saturation import (
@@ -26,6 +26,7 @@ from reconciler.sizing.saturation import (
 from reconciler.sizing.saturation.variants import DEFAULT_COST
 
 ROLE_LABEL = "llm-d.ai/role"
+NO_RULES = SaturationRules()
 COUNTABLE_ENGINES = frozenset({"vllm", ""})
 
 
@@ -53,18 +54,19 @@ def _by_model(standings: Iterable[Standing]) -> dict[ModelKey, list[Standing]]:
 def _answer(engine: Engine, models: Sequence[ModelReadings], snapshot: Snapshot) -> Sequence[SaturationAnswer]:
     if engine is Engine.SATURATION:
         return [size_saturation(readings) for readings in models]
-    entries = [entry for readings in models for entry in snapshot.saturation.get(readings.model, ())]
+    rules = [snapshot.saturation.get(readings.model, NO_RULES) for readings in models]
+    limiter = _quota_limiter(rules)
     if engine is Engine.WVA_V1:
-        return reproduce_percent(models, _quota(models, entries))
-    rescales = any(entry.rescales for entry in entries)
-    return reproduce_tokens(models, _budget(models, entries), rescales=rescales)
+        return reproduce_percent(models, None if limiter is None else _quota(models, limiter))
+    budget = None if limiter is None else _budget(models, limiter)
+    return reproduce_tokens(models, budget, rescales=any(each.rescales for each in rules))
 
 
 def read_model(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant]) -> ModelReadings:
     """What is known of one model: its variants, their replicas, its queue, its thresholds."""
-    entries = snapshot.saturation.get(model, ())
+    rules = snapshot.saturation.get(model, NO_RULES)
     is_priced = all(member.current_cost_per_hour is not None for member in members)
-    layered = layer_thresholds(entry.layer for entry in entries)
+    layered = layer_thresholds(rules.layers)
     full = layered.thresholds.kv_cache_usage.value
     return ModelReadings(
         model=model,
@@ -101,30 +103,26 @@ def _state(snapshot: Snapshot, variant: Variant, full: float, *, is_priced: bool
 
 
 def _zero_rule(snapshot: Snapshot, model: ModelKey, members: Iterable[Variant]) -> ZeroRule:
-    """Upstream's precedence: the entry of the model itself, its own map, that map's default; else never to zero."""
-    inline = [entry.scales_to_zero for entry in snapshot.saturation.get(model, ())]
-    mapped = [entry.is_enabled for entry in snapshot.zero.get(model, ())]
+    """Upstream's precedence: what the model's saturation entry says, then its own map; else never to zero."""
+    inline = snapshot.saturation.get(model, NO_RULES).scales_to_zero
+    mapped = snapshot.zero.get(model, ZeroRules()).is_enabled
     requests = snapshot.views.requests.get(model)
     engines = {member.workload.engine for member in members if member.workload is not None}
     return ZeroRule(
-        is_enabled=next((each for each in (*inline, *mapped) if each is not None), False),
+        is_enabled=bool(mapped if inline is None else inline),
         requests=requests if isinstance(requests, float) else None,
         reason=requests.reason if isinstance(requests, NoAnswer) else "",
         is_countable=engines <= COUNTABLE_ENGINES,
     )
 
 
-def _quota_settings(entries: Iterable[SaturationEntry]) -> LimiterSettings | None:
+def _quota_limiter(rules: Iterable[SaturationRules]) -> LimiterSettings | None:
     """The quota that limits, if the limiter is on: an inventory of devices is not read, and upstream then has none."""
-    limited = [entry for entry in entries if entry.is_limited]
-    quotas = (limiter for entry in limited for limiter in entry.limiters if limiter.kind == "quota")
-    return next(quotas, None)
+    limiters = (limiter for each in rules if each.is_limited for limiter in each.limiters)
+    return next((limiter for limiter in limiters if limiter.kind == "quota"), None)
 
 
-def _quota(models: Sequence[ModelReadings], entries: Iterable[SaturationEntry]) -> Quota | None:
-    limiter = _quota_settings(entries)
-    if limiter is None:
-        return None
+def _quota(models: Sequence[ModelReadings], limiter: LimiterSettings) -> Quota:
     is_cluster = limiter.scope != "namespace"
     used: dict[tuple[str, str], int] = {}
     for variant in (variant for readings in models for variant in readings.variants):
@@ -139,11 +137,8 @@ def _quota(models: Sequence[ModelReadings], entries: Iterable[SaturationEntry]) 
     )
 
 
-def _budget(models: Sequence[ModelReadings], entries: Iterable[SaturationEntry]) -> Budget | None:
-    """What a quota leaves beside what runs; None without one."""
-    limiter = _quota_settings(entries)
-    if limiter is None:
-        return None
+def _budget(models: Sequence[ModelReadings], limiter: LimiterSettings) -> Budget:
+    """What a quota leaves beside what runs."""
     variants = [variant for readings in models for variant in readings.variants]
     if limiter.scope != "namespace":
         return Budget(_left(limiter.quotas, variants))

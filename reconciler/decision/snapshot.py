@@ -1,10 +1,14 @@
 """From a recording to the typed snapshot that everything is decided from: a pure function."""
 
+from collections.abc import Iterable
+
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.declarations import Declaration
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
-from reconciler.domain.snapshot import Snapshot
-from reconciler.metrics import read_observed
+from reconciler.domain.saturation_settings import SaturationRules, ZeroRules, saturation_for, zero_for
+from reconciler.domain.snapshot import ReplicaViews, Snapshot
+from reconciler.metrics import Observed, read_observed
 
 VARIANT_KINDS = frozenset({"VariantAutoscaling"})
 
@@ -15,6 +19,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
     catalogs = build_catalogs(settings, declaration)
     variants = join_variants(settings, declaration, catalogs)
     observed = read_observed(variants, recording.answers, recording.now_s, settings)
+    models = sorted({variant.model for variant in variants})
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -26,9 +31,53 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         broken=tuple(broken for broken in declaration.broken if broken.key.kind in VARIANT_KINDS),
         loads=observed.loads,
         observations=observed.observations,
+        views=_views(observed),
+        saturation=_saturation_rules(declaration, models),
+        zero=zero_rules(declaration, models),
+        queries=observed.queries,
         catalogs=catalogs,
         proposals=recording.proposals,
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
         failures=observed.failures,
         warnings=observed.warnings,
+    )
+
+
+def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:
+    """What upstream's ConfigMap says of scaling each model to zero, in the clusters that have one."""
+    return {
+        model: zero_for(
+            declaration.zero[model.cluster],
+            declaration.opted_in_namespaces,
+            cluster=model.cluster,
+            namespace=model.namespace,
+            model_id=model.model_id,
+        )
+        for model in models
+        if declaration.zero.get(model.cluster)
+    }
+
+
+def _saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
+    return {
+        model: saturation_for(
+            declaration.saturation[model.cluster],
+            declaration.opted_in_namespaces,
+            cluster=model.cluster,
+            namespace=model.namespace,
+            model_id=model.model_id,
+        )
+        for model in models
+        if declaration.saturation.get(model.cluster)
+    }
+
+
+def _views(observed: Observed) -> ReplicaViews:
+    return ReplicaViews(
+        replicas=observed.replicas,
+        queues=observed.queues,
+        ready=observed.ready,
+        requests=observed.requests,
+        stored_kv_tokens=observed.stored_kv_tokens,
+        traces=observed.traces,
     )

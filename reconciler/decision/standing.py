@@ -58,7 +58,7 @@ class Standing:
 
 def standings_of(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[Standing, ...]:
     """The standing of every variant; `refused` are changes that could not be written."""
-    choices = choose_engines(snapshot)
+    choices = choose_engines(snapshot.variants, snapshot.loads)
     alone = tuple(
         _standing(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
         for variant in snapshot.variants

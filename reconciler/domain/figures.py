@@ -7,7 +7,10 @@ from reconciler.domain.provenance import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number on the way to an answer, as `explain` prints it; None is not known, for `reason`."""
+    """One number on the way to an answer, as `explain` prints it; None is not known, for `reason`.
+
+    `queries` names the quantities that Prometheus was asked for it.
+    """
 
     subject: str
     name: str
@@ -15,4 +18,4 @@ class Figure:
     unit: str = ""
     source: Source | None = None
     reason: str = ""
-    query: str = ""
+    queries: tuple[str, ...] = ()

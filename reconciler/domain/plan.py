@@ -97,6 +97,7 @@ class Decision:
     place: str = ""
     load: Load | None = None
     engine: str = ""
+    engine_reason: str = ""
     unit: str = RATE
     demand: float | None = None
     capacity_before: float | None = None

@@ -12,7 +12,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
-from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
+from reconciler.domain.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 
@@ -48,10 +48,10 @@ class Snapshot:
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
     views: ReplicaViews = field(default_factory=ReplicaViews)
-    saturation: Mapping[ModelKey, tuple[SaturationEntry, ...]] = field(default_factory=dict)
-    """What upstream's ConfigMaps say of a model, the highest first."""
-    zero: Mapping[ModelKey, tuple[ZeroEntry, ...]] = field(default_factory=dict)
-    """What upstream's ConfigMap says of scaling a model to zero, the highest first."""
+    saturation: Mapping[ModelKey, SaturationRules] = field(default_factory=dict)
+    """What upstream's ConfigMaps say of a model's saturation, where they say anything."""
+    zero: Mapping[ModelKey, ZeroRules] = field(default_factory=dict)
+    """What upstream's ConfigMap says of scaling a model to zero, where it says anything."""
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Cluster -> quantity -> the PromQL that was asked."""
     catalogs: Mapping[str, Catalog] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from reconciler.decision.asking import needs_by_cluster
 from reconciler.decision.declarations import FileReading, fold, read_manifest
 from reconciler.domain.answers import Answer
 from reconciler.domain.declarations import Declaration
@@ -16,7 +17,7 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import clusters_seen, queries_for
+from reconciler.metrics import Needs, clusters_seen, queries_for
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
 logger = logging.getLogger(__name__)
@@ -128,9 +129,11 @@ def _unread(entry: TreeEntry) -> Finding:
 
 def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:
     answers: list[Answer] = []
+    needs = needs_by_cluster(settings, declaration)
+    is_one_assumed = "one cluster" in settings.assumed
     for cluster in settings.clusters:
-        namespaces = _replicas_by_namespace(declaration, cluster.name)
-        queries = queries_for(cluster, namespaces, now_s, with_cluster_label="one cluster" in settings.assumed)
+        namespaces, more = _replicas_by_namespace(declaration, cluster.name), needs.get(cluster.name, Needs())
+        queries = queries_for(cluster, namespaces, now_s, needs=more, with_cluster_label=is_one_assumed)
         answers += doors.ask(cluster, queries) if queries else ()
     _refuse_several_clusters(answers)
     return tuple(answers)

@@ -58,6 +58,7 @@ def decision_json(decision: Decision) -> Json:
             "reason": decision.verdict.reason,
         },
         "engine": decision.engine,
+        "engine_reason": decision.engine_reason,
         "unit": decision.unit,
         "demand": _number(decision.demand),
         "capacity_before": _number(decision.capacity_before),

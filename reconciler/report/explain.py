@@ -1,9 +1,11 @@
 """Every value and step behind one variant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from reconciler.domain.figures import Figure
 from reconciler.domain.plan import Decision
+from reconciler.report.chain import figure_json, figure_lines, query_lines
 from reconciler.report.document import decision_json
 from reconciler.report.labels import labels_of
 from reconciler.report.plain import display_width, one_line, pad
@@ -22,29 +24,55 @@ class SettingRow:
     displaced: str = ""
 
 
-def explain_text(decision: Decision, settings: Sequence[SettingRow], *, label: str = "", width: int = 0) -> str:
-    """Settings with their places, then the steps from load to decision; `label` is the name as the plan prints it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The figures behind a decision, and the PromQL of the quantities that they name."""
 
-    Reasons wrap at `width` cells; 0 is unlimited.
+    figures: tuple[Figure, ...] = ()
+    queries: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_CHAIN = Chain()
+
+
+def explain_text(
+    decision: Decision,
+    settings: Sequence[SettingRow],
+    chain: Chain = NO_CHAIN,
+    *,
+    label: str = "",
+    width: int = 0,
+) -> str:
+    """Settings with their places, figures, and the steps from load to decision; then how the figures were asked for.
+
+    `label` is the name as the plan prints it. Reasons wrap at `width` cells; 0 is unlimited.
     """
     name = label or labels_of([decision.variant])[decision.variant]
     accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
     place = f" ({one_line(decision.place)})" if decision.place else ""
     lines = [f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}"]
     lines.extend(_setting_lines(settings))
+    lines.extend(figure_lines(chain.figures))
     lines.extend(_step_lines(decision, width))
     if decision.reason:
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.reason)}", indent=0, width=width))
+    lines.extend(query_lines(chain.queries, width=width))
     return "\n".join(lines) + "\n"
 
 
-def explain_json(decision: Decision, settings: Sequence[SettingRow]) -> Mapping[str, object]:
-    """The same as a document: `settings` beside the decision as `plan -o json` prints it."""
+def explain_json(decision: Decision, settings: Sequence[SettingRow], chain: Chain = NO_CHAIN) -> Mapping[str, object]:
+    """The same as a document: settings, figures and queries beside the decision as `plan -o json` prints it."""
     rows = [
         {"name": row.name, "value": row.value, "source": row.source, "displaced": row.displaced or None}
         for row in settings
     ]
-    return {"version": 1, "settings": rows, "decision": decision_json(decision)}
+    return {
+        "version": 1,
+        "settings": rows,
+        "figures": [figure_json(figure) for figure in chain.figures],
+        "queries": dict(chain.queries),
+        "decision": decision_json(decision),
+    }
 
 
 def _setting_lines(settings: Sequence[SettingRow]) -> tuple[str, ...]:

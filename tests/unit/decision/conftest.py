@@ -36,7 +36,7 @@ from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.replicas import ReplicaMetrics
-from reconciler.domain.saturation_settings import SaturationEntry
+from reconciler.domain.saturation_settings import SaturationRules
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import ReplicaViews, Snapshot
@@ -114,7 +114,7 @@ class Fleet:
     observations: dict[ResourceKey, Observation] = field(default_factory=dict)
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     views: ReplicaViews = field(default_factory=ReplicaViews)
-    saturation: dict[ModelKey, tuple[SaturationEntry, ...]] = field(default_factory=dict)
+    saturation: dict[ModelKey, SaturationRules] = field(default_factory=dict)
     proposals: list[Proposal] = field(default_factory=list)
     now_s: float = NOW_S
 

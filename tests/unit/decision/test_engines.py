@@ -9,7 +9,7 @@ from reconciler.domain.engines import Engine
 
 
 def choice(fleet: Any) -> Any:
-    (found,) = choose_engines(fleet.snapshot()).values()
+    (found,) = choose_engines(fleet.variants(), fleet.loads).values()
     return found
 
 

@@ -10,7 +10,7 @@ from reconciler.domain.declarations import Form
 from reconciler.domain.plan import Outcome
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import UpstreamQueue
-from reconciler.domain.saturation_settings import SaturationEntry
+from reconciler.domain.saturation_settings import SaturationRules
 from reconciler.domain.thresholds import ThresholdLayer
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}
@@ -130,15 +130,8 @@ def test_thresholds_of_a_config_map_count(plain: Any) -> None:
     plain.fill(".50/0")
     assert plain.desired() == {"llama": "1 x H100"}
     source = Source(kind=SourceKind.CONFIG_MAP, detail="ConfigMap wva-saturation-scaling-config")
-    plain.saturation[plain.variant().model] = (
-        SaturationEntry(
-            namespace="wva",
-            config_map="wva-saturation-scaling-config",
-            key="default",
-            layer=ThresholdLayer(source=source, kv_cache_usage=0.5, kv_spare=0.1),
-            place=plain.resources[0].place,
-        ),
-    )
+    layer = ThresholdLayer(source=source, kv_cache_usage=0.5, kv_spare=0.1)
+    plain.saturation[plain.variant().model] = SaturationRules(layers=(layer,))
     assert plain.desired() == {"llama": "2 x H100"}
 
 

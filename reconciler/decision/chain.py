@@ -1,0 +1,148 @@
+"""The chain behind one decision: what was measured and how it was asked, thresholds, and every value in between."""
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.decision.saturated import answer_saturation
+from reconciler.decision.standing import standings_of
+from reconciler.domain.engines import Engine
+from reconciler.domain.figures import Figure
+from reconciler.domain.loads import Load
+from reconciler.domain.plan import Decision
+from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+from reconciler.metrics import Name
+
+_ARRIVALS = {
+    "endpoint picker": (Name.ARRIVALS_ENDPOINT_PICKER,),
+    "configured query arrivalRate": (Name.ARRIVALS_CONFIGURED,),
+}
+_REPLICA_FIELDS = (
+    ("KV cache usage", "kv_cache_usage", "fraction", (Name.KV_CACHE_USAGE,)),
+    ("waiting", "num_waiting", "requests", (Name.NUM_WAITING,)),
+    ("KV cache", "kv_tokens", "tokens", (Name.KV_TOKENS,)),
+    ("prefix hits", "prefix_hit_rate", "fraction", (Name.PREFIX_HIT_RATE,)),
+)
+
+
+def chain_of(snapshot: Snapshot, decision: Decision) -> tuple[Figure, ...]:
+    """Every figure behind a decision of `snapshot`, inputs first; empty for a resource that could not be read."""
+    variant = next((each for each in snapshot.variants if each.key == decision.variant), None)
+    if variant is None:
+        return ()
+    figures = [*_load_figures(snapshot, variant), *_observed_figures(snapshot, variant)]
+    if decision.engine and Engine(decision.engine).is_saturation:
+        figures += [*_replica_figures(snapshot, variant), *_model_figures(snapshot, variant)]
+        figures += _answer_figures(snapshot, variant)
+    return tuple(figures)
+
+
+def asked_queries(snapshot: Snapshot, decision: Decision, figures: tuple[Figure, ...]) -> Mapping[str, str]:
+    """The PromQL of every quantity that the figures name, in the order they name them."""
+    asked = snapshot.queries.get(decision.variant.cluster, {})
+    names = dict.fromkeys(name for figure in figures for name in figure.queries)
+    return {name: asked[name] for name in names if name in asked}
+
+
+def _load_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
+    load, subject = snapshot.loads.get(variant.model), variant.model.model_id
+    if not isinstance(load, Load):
+        reason = "not asked for" if load is None else load.reason
+        yield Figure(subject=subject, name="arrivals", value=None, unit="req/s", reason=reason)
+        return
+    yield Figure(
+        subject=subject,
+        name="arrivals",
+        value=load.arrival_rate_per_s,
+        unit="req/s",
+        reason=load.arrivals_from,
+        queries=tuple(map(str, _ARRIVALS.get(load.arrivals_from, (Name.COMPLETIONS, Name.QUEUE_GROWTH)))),
+    )
+    lengths = (
+        ("input tokens", load.input_tokens, Name.INPUT_TOKENS),
+        ("output tokens", load.output_tokens, Name.OUTPUT_TOKENS),
+    )
+    for name, value, quantity in lengths:
+        reason = "" if value is not None else "no series tells it"
+        yield Figure(
+            subject=subject, name=name, value=value, unit="tokens/request", reason=reason, queries=(str(quantity),)
+        )
+
+
+def _observed_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
+    observation, subject = snapshot.observations.get(variant.key), variant.key.label
+    if observation is None:
+        return
+    if observation.absence is not None:
+        yield Figure(subject=subject, name="replicas", value=None, reason=observation.absence.reason)
+        return
+    seen = observation.performance
+    values = (
+        ("replicas reporting", observation.replicas_reporting, "replicas", Name.LAST_SEEN),
+        ("running", observation.num_running, "requests", Name.RUNNING),
+        ("waiting", observation.num_waiting, "requests", Name.WAITING),
+        ("ITL", seen.itl_s, "s", Name.ITL),
+        ("TTFT", seen.ttft_s, "s", Name.TTFT),
+        ("wait", seen.wait_s, "s", Name.WAIT),
+    )
+    for name, value, unit, quantity in values:
+        reason = "" if value is not None else "not measured"
+        yield Figure(subject=subject, name=name, value=value, unit=unit, reason=reason, queries=(str(quantity),))
+
+
+def _replica_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
+    for replica in snapshot.views.replicas.get(variant.key, ()):
+        for name, attribute, unit, quantities in _REPLICA_FIELDS:
+            value = getattr(replica, attribute)
+            yield Figure(
+                subject=replica.label,
+                name=name,
+                value=value,
+                unit=unit,
+                reason="" if value is not None else _why_unknown(replica, attribute),
+                queries=tuple(map(str, quantities)),
+            )
+
+
+def _why_unknown(replica: ReplicaMetrics, attribute: str) -> str:
+    fields = {"kv_tokens": ("total_kv_tokens", "num_blocks", "block_tokens")}.get(attribute, (attribute,))
+    return next((replica.reasons[field] for field in fields if field in replica.reasons), "not measured")
+
+
+def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
+    views = snapshot.views
+    queue, ready = views.queues.get(variant.model), views.ready.get(variant.key)
+    if queue is not None:
+        yield Figure(
+            subject=variant.model.model_id,
+            name="waiting upstream",
+            value=queue.num_waiting,
+            unit="requests",
+            reason=queue.reason,
+            queries=(str(Name.FLOW_CONTROL_QUEUE_SIZE),),
+        )
+    if ready is not None:
+        yield Figure(
+            subject=variant.key.label,
+            name="ready",
+            value=ready,
+            unit="replicas",
+            queries=(str(Name.READY_REPLICAS),),
+        )
+    stored = views.stored_kv_tokens.get(variant.key)
+    if stored is not None:
+        yield Figure(
+            subject=variant.key.label,
+            name="KV cache when last seen",
+            value=stored,
+            unit="tokens",
+            queries=(str(Name.STORED_KV_TOKENS),),
+        )
+
+
+def _answer_figures(snapshot: Snapshot, variant: Variant) -> tuple[Figure, ...]:
+    """What the engine says of the model and of this variant; other variants' numbers stand in their own chain."""
+    answers = answer_saturation(snapshot, standings_of(snapshot, {}))
+    answer = answers.get(variant.model)
+    others = {each.key.label for each in snapshot.variants} - {variant.key.label}
+    return () if answer is None else tuple(each for each in answer.figures if each.subject not in others)
