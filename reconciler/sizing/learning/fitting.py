@@ -1,0 +1,157 @@
+"""From history to a profile: which samples say something, two lines through them, and when to say nothing.
+
+Samples of the iteration time are windows with requests running. Prometheus gives two kinds of mean over a window: a
+latency weighs every token alike, `num_running` every second. As tokens come fastest when much runs, the latency belongs
+to a somewhat larger batch: to n + v / n at a mean of n and a variance of v inside the window. Random arrivals have
+v <= n, so the law learned is late by one request at most, its alpha too large by beta at most. A full batch has v = 0.
+
+Samples of prefill are windows in which waiting was known, or absent, and at most half of the time to first token: the
+rest of a long wait says more about the wait. The batch that a prefill meets is the mean, which arrivals see too
+(Poisson arrivals see time averages), and itself, up to the full batch.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from reconciler.sizing.learning.batches import LargestBatch, find_largest_batch
+from reconciler.sizing.learning.fit import Fit, Unfit
+from reconciler.sizing.learning.lines import Line, fit_line
+from reconciler.sizing.learning.ranges import NEVER_SEEN, range_of
+from reconciler.sizing.learning.samples import Floats, Samples, measured
+
+FEWEST_SAMPLES = 30
+# Below, a replica idles: what it measured were a few requests somewhere in the window.
+_BUSY = 0.5
+# Fewer requests waiting, on average over a window, are nobody.
+_NOBODY = 0.05
+# A line through points that lie closer says nothing of its slope, least of all when x is noisy.
+_SPREAD, _ENDS = 2.0, (0.05, 0.95)
+_LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Points:
+    """What a line is fitted to: `what` it is, over `over`; shapes (points,)."""
+
+    what: str
+    over: str
+    x: Floats
+    y: Floats
+
+
+def fit_profile(samples: Samples) -> Fit | Unfit:
+    """Return the profile that the samples follow, or why they follow none; never more than they say.
+
+    Prefill is left out, with a note, when it cannot be told: the profile then is one of `decode_only`. That goes for
+    prefill that was always seen with the same batch times prompt, where gamma and delta * x are one number; a time to
+    first token that does not grow with the batch, over a range of it, is an answer, and delta is 0.
+    """
+    kept = measured(samples)
+    busy = kept.chosen((kept.num_running >= _BUSY) & np.isfinite(kept.itl_s))
+    decode = _Points(what="inter-token latency", over="requests running", x=_batch(busy), y=busy.itl_s)
+    if why := _too_few(decode, samples.itl_s.size) or _too_alike(decode):
+        return Unfit(reason=why, samples=decode.x.size)
+    largest = find_largest_batch(kept)
+    line = fit_line(decode.x, decode.y)
+    if why := _too_loose(decode, line, 1.0, float(largest.size)):
+        return Unfit(reason=why, samples=decode.x.size)
+    prefill, why = _fit_prefill(kept, largest)
+    return _fit_of(busy, largest, line, prefill, why)
+
+
+def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[Line | None, str]:
+    """Return the line of prefill, or why there is none."""
+    points = _prefill_points(kept, largest)
+    if why := _too_few(points, kept.ttft_s.size) or _too_alike(points):
+        return None, why
+    line = fit_line(points.x, points.y)
+    why = _too_loose(points, line, float(points.x.min()), float(points.x.max()))
+    return (None, why) if why else (line, "")
+
+
+def _prefill_points(kept: Samples, largest: LargestBatch) -> _Points:
+    wait_s = np.where(np.isnan(kept.wait_s) & (kept.num_waiting <= _NOBODY), 0.0, kept.wait_s)
+    most = largest.size if largest.is_full else np.inf
+    work = kept.input_tokens * np.clip(kept.num_running + 1, 1.0, most)
+    calm = (kept.num_running >= _BUSY) & np.isfinite(work) & (wait_s <= kept.ttft_s / 2)
+    return _Points(
+        what="time to first token without waiting",
+        over="input tokens times requests running",
+        x=work[calm],
+        y=(kept.ttft_s - wait_s)[calm],
+    )
+
+
+def _batch(busy: Samples) -> Floats:
+    # a request that runs is never less than one, however short it ran
+    return np.maximum(busy.num_running, 1.0)
+
+
+def _too_few(points: _Points, total: int) -> str:
+    if points.x.size >= FEWEST_SAMPLES:
+        return ""
+    return (
+        f"{points.x.size} of {total} samples show {points.what} and {points.over}, at least {FEWEST_SAMPLES} are needed"
+    )
+
+
+def _too_alike(points: _Points) -> str:
+    low, high = np.quantile(points.x, _ENDS)
+    if high >= _SPREAD * low:
+        return ""
+    return (
+        f"{points.over} are too alike to tell how {points.what} grows with them: nine samples of ten lie between "
+        f"{low:.4g} and {high:.4g}, the largest must be at least {_SPREAD:g} times the smallest"
+    )
+
+
+def _too_loose(points: _Points, line: Line, least: float, most: float) -> str:
+    if line.error > _LARGEST_ERROR:
+        return (
+            f"{points.what} does not follow a line over {points.over}: the median sample is off by {line.error:.0%}, "
+            f"at most {_LARGEST_ERROR:.0%} is taken"
+        )
+    uncertainty = max(line.uncertainty_at(least), line.uncertainty_at(most))
+    if uncertainty <= _LARGEST_UNCERTAINTY:
+        return ""
+    return (
+        f"{points.what} is too noisy for so few samples: its line over {points.over} is uncertain by "
+        f"{uncertainty:.0%} between {least:.4g} and {most:.4g}, at most {_LARGEST_UNCERTAINTY:.0%} is taken"
+    )
+
+
+def _fit_of(busy: Samples, largest: LargestBatch, decode: Line, prefill: Line | None, no_prefill: str) -> Fit:
+    batch, input_tokens, output_tokens = map(range_of, (_batch(busy), busy.input_tokens, busy.output_tokens))
+    unseen = [
+        f"{name} were not measured, so at which lengths this holds is unknown"
+        for name, seen in (("input tokens", input_tokens), ("output tokens", output_tokens))
+        if seen == NEVER_SEEN
+    ]
+    return Fit(
+        alpha_s=decode.base,
+        beta_s=decode.slope,
+        gamma_s=prefill.base if prefill else None,
+        delta_s=prefill.slope if prefill else None,
+        max_batch_size=largest.size,
+        is_full_batch_seen=largest.is_full,
+        samples=busy.itl_s.size,
+        error=decode.error,
+        prefill_error=prefill.error if prefill else None,
+        batch=batch,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        notes=tuple(chain([largest.note], _notes_on(decode, prefill, no_prefill), unseen)),
+    )
+
+
+def _notes_on(decode: Line, prefill: Line | None, no_prefill: str) -> list[str]:
+    said = {
+        "inter-token latency does not grow with the batch, beta is 0": decode.slope == 0,
+        "inter-token latency grows from nothing, alpha is 0": decode.base == 0,
+        "time to first token does not grow with prompt and batch, delta is 0": prefill and prefill.slope == 0,
+        "time to first token grows from nothing, gamma is 0": prefill and prefill.base == 0,
+        f"prefill is not learned: {no_prefill}": prefill is None,
+    }
+    return [note for note, is_so in said.items() if is_so]
