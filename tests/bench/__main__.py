@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import replay, sizing, tracking
+from tests.bench import learning, replay, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -27,15 +27,18 @@ def main() -> None:
     fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
     queries = replay.queries_by_size()
     tracked = tracking.measure()
+    learned = learning.measure()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
     print(
         "\nAn hour of metric targets, replayed\n"
         + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
     )
+    print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
     kept = {
         "sizing": sized,
         "tracking": tracked,
+        "learning": learned,
         "replay": [asdict(fleet) for fleet in fleets],
         "queries_by_variants": queries,
         "help": asdict(help_s),
