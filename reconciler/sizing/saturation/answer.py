@@ -9,16 +9,22 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
+from reconciler.domain.saturation_settings import AnalyzerSettings
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound
 from reconciler.sizing.saturation.enforcer import ZeroRule
 from reconciler.sizing.saturation.replicas import Screened, screen
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
+from reconciler.sizing.saturation.throughput import ThroughputReadings
 from reconciler.sizing.saturation.variants import VariantState, obstacle_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReadings:
-    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here."""
+    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
+
+    `analyzers` and `throughput` speak to `reproduce_tokens` only: which of upstream's analyzers vote, and what the one
+    called `throughput` is told.
+    """
 
     model: ModelKey
     variants: tuple[VariantState, ...]
@@ -27,6 +33,8 @@ class ModelReadings:
     zero_rule: ZeroRule = field(default_factory=ZeroRule)
     history: BoundHistory = field(default_factory=dict)
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
+    analyzers: tuple[AnalyzerSettings, ...] = ()
+    throughput: ThroughputReadings | None = None
 
     @property
     def thresholds(self) -> Thresholds:

@@ -13,6 +13,8 @@ _SHORT_BELOW_TOKENS = 100
 _MEDIUM_BELOW_TOKENS = 500
 # The rolling mean's window.
 _REMEMBERED = 10
+# Readings of one plateau differ by less: only what is exceeded by more was no bound.
+_PLATEAU = 1.1
 
 
 class Origin(StrEnum):
@@ -74,6 +76,25 @@ def remembered_bound(history: BoundHistory, key: WorkloadKey) -> float:
     """Return the mean of what is remembered, 0 when nothing sensible is."""
     values = [value for value in history.get(key, ()) if math.isfinite(value) and value >= 0]
     return fmean(values[-_REMEMBERED:]) if values else 0.0
+
+
+def observe_bound(
+    key: WorkloadKey, *, in_use_tokens: float, num_waiting: float, full_queue: float
+) -> ObservedBound | None:
+    """Return the bound that a replica shows: what it holds while its queue is full; None when it shows none."""
+    if num_waiting >= int(full_queue) and in_use_tokens > 0:
+        return ObservedBound(key=key, tokens=in_use_tokens)
+    return None
+
+
+def forget_exceeded(history: BoundHistory, key: WorkloadKey, in_use_tokens: float) -> BoundHistory:
+    """Return the history without the bounds of a key that a replica has exceeded by far: they were none.
+
+    A queue fills while a replica warms up, long before the replica does; upstream never forgets what it saw then.
+    """
+    remembered = history.get(key, ())
+    kept = tuple(value for value in remembered if not value * _PLATEAU < in_use_tokens)
+    return history if len(kept) == len(remembered) else {**history, key: kept}
 
 
 def derived_bound(launch: LaunchSettings, *, input_tokens: float, output_tokens: float) -> int:

@@ -41,7 +41,8 @@ def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
 
 
 def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
-    """Yield what an analyzer says of each role."""
+    """Yield what an analyzer says of each role; `tokens`, which always speaks, needs no name beside its numbers."""
+    by = "" if ballot.analyzer == "tokens" else f" by {ballot.analyzer}"
     for role, signal in ballot.signals.items():
         for name in ("demand", "supply", "anticipated", "required", "spare"):
-            yield Figure(subject=role, name=name, value=getattr(signal, name), unit=ballot.analyzer)
+            yield Figure(subject=role, name=name + by, value=getattr(signal, name), unit=ballot.unit)

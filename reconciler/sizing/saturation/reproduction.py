@@ -7,26 +7,18 @@ from dataclasses import dataclass, replace
 from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import CandidateKey, Requirement, Segment
-from reconciler.sizing.saturation.answer import (
-    PERCENT_UNITS,
-    TOKEN_UNITS,
-    ModelReadings,
-    SaturationAnswer,
-    threshold_figures,
-)
+from reconciler.sizing.saturation.answer import PERCENT_UNITS, ModelReadings, SaturationAnswer, threshold_figures
+from reconciler.sizing.saturation.ballots import Votes, cast_ballots
 from reconciler.sizing.saturation.budgets import Budget
-from reconciler.sizing.saturation.capacities import VariantTokens, mean_lengths, variant_tokens
 from reconciler.sizing.saturation.compute_bound import ObservedBound
 from reconciler.sizing.saturation.cost_aware import cost_aware
 from reconciler.sizing.saturation.enforcer import enforce, wake
-from reconciler.sizing.saturation.fair_share import ModelBallots, fair_share
-from reconciler.sizing.saturation.figures import ballot_figures, capacity_figures, percent_figures
+from reconciler.sizing.saturation.fair_share import fair_share
+from reconciler.sizing.saturation.figures import percent_figures
 from reconciler.sizing.saturation.percent import analyze_percent
 from reconciler.sizing.saturation.percent_targets import TransitionTest, percent_targets
 from reconciler.sizing.saturation.quotas import Quota, Wish, limit
 from reconciler.sizing.saturation.rescale import Rescaled, rescale
-from reconciler.sizing.saturation.signals import Ballot, queued_tokens, token_ballot
-from reconciler.sizing.saturation.tokens import replica_tokens
 from reconciler.sizing.saturation.variants import VariantState, by_role
 
 
@@ -40,6 +32,7 @@ class _Draft:
     reasons: tuple[str, ...]
     figures: tuple[Figure, ...]
     spare: float = 0.0
+    findings: tuple[str, ...] = ()
     observed: tuple[ObservedBound, ...] = ()
 
 
@@ -71,10 +64,11 @@ def reproduce_tokens(
 ) -> tuple[SaturationAnswer, ...]:
     """Return what WVA with its second analyzer decides for each model, `fixed`.
 
-    Without a budget the rule is cost-aware, with one the fair share, after the priority rescale where that is on.
+    Without a budget the rule is cost-aware, with one the fair share, after the priority rescale where that is on. Of
+    several analyzers each can ask for more, and all must agree to less.
     """
-    analyzed = [_token_ballots(readings) for readings in models]
-    voting = [asked for asked, _, _ in analyzed if asked.ballots]
+    votes = [cast_ballots(readings, _active(readings)) for readings in models]
+    voting = [each.asked for each in votes if each.asked.ballots]
     rescaled = Rescaled(replicas={})
     if budget is not None and rescales:
         rescaled = rescale(voting, budget, rescaled_namespaces)
@@ -85,8 +79,7 @@ def reproduce_tokens(
         decided = fair_share(rest, budget)
     decided |= rescaled.replicas
     return tuple(
-        _answer(_enforced(_token_draft(readings, *parts, decided)))
-        for readings, parts in zip(models, analyzed, strict=True)
+        _answer(_enforced(_token_draft(readings, each, decided))) for readings, each in zip(models, votes, strict=True)
     )
 
 
@@ -119,55 +112,16 @@ def _percent_draft(readings: ModelReadings, transition_test: TransitionTest) -> 
     )
 
 
-def _token_ballots(
-    readings: ModelReadings,
-) -> tuple[ModelBallots, tuple[VariantTokens, ...], tuple[ObservedBound, ...]]:
-    active = _active(readings)
-    screened = readings.screened()
-    thresholds = readings.thresholds
-    tokens = {
-        variant.key: tuple(
-            each
-            for replica in screened.of(variant.key)
-            if replica.kv_cache_usage is not None or replica.num_waiting is not None
-            if (each := replica_tokens(replica, variant, thresholds, readings.history)) is not None
-        )
-        for variant in active
-    }
-    observed = tuple(each.observed for own in tokens.values() for each in own if each.observed is not None)
-    lengths = mean_lengths(screened.replicas)
-    described = variant_tokens(active, tokens, lengths, thresholds)
-    ballots: tuple[Ballot, ...] = ()
-    if any(tokens.values()):
-        ballots = (
-            token_ballot(
-                described,
-                queued_tokens(readings.queue, lengths),
-                scale_up=thresholds.scale_up.value,
-                scale_down=thresholds.scale_down.value,
-            ),
-        )
-    asked = ModelBallots(model=readings.model, variants=active, ballots=ballots, priority=thresholds.priority.value)
-    return asked, described, observed
-
-
-def _token_draft(
-    readings: ModelReadings,
-    asked: ModelBallots,
-    described: tuple[VariantTokens, ...],
-    observed: tuple[ObservedBound, ...],
-    decided: Mapping[ResourceKey, int],
-) -> _Draft:
-    figures = [*threshold_figures(readings.thresholds, TOKEN_UNITS), *capacity_figures(described)]
-    for ballot in asked.ballots:
-        figures.extend(ballot_figures(ballot))
+def _token_draft(readings: ModelReadings, votes: Votes, decided: Mapping[ResourceKey, int]) -> _Draft:
+    variants = votes.asked.variants
     return _Draft(
         readings=readings,
-        active=asked.variants,
-        replicas={each.key: decided.get(each.key, each.current_replicas) for each in asked.variants},
-        reasons=("demand against supply",) if asked.ballots else ("no replica reports: replicas stay",),
-        figures=tuple(figures),
-        observed=observed,
+        active=variants,
+        replicas={each.key: decided.get(each.key, each.current_replicas) for each in variants},
+        reasons=votes.reasons,
+        figures=votes.figures,
+        findings=votes.findings,
+        observed=votes.observed,
     )
 
 
@@ -206,6 +160,6 @@ def _answer(draft: _Draft) -> SaturationAnswer:
         reasons={readings.model: "; ".join(draft.reasons)},
         held=readings.obstacles(),
         figures=draft.figures,
-        findings=(*readings.layered.findings, *readings.screened().findings),
+        findings=(*readings.layered.findings, *draft.findings, *readings.screened().findings),
         observed=draft.observed,
     )

@@ -81,7 +81,7 @@ def signal_of(*, demand: float, supply: float, anticipated: float, scale_up: flo
 class Ballot:
     """What one analyzer says of a model: a signal per role, and what one replica of a variant carries.
 
-    All in the analyzer's own unit. One that is not live neither vetoes nor binds; `score` weighs it in a fair share.
+    All in the analyzer's own `unit`. One that is not live neither vetoes nor binds; `score` weighs it in a fair share.
     """
 
     analyzer: str
@@ -89,10 +89,16 @@ class Ballot:
     per_replica: Mapping[ResourceKey, float]
     score: float = 1.0
     is_live: bool = True
+    unit: str = "tokens"
 
 
 def token_ballot(
-    variants: Sequence[VariantTokens], queued: QueuedTokens, *, scale_up: float, scale_down: float
+    variants: Sequence[VariantTokens],
+    queued: QueuedTokens,
+    *,
+    scale_up: float,
+    scale_down: float,
+    score: float = 1.0,
 ) -> Ballot:
     """Return the vote of the analyzer `tokens`: one signal, or one per role where prefill and decode are apart."""
     roles = {each.variant.role for each in variants}
@@ -111,6 +117,7 @@ def token_ballot(
         analyzer="tokens",
         signals=signals,
         per_replica={each.key: each.per_instance_tokens for each in variants if each.per_instance_tokens is not None},
+        score=score,
     )
 
 

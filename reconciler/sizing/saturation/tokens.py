@@ -10,6 +10,7 @@ from reconciler.sizing.saturation.compute_bound import (
     ObservedBound,
     Origin,
     derived_bound,
+    observe_bound,
     remembered_bound,
     workload_of,
 )
@@ -55,19 +56,19 @@ def replica_tokens(
 ) -> ReplicaTokens | None:
     """Return a replica in tokens; None when neither it nor a record says how many it holds.
 
-    What is missing reads as 0, which is upstream's reading. With `corrects_history` a replica that holds more than
-    the remembered bound without a full queue proves that bound too low; upstream never corrects it upward.
+    What is missing reads as 0, which is upstream's reading. With `corrects_history` a replica can hold what it holds
+    and what others held, even while its queue fills first; upstream never corrects a bound upward.
     """
     waiting = waiting_tokens(replica, variant.role)
     total = replica.kv_tokens
     if total is None:
         return _from_record(replica, variant, thresholds, waiting)
-    in_use = float(min(max(round((replica.kv_cache_usage or 0.0) * total), 0), total))
+    in_use = tokens_in_use(replica.kv_cache_usage or 0.0, total)
     memory = float(int(total * thresholds.kv_cache_usage.value))
     compute = _compute_bound(replica, variant, thresholds, history, in_use=in_use, memory=memory)
     bound = compute.tokens
-    if corrects_history and compute.origin is Origin.HISTORY:
-        bound = max(bound, in_use)
+    if corrects_history and compute.origin in (Origin.OBSERVED, Origin.HISTORY):
+        bound = max(in_use, remembered_bound(history, workload_of(variant, replica.output_tokens)))
     return ReplicaTokens(
         replica=replica,
         in_use_tokens=in_use,
@@ -78,6 +79,11 @@ def replica_tokens(
         origin=compute.origin,
         observed=compute.observed,
     )
+
+
+def tokens_in_use(kv_cache_usage: float, kv_tokens: float) -> float:
+    """Return the tokens that a share of a KV cache is."""
+    return float(min(max(round(kv_cache_usage * kv_tokens), 0), kv_tokens))
 
 
 def waiting_tokens(replica: ReplicaMetrics, role: Role) -> float:
@@ -115,8 +121,14 @@ def _compute_bound(
     memory: float,
 ) -> ComputeBound:
     key = workload_of(variant, replica.output_tokens)
-    if (replica.num_waiting or 0.0) >= int(thresholds.num_waiting.value) and in_use > 0:
-        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED, observed=ObservedBound(key=key, tokens=in_use))
+    observed = observe_bound(
+        key,
+        in_use_tokens=in_use,
+        num_waiting=replica.num_waiting or 0.0,
+        full_queue=thresholds.num_waiting.value,
+    )
+    if observed is not None:
+        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED, observed=observed)
     remembered = remembered_bound(history, key)
     if remembered > 0:
         return ComputeBound(tokens=remembered, origin=Origin.HISTORY)

@@ -1,13 +1,13 @@
 """Builders of small fleets, in the notation of the tables: replica = kv/queue, variant = name(cost, current)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role
-from reconciler.sizing.saturation import ModelReadings, VariantState
+from reconciler.sizing.saturation import ModelReadings, ThroughputSample, VariantState
 from reconciler.sizing.saturation.signals import Ballot, Signal
 
 
@@ -100,3 +100,35 @@ def readings() -> Callable[..., ModelReadings]:
 @pytest.fixture(scope="session")
 def ballot() -> Callable[..., Ballot]:
     return ballot_of
+
+
+def samples_of(
+    variant: str = "v", usages: Sequence[float] = (), *, pod: str = "v-0", start_s: float = 0.0, **numbers: Any
+) -> tuple[ThroughputSample, ...]:
+    """One sample every 15 s of a replica whose steps take 6 ms and 40 ms times its usage, and that decodes as fast."""
+    values: dict[str, Any] = {
+        "input_tokens": 100.0,
+        "output_tokens": 100.0,
+        "kv_tokens": 16000.0,
+        "prefix_hit_rate": 0.0,
+        **numbers,
+    }
+    return tuple(
+        ThroughputSample(
+            **{
+                "pod": pod,
+                "variant": key_of(variant),
+                "at_s": start_s + 15.0 * index,
+                "kv_cache_usage": usage,
+                "itl_s": 0.006 + 0.04 * usage,
+                "tokens_per_s": usage * 16000 / 150 / (0.006 + 0.04 * usage),
+                **values,
+            }
+        )
+        for index, usage in enumerate(usages)
+    )
+
+
+@pytest.fixture(scope="session")
+def samples() -> Callable[..., tuple[ThroughputSample, ...]]:
+    return samples_of
