@@ -1,7 +1,7 @@
 """What a role needs, in whatever unit its replicas can be counted: the seam between analyzers and the engine."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -9,9 +9,12 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, variant_tokens
+from reconciler.sizing.saturation.compute_bound import BoundHistory, forget_exceeded, workload_of
+from reconciler.sizing.saturation.pods import clear_labels, sort_pods
 from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.signals import queued_tokens, screen_queue
-from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens
+from reconciler.sizing.saturation.thresholds import Thresholds
+from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, tokens_in_use
 from reconciler.sizing.saturation.variants import VariantState
 
 # A full queue says that more is needed, not how much: one replica's queue asks for one more at most.
@@ -44,7 +47,9 @@ def filled_in(replicas: Sequence[ReplicaMetrics], lengths: MeanLengths | None) -
     if lengths is None:
         return tuple(replicas)
     return tuple(
-        replace(
+        each
+        if each.input_tokens is not None and each.output_tokens is not None
+        else replace(
             each,
             input_tokens=lengths.input_tokens if each.input_tokens is None else each.input_tokens,
             output_tokens=lengths.output_tokens if each.output_tokens is None else each.output_tokens,
@@ -58,13 +63,15 @@ def described_in_tokens(
 ) -> tuple[Mapping[ResourceKey, tuple[ReplicaTokens, ...]], tuple[VariantTokens, ...]]:
     """Return every replica that has a capacity in tokens, and every variant, running or not."""
     variants = readings.sound_variants()
+    filled = {variant: filled_in(screened.of(variant.key), lengths) for variant in variants}
+    history = _believed(readings.history, filled)
     tokens = {
         variant.key: tuple(
             each
-            for replica in filled_in(screened.of(variant.key), lengths)
-            if (each := _in_tokens(replica, variant, readings)) is not None
+            for replica in replicas
+            if (each := _in_tokens(replica, variant, readings.thresholds, history)) is not None
         )
-        for variant in variants
+        for variant, replicas in filled.items()
     }
     return tokens, variant_tokens(variants, tokens, lengths, readings.thresholds)
 
@@ -86,7 +93,7 @@ def need_in_tokens(
         if capacity is None:
             unsized[each.key] = "nobody knows what one replica of it holds"
             continue
-        pods = _pods(each.variant, screened, {token.replica.label for token in tokens[each.key] if _is_clear(token)})
+        pods = sort_pods(each.variant, screened, clear_labels(each.variant, tokens[each.key], screened))
         doubts.extend(pods.words)
         asked = dict.fromkeys((*pods.judged, *pods.doubtful), 0.0)
         for token in tokens[each.key]:
@@ -113,7 +120,8 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
     """Return the need of a role in replicas loaded as far as `percent` lets them be.
 
     One replica's share is its KV cache usage over (limit - spare), or its queue over (limit - spare), whichever asks
-    for more over all replicas. All replicas count, saturated ones most of all.
+    for more over all replicas. All replicas count, saturated ones most of all. What must stay is more than what is
+    needed by the band between `scale_down` and `scale_up`: without it a replica would come and go with every ripple.
     """
     thresholds = readings.thresholds
     kv_full = thresholds.kv_cache_usage.value - thresholds.kv_spare.value
@@ -122,7 +130,7 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
     waiting_shares: list[float] = []
     doubts: list[str] = []
     for variant in group:
-        pods = _pods(variant, screened)
+        pods = sort_pods(variant, screened)
         doubts.extend(pods.words)
         instances = screened.by_pod(variant.key)
         for own in (instances[pod] for pod in (*pods.judged, *pods.doubtful)):
@@ -141,7 +149,7 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
     return Need(
         unit="replicas",
         wanted=wanted,
-        kept=wanted,
+        kept=wanted * thresholds.scale_up.value / thresholds.scale_down.value,
         has=float(has),
         has_ready=float(sum(variant.ready_replicas for variant in group)),
         per_replica={variant.key: 1.0 for variant in group},
@@ -149,41 +157,6 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
         unsized={},
         is_loaded=wanted > 0,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pods:
-    """Pods of a variant, sorted: those that say all, those that say some, and how many say nothing."""
-
-    judged: tuple[str, ...]
-    doubtful: tuple[str, ...]
-    silent: int
-    words: tuple[str, ...]
-
-
-def _pods(variant: VariantState, screened: Screened, clear: Set[str] | None = None) -> _Pods:
-    """Sort a variant's pods; where `clear` is given, only those of which every instance is among it say all."""
-    judged: list[str] = []
-    doubtful: list[str] = []
-    for pod, instances in screened.by_pod(variant.key).items():
-        if all(each.kv_cache_usage is None and each.num_waiting is None for each in instances):
-            # It may be new or dying: it is silent, as far as replicas should be serving.
-            continue
-        is_whole = all(each.kv_cache_usage is not None and each.num_waiting is not None for each in instances)
-        is_clear = clear is None or all(each.label in clear for each in instances)
-        (judged if is_whole and is_clear else doubtful).append(pod)
-    silent = max(variant.ready_replicas - len(judged) - len(doubtful), 0)
-    words = [f"{pod} does not report all that its load is judged by" for pod in doubtful]
-    if silent:
-        words.append(f"{silent} of {variant.ready_replicas} replicas of {variant.key.label} report nothing")
-    return _Pods(judged=tuple(judged), doubtful=tuple(doubtful), silent=silent, words=tuple(words))
-
-
-def _is_clear(token: ReplicaTokens) -> bool:
-    """Whether a replica's demand is known: its use, its queue, and how long what waits will be."""
-    replica = token.replica
-    has_lengths = bool(replica.input_tokens or replica.output_tokens)
-    return replica.kv_cache_usage is not None and (replica.num_waiting == 0 or has_lengths)
 
 
 def _share(values: Sequence[float | None], full: float) -> float:
@@ -202,10 +175,24 @@ def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role
     doubts = [sound.reason or _QUEUE_UNKNOWN] if sound.num_waiting is None else []
     if sound.num_waiting and lengths is None:
         doubts.append("requests wait upstream, and nobody knows their lengths")
+    if sound.num_waiting and sound.waiting_bytes is None:
+        doubts.append("requests wait upstream, and nobody knows their bytes")
     return queued_tokens(sound, lengths).for_role(role), tuple(doubts)
 
 
-def _in_tokens(replica: ReplicaMetrics, variant: VariantState, readings: ModelReadings) -> ReplicaTokens | None:
+def _in_tokens(
+    replica: ReplicaMetrics, variant: VariantState, thresholds: Thresholds, history: BoundHistory
+) -> ReplicaTokens | None:
     if replica.kv_cache_usage is None and replica.num_waiting is None:
         return None
-    return replica_tokens(replica, variant, readings.thresholds, readings.history, corrects_history=True)
+    return replica_tokens(replica, variant, thresholds, history, corrects_history=True)
+
+
+def _believed(history: BoundHistory, replicas: Mapping[VariantState, Sequence[ReplicaMetrics]]) -> BoundHistory:
+    """The history without the bounds that a replica exceeds right now."""
+    for variant, own in replicas.items():
+        for each in own:
+            if each.kv_cache_usage is not None and each.kv_tokens is not None:
+                in_use = tokens_in_use(each.kv_cache_usage, each.kv_tokens)
+                history = forget_exceeded(history, workload_of(variant, each.output_tokens), in_use)
+    return history

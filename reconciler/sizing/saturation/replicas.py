@@ -10,8 +10,6 @@ from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics
 
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
 _NAMES = ("pod", "variant", "instance", "reasons")
-
-
 _QUANTITIES = tuple(each.name for each in fields(ReplicaMetrics) if each.name not in _NAMES)
 
 
@@ -20,11 +18,12 @@ class Screened:
     """Replicas whose every number is a number, one each, sorted; `findings` says what was wrong with the rest."""
 
     replicas: tuple[ReplicaMetrics, ...]
+    by_variant: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]]
     findings: tuple[str, ...] = ()
 
     def of(self, variant: ResourceKey) -> tuple[ReplicaMetrics, ...]:
         """Those of one variant."""
-        return tuple(replica for replica in self.replicas if replica.variant == variant)
+        return self.by_variant.get(variant, ())
 
     def by_pod(self, variant: ResourceKey) -> Mapping[str, tuple[ReplicaMetrics, ...]]:
         """Those of one variant, the instances of each pod together, sorted by pod."""
@@ -60,7 +59,7 @@ def screen(replicas: Iterable[ReplicaMetrics], variants: Collection[ResourceKey]
             if len(reports) > 1:
                 findings.append(f"{reports[0].label} reports {len(reports)} times: the larger numbers count")
     findings.extend(f"{replica.label}: {reason}" for replica in kept for _, reason in sorted(replica.reasons.items()))
-    return Screened(replicas=tuple(kept), findings=tuple(findings))
+    return Screened(replicas=tuple(kept), by_variant=_by_variant(kept), findings=tuple(findings))
 
 
 def number_fault(value: float, *, is_fraction: bool = False) -> str:
@@ -72,6 +71,13 @@ def number_fault(value: float, *, is_fraction: bool = False) -> str:
     if is_fraction and value > 1:
         return f"{value:g} is not a fraction from 0 to 1"
     return f"{value:g} is too large to be counted" if value > LARGEST_COUNT else ""
+
+
+def _by_variant(replicas: Iterable[ReplicaMetrics]) -> Mapping[ResourceKey, tuple[ReplicaMetrics, ...]]:
+    grouped: defaultdict[ResourceKey, list[ReplicaMetrics]] = defaultdict(list)
+    for replica in replicas:
+        grouped[replica.variant].append(replica)
+    return {variant: tuple(own) for variant, own in grouped.items()}
 
 
 def _cleaned(replica: ReplicaMetrics) -> ReplicaMetrics:

@@ -1,15 +1,15 @@
 """What the engine does better: each test shows a reproduction's answer beside the engine's, on the same readings."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.history import Trace
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem
-from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (
     Budget,
@@ -21,6 +21,7 @@ from reconciler.sizing.saturation import (
     WorkloadKey,
     ZeroRule,
     layer_thresholds,
+    replay_bounds,
     reproduce_percent,
     reproduce_tokens,
     size_saturation,
@@ -94,9 +95,7 @@ def test_a_stuck_queue_does_not_keep_a_pair_for_ever(variant: Variant, replicas:
     assert chosen(stuck) == {"v": 1}
 
 
-def test_where_upstream_may_remove_one_the_engine_removes_it_too(
-    variant: Variant, replicas: Replicas, readings: Readings
-) -> None:
+def test_an_idle_fleet_shrinks_in_one_step(variant: Variant, replicas: Replicas, readings: Readings) -> None:
     idle = readings(variant("v", current_replicas=4), replicas=replicas("v", ".10/0, .10/0, .10/0, .10/0"))
 
     assert v1(idle) == {"v": 3}
@@ -206,7 +205,55 @@ def test_a_compute_bound_that_was_learned_too_low_is_corrected(
     busy = readings(variant("v"), replicas=replicas("v", ".64/0", **SIZED), history=learned)
 
     assert v2(busy) == {"v": 3}
-    assert chosen(busy) == {"v": 2}
+    assert chosen(busy) == {"v": 1}
+
+
+def test_a_ramp_up_leaves_no_low_capacity_behind(variant: Variant, replicas: Replicas, readings: Readings) -> None:
+    own = variant("v", current_replicas=2)
+    loads = replicas("v", ".3/0, .3/0", **SIZED)
+    warming = Trace(
+        pod="v-0",
+        variant=own.key,
+        start_s=0.0,
+        step_s=15.0,
+        series={
+            "kv_cache_usage": (0.05, 0.10, 0.20, 0.60),
+            "num_waiting": (9.0, 9.0, 9.0, 0.0),
+            "output_tokens": (100.0,) * 4,
+        },
+    )
+
+    def remembering(*, corrects_history: bool) -> ModelReadings:
+        thresholds = layer_thresholds().thresholds
+        history = replay_bounds([warming], {"v-0": 12500.0}, [own], thresholds, corrects_history=corrects_history)
+        return readings(own, replicas=loads, history=history)
+
+    assert v2(remembering(corrects_history=False)) == {"v": 7}
+    assert chosen(remembering(corrects_history=True)) == {"v": 2}
+
+
+def test_a_burst_before_a_replica_is_full_does_not_shrink_what_it_can_hold(
+    variant: Variant, replicas: Replicas, readings: Readings
+) -> None:
+    held_before = {WorkloadKey(accelerator="A100", devices=1, bucket="medium"): (8000.0,) * 10}
+    burst = readings(variant("v"), replicas=replicas("v", ".05/6", **SIZED), history=held_before)
+
+    assert v2(burst) == {"v": 4}
+    assert chosen(burst) == {"v": 1}
+
+
+def test_a_load_that_queues_at_a_low_usage_is_not_taken_for_idle(
+    variant: Variant, replicas: Replicas, readings: Readings
+) -> None:
+    """Long prompts are bound by their rate: the cache stays nearly empty while requests queue."""
+    prompts = {**SIZED, "input_tokens": 1000.0, "output_tokens": 100.0}
+    own = variant("v", current_replicas=3)
+    key = WorkloadKey(accelerator="A100", devices=1, bucket="medium")
+    lull = readings(own, replicas=replicas("v", ".1/0, .1/0, .1/0", **prompts), history={key: (2000.0,) * 10})
+
+    assert chosen(readings(own, replicas=replicas("v", ".16/9, .16/9, .16/9", **prompts)))["v"] > 3
+    assert chosen(lull) == {"v": 3}
+    assert v2(replace(lull, history={})) == {"v": 1}
 
 
 def test_one_replica_stays_unless_zero_is_allowed_and_known(
@@ -241,6 +288,40 @@ def test_a_steady_model_is_left_as_it_is(variant: Variant, replicas: Replicas, r
     assert chosen(steady) == v2(steady) == {"v": 3}
 
 
+@pytest.mark.parametrize("reported", [{}, SIZED], ids=["in replicas", "in tokens"])
+def test_a_ripple_moves_nothing(
+    variant: Variant, replicas: Replicas, readings: Readings, reported: dict[str, Any]
+) -> None:
+    """What was just enough for two stays enough: the same load, a tenth more or less, on one and on two replicas."""
+
+    def settled(current: int, load: float) -> int:
+        own = variant("v", current_replicas=current)
+        usages = ", ".join([f"{load / current}/0"] * current)
+        return chosen(readings(own, replicas=replicas("v", usages, **reported)))["v"]
+
+    for load in (0.64, 0.70, 0.77):
+        enough = max(settled(1, load), settled(2, load))
+        assert settled(enough, load * 0.95) == enough
+        assert settled(enough, load * 1.02) == enough
+
+
+def test_capacity_is_bought_where_it_is_cheap_not_where_a_replica_is(
+    variant: Variant, replicas: Replicas, readings: Readings
+) -> None:
+    """Upstream's first analyzer takes the cheapest replica, though it holds a tenth."""
+    short = readings(
+        variant("large", cost=15.0, current_replicas=2),
+        variant("small", cost=5.0),
+        replicas=(
+            *replicas("large", ".75/4, .75/4", **{**SIZED, "total_kv_tokens": 125000.0}),
+            *replicas("small", ".75/4", **SIZED),
+        ),
+    )
+
+    assert v1(short) == {"large": 2, "small": 2}
+    assert chosen(short)["large"] == 3
+
+
 def test_every_number_and_threshold_behind_an_answer_is_told(
     variant: Variant, replicas: Replicas, readings: Readings
 ) -> None:
@@ -256,32 +337,10 @@ def test_every_number_and_threshold_behind_an_answer_is_told(
     assert figures["both", "wanted"].value == pytest.approx(3 * 7750 / 0.85)
 
 
-def test_e1_and_e2_thresholds_decide_whether_anything_rises(
-    variant: Variant, replicas: Replicas, readings: Readings
-) -> None:
-    def under(*values: float) -> Counts:
-        names = ("kv_cache_usage", "num_waiting", "kv_spare", "waiting_spare")
-        layer = ThresholdLayer(source=Source(kind=SourceKind.CONFIG_MAP), **dict(zip(names, values, strict=True)))
-        own = variant("v", cost=30.0, min_replicas=1, max_replicas=10)
-        return v1(readings(own, replicas=replicas("v", ".3/2"), layered=layer_thresholds([layer])))
-
-    assert under(0.05, 1.0, 0.01, 1.0) == {"v": 2}
-    assert under(1.0, 100.0, 0.0, 0.0) == {"v": 1}
-
-
 def test_e6_a_queued_request_wakes_a_model(variant: Variant, readings: Readings) -> None:
     asleep = readings(variant("v", current_replicas=0, min_replicas=0), queue=UpstreamQueue(num_waiting=1.0))
 
     assert v1(asleep) == v2(asleep) == chosen(asleep) == {"v": 1}
-
-
-def test_e7_upstream_climbs_one_by_one_to_the_maximum(variant: Variant, replicas: Replicas, readings: Readings) -> None:
-    climbed = [1]
-    for _ in range(12):
-        own = variant("v", current_replicas=climbed[-1], max_replicas=10)
-        climbed.append(v1(readings(own, replicas=replicas("v", ".95/0," * climbed[-1])))["v"])
-
-    assert climbed == [*range(1, 11), 10, 10, 10]
 
 
 def test_e8_decisions_resume_with_the_metrics(variant: Variant, replicas: Replicas, readings: Readings) -> None:
@@ -302,6 +361,20 @@ def test_e9_equal_names_in_two_namespaces_are_independent(
     answers = reproduce_percent([busy, idle])
 
     assert [named(answer.requirements[0].fixed) for answer in answers] == [{"v": 2}, {"v": 1}]
+    assert [chosen(each) for each in (busy, idle)] == [{"v": 2}, {"v": 1}]
+
+
+def test_replicas_of_a_neighbour_of_that_name_count_for_nothing(
+    variant: Variant, replicas: Replicas, readings: Readings
+) -> None:
+    mine = variant("v", current_replicas=2)
+    foreign = [replace(each, variant=variant("v", namespace="other").key) for each in replicas("v", ".9/9, .9/9")]
+    own = [replace(each, pod=f"own-{each.pod}") for each in replicas("v", ".4/0, .4/0")]
+
+    mixed = readings(mine, replicas=(*foreign, *own))
+
+    assert chosen(mixed) == chosen(readings(mine, replicas=tuple(own))) == {"v": 2}
+    assert sum("belongs to no variant" in finding for finding in size_saturation(mixed).findings) == 2
 
 
 def test_the_limited_modes_stay_within_their_devices(variant: Variant, replicas: Replicas, readings: Readings) -> None:
