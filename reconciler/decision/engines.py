@@ -12,7 +12,7 @@ from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.variants import Variant
-from reconciler.sizing.learning import is_inside
+from reconciler.sizing.learning import why_outside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _beyond_learned(variant: Variant, load: Load | None) -> str:
         learning = option.profile.learning
         if learning is None:
             continue
-        words = is_inside(learning, input_tokens=load.input_tokens, output_tokens=load.output_tokens)
+        words = why_outside(learning, input_tokens=load.input_tokens, output_tokens=load.output_tokens)
         if words:
             return f"the learned profile of {variant.key.label} on {option.accelerator} does not reach: {words}"
     return ""

@@ -1,7 +1,7 @@
 """PURE. Learning a performance profile from history, and correcting one by what its replicas do now.
 
 `fit_profile` goes from samples to a `Fit` of the law `prefill_decode`, or of `decode_only` where prefill cannot be
-told, or to an `Unfit` that says why: a profile that was guessed is worse than none. `is_inside` says for which loads a
+told, or to an `Unfit` that says why: a profile that was guessed is worse than none. `why_outside` says for which loads a
 learned profile is silent. `correct` compares a profile with recent traces and returns a bounded factor of capacity.
 
 Nothing is drawn at random, and the order of samples makes no difference.
@@ -10,7 +10,7 @@ Nothing is drawn at random, and the order of samples makes no difference.
 from reconciler.sizing.learning.correction import LEAST_FACTOR, MOST_FACTOR, Correction, correct
 from reconciler.sizing.learning.fit import Fit, Unfit
 from reconciler.sizing.learning.fitting import FEWEST_SAMPLES, fit_profile
-from reconciler.sizing.learning.ranges import is_inside
+from reconciler.sizing.learning.ranges import why_outside
 from reconciler.sizing.learning.samples import Samples, samples_of
 
 __all__ = [
@@ -23,6 +23,6 @@ __all__ = [
     "Unfit",
     "correct",
     "fit_profile",
-    "is_inside",
     "samples_of",
+    "why_outside",
 ]

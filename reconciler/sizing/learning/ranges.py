@@ -20,7 +20,7 @@ def range_of(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def is_inside(learning: Learning, *, input_tokens: float | None, output_tokens: float | None) -> str:
+def why_outside(learning: Learning, *, input_tokens: float | None, output_tokens: float | None) -> str:
     """Return why nothing was learned about requests of such mean lengths, empty when they are inside.
 
     Inside is what was seen and a quarter less or more. A length that is None, or 0 as without load, asks for nothing.

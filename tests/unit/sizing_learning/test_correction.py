@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.history import Trace
 from reconciler.domain.profiles import Learning, PerformanceProfile
-from reconciler.sizing.learning import correct, is_inside
+from reconciler.sizing.learning import correct, why_outside
 
 Series = dict[str, tuple[float, ...]]
 TraceOf = Callable[..., Trace]
@@ -114,7 +114,7 @@ def test_no_traces_leave_the_profile_as_it_is() -> None:
     [(75.0, 37.5), (500.0, 250.0), (200.0, 100.0), (None, 100.0), (0.0, 0.0)],
 )
 def test_a_load_near_what_was_seen_is_inside(input_tokens: float | None, output_tokens: float) -> None:
-    assert is_inside(LEARNING, input_tokens=input_tokens, output_tokens=output_tokens) == ""
+    assert why_outside(LEARNING, input_tokens=input_tokens, output_tokens=output_tokens) == ""
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_a_load_near_what_was_seen_is_inside(input_tokens: float | None, output_
     ],
 )
 def test_a_load_far_from_what_was_seen_is_outside(input_tokens: float, output_tokens: float, why: str) -> None:
-    assert is_inside(LEARNING, input_tokens=input_tokens, output_tokens=output_tokens) == why
+    assert why_outside(LEARNING, input_tokens=input_tokens, output_tokens=output_tokens) == why
 
 
 def test_both_lengths_outside_are_both_named() -> None:
-    assert is_inside(LEARNING, input_tokens=9000.0, output_tokens=9000.0).count("outside of") == 2
+    assert why_outside(LEARNING, input_tokens=9000.0, output_tokens=9000.0).count("outside of") == 2
 
 
 def test_lengths_that_were_never_seen_are_not_vouched_for() -> None:
@@ -145,7 +145,7 @@ def test_lengths_that_were_never_seen_are_not_vouched_for() -> None:
         input_tokens=(0.0, 0.0),
         output_tokens=(50.0, 200.0),
     )
-    assert is_inside(blind, input_tokens=300.0, output_tokens=100.0) == (
+    assert why_outside(blind, input_tokens=300.0, output_tokens=100.0) == (
         "input tokens were not measured when the profile was learned, a request now has 300"
     )
-    assert is_inside(blind, input_tokens=None, output_tokens=100.0) == ""
+    assert why_outside(blind, input_tokens=None, output_tokens=100.0) == ""
