@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from reconciler.config import connections, schema
 from reconciler.config.layers import Entry
 from reconciler.domain.accelerators import Accelerator
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import (
     BasicAuth,
@@ -128,6 +128,18 @@ def _profile(profile: schema.Profile, entry: Entry) -> PerformanceProfile:
         gamma_s=profile.gamma,
         delta_s=profile.delta,
         place=entry.place,
+        learning=None if profile.learned is None else _learning(profile.learned),
+    )
+
+
+def _learning(learned: schema.Learned) -> Learning:
+    return Learning(
+        on=learned.date,
+        samples=learned.samples,
+        error=learned.error,
+        batch=learned.batch,
+        input_tokens=learned.input_tokens,
+        output_tokens=learned.output_tokens,
     )
 
 

@@ -20,6 +20,9 @@ REPLACED_WHOLE = frozenset({
 
 KEYS = ("name", "id")
 
+KEYED_BY_ACCELERATOR = frozenset({"profiles"})
+"""Lists that merge by accelerator, each item replaced whole: half of one measurement and half of another is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -38,8 +41,17 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """The name or id that an item of a list is merged by; empty without one."""
-        return next((key for name in KEYS if isinstance(key := self.at(name).value, str)), "") if self.members else ""
+        """Its name or id; empty without one."""
+        return self._text_at(*KEYS)
+
+    def key_in(self, field: str) -> str:
+        """What an item of the list `field` is merged by; empty without it."""
+        return self._text_at("accelerator") if field in KEYED_BY_ACCELERATOR else self.key
+
+    def _text_at(self, *names: str) -> str:
+        return (
+            next((text for name in names if isinstance(text := self.at(name).value, str)), "") if self.members else ""
+        )
 
     @property
     def members(self) -> Mapping[str, Entry]:
@@ -110,24 +122,28 @@ def _merge_member(lower: Entry | None, higher: Entry, field: str) -> Entry:
 def _merge_lists(lower: tuple[Entry, ...], higher: tuple[Entry, ...], field: str) -> tuple[Entry, ...]:
     if field in APPENDED:
         return lower + higher
-    if not any(item.key for item in (*lower, *higher)):
+    if not any(item.key_in(field) for item in (*lower, *higher)):
         return higher
-    merged = {item.key or index: item for index, item in enumerate(lower)}
+    merged = {item.key_in(field) or index: item for index, item in enumerate(lower)}
     for index, item in enumerate(higher, start=len(lower)):
-        slot = item.key or index
-        merged[slot] = merge(merged[slot], item) if slot in merged else item
+        slot = item.key_in(field) or index
+        is_laid_over = slot in merged and field not in KEYED_BY_ACCELERATOR
+        merged[slot] = merge(merged[slot], item) if is_laid_over else item
     return tuple(merged.values())
 
 
-def find_flaws(entry: Entry) -> Iterator[Finding]:
+def find_flaws(entry: Entry, field: str = "") -> Iterator[Finding]:
     """What is wrong in one file before merging hides it: keys without a value, and one name for two things."""
     if entry.value is None:
         yield Finding(place=entry.place, severity=Severity.ERROR, message="no value: give one or leave the key out")
     seen: dict[str, Entry] = {}
     for item in entry.items:
-        first = seen.setdefault(item.key, item)
-        if item.key and first is not item:
-            message = f'"{item.key}" is already at line {first.place.line}: names must be unique'
+        key = item.key_in(field)
+        first = seen.setdefault(key, item)
+        if key and first is not item:
+            nouns = "accelerators" if field in KEYED_BY_ACCELERATOR else "names"
+            message = f'"{key}" is already at line {first.place.line}: {nouns} must be unique'
             yield Finding(place=item.place, severity=Severity.ERROR, message=message)
-    for child in (*entry.members.values(), *entry.items):
-        yield from find_flaws(child)
+        yield from find_flaws(item)
+    for name, child in entry.members.items():
+        yield from find_flaws(child, name)

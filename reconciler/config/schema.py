@@ -19,6 +19,7 @@ from reconciler.config.values import (
     ClusterName,
     Count,
     Currency,
+    Day,
     Days,
     Email,
     Grouping,
@@ -33,6 +34,7 @@ from reconciler.config.values import (
     PersonName,
     PositiveCount,
     Priority,
+    Range,
     RelativePath,
     ResourceName,
     Text,
@@ -40,6 +42,7 @@ from reconciler.config.values import (
     refuse_not_yet,
     word,
 )
+from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.settings import GitSettings, PullRequestSettings, Settings
 from reconciler.resources.wording import describe
 
@@ -119,14 +122,31 @@ class ServiceClass(Section):
         return self
 
 
+class Learned(Section):
+    """How a profile was learned, as `reconciler fit --write` notes it: outside of its ranges it is a guess."""
+
+    date: Day
+    """a day like 2026-11-20"""
+    samples: Count
+    """a whole number of moments that were seen"""
+    error: Percentage
+    """a percentage like 4.1%, the median error of the iteration time"""
+    batch: Range
+    """a list of two numbers, the smallest and the largest batch that was seen"""
+    input_tokens: Range
+    """a list of two numbers, the fewest and the most input tokens of a request"""
+    output_tokens: Range
+    """a list of two numbers, the fewest and the most output tokens of a request"""
+
+
 class Profile(Section):
     """How fast one replica runs on an accelerator: iteration alpha + beta * batch; prefill gamma + delta * tokens."""
 
     accelerator: Name
     """the name of an accelerator"""
-    alpha: Latency
+    alpha: LatencyOrNone
     """a duration like 6.958ms, of an iteration apart from its batch"""
-    beta: Latency
+    beta: LatencyOrNone
     """a duration like 0.042ms, per request of the batch"""
     gamma: LatencyOrNone | None = None
     """a duration like 15.4ms, of a prefill apart from its tokens (= no prefill law)"""
@@ -134,25 +154,23 @@ class Profile(Section):
     """a duration like 0.00034ms, per input token and request of the batch (= no prefill law)"""
     max_batch_size: PositiveCount
     """a whole number of requests that run at once"""
+    learned: Learned | None = None
+    """a mapping of date, samples, error, batch, inputTokens and outputTokens (= somebody gave the profile)"""
 
     @model_validator(mode="after")
     def _has_a_whole_law(self) -> Self:
         if (self.gamma is None) != (self.delta is None):
             raise ValueError("expected both gamma and delta, or neither")
+        if self.alpha == 0 and self.beta == 0:
+            raise ValueError("expected alpha or beta above 0, got 0 for both")
         return self
 
 
 class Sizing(Section):
     """How the requirement of a model is found."""
 
-    engine: Annotated[
-        str | None,
-        word(
-            "auto", "queueing",
-            later=("saturation", "tracking", "wva-v1", "wva-v2", "kthena-v0", "kthena-v1"),
-        ),
-    ] = None  # fmt: skip
-    """auto or queueing (= auto)"""
+    engine: Annotated[str | None, word(AUTO, *Engine)] = None
+    """auto, queueing, saturation, tracking, or upstream's own: wva-v1, wva-v2, kthena-v0, kthena-v1 (= auto)"""
     headroom: Percentage | None = None
     """a percentage like 20%, added to the load (= 20%)"""
 
@@ -200,14 +218,6 @@ class Model(VariantSection):
     """a list of the names that metrics use (= --served-model-name of the scale target, else id)"""
     profiles: list[Profile] = []
     """a list of performance profiles, one for each accelerator (= those of the resource)"""
-
-    @model_validator(mode="after")
-    def _profiles_accelerators_once(self) -> Self:
-        names = [profile.accelerator for profile in self.profiles]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"expected one profile for each accelerator, got several for {describe(twice[0])}")
-        return self
 
 
 class Match(Section):

@@ -7,6 +7,7 @@ Each is a pydantic annotation. What does not fit is refused with one sentence (`
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, NoReturn
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -23,6 +24,7 @@ MAX_COUNT = 2**31 - 1
 
 NOT_SUPPORTED_YET = "not supported yet"
 
+_LARGEST_AMOUNT = 1e12
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
 
 
@@ -92,6 +94,19 @@ def _percentile(value: object) -> float | None:
     return float(value)
 
 
+def _range(value: object) -> tuple[float, float]:
+    """The smallest and the largest of what was seen."""
+    numbers = value if isinstance(value, list) else []
+    if len(numbers) != 2 or not all(map(_is_amount, numbers)) or numbers[0] > numbers[1]:
+        found = f"[{', '.join(map(describe, numbers))}]" if 0 < len(numbers) <= 3 else describe(value)
+        raise ValueError(f"expected a list of the smallest and the largest, numbers of at least 0, got {found}")
+    return float(numbers[0]), float(numbers[1])
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST_AMOUNT
+
+
 def word(*words: str, later: tuple[str, ...] = (), false: str = "") -> Parsed:
     """One of some words; `later` are documented and not built, `false` is the word that YAML reads as false (`off`)."""
 
@@ -121,6 +136,15 @@ def _matching(expected: str, pattern: str, *, is_shown: bool = True, is_line: bo
 
 def _check_url(url: str) -> None:
     origin_of(url)
+
+
+def _check_day(text: str) -> None:
+    try:
+        day = date.fromisoformat(text).isoformat()
+    except ValueError:
+        day = ""
+    if day != text:  # ISO has other spellings of a day
+        raise ValueError(f"expected a day like 2026-11-20, got {describe(text)}")
 
 
 def find_path_flaw(path: str) -> str:
@@ -170,6 +194,20 @@ LatencyOrNone = Annotated[float, _duration("500ms", may_be_zero=True)]
 Days = Annotated[float, _duration("7d")]
 Percentage = Annotated[float, _quantity("a percentage", "20%", _PERCENT, may_be_zero=True)]
 Percentile = Annotated[float | None, Parsed(_percentile, (("anyOf", [dict(_PERCENTILE_SPELLING), {"const": "mean"}]),))]
+
+Range = Annotated[
+    tuple[float, float],
+    Parsed(
+        _range,
+        (
+            ("type", "array"),
+            ("items", {"type": "number", "minimum": 0, "maximum": _LARGEST_AMOUNT}),
+            ("minItems", 2),
+            ("maxItems", 2),
+        ),
+    ),
+]
+Day = Annotated[str, Spelled(_check_day, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 Text = Annotated[str, _matching("text on one line", r"[^\x00-\x1f\x7f]{1,4096}")]
 HiddenText = Annotated[str, _matching("text on one line", r"[^\x00-\x1f\x7f]{1,4096}", is_shown=False)]

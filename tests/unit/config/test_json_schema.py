@@ -73,3 +73,11 @@ def test_an_absent_default_is_not_shown_and_a_real_one_is() -> None:
     assert shown[".$defs.PullRequests.reopenAfter"]["default"] == "7d"
     assert shown[".$defs.PullRequests.draft"]["default"] is False
     assert shown[".currency"]["default"] == "USD"
+
+
+def test_every_engine_is_documented_in_a_line_of_its_own() -> None:
+    page = (Path(__file__).parents[3] / ".github" / "docs" / "configuration.md").read_text()
+    section = page.partition("## Sizing engines")[2].partition("\n## ")[0]
+    documented = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+    engine = dict(_properties(configuration_schema()))[".$defs.Sizing.engine"]
+    assert engine["enum"] == documented

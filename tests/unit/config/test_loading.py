@@ -6,6 +6,7 @@ import pytest
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import LoadedSettings, check_settings
 from reconciler.domain.identity import Place
+from reconciler.domain.profiles import Learning
 from reconciler.domain.service_classes import SloTarget
 from reconciler.domain.settings import (
     BasicAuth,
@@ -176,6 +177,41 @@ def test_free_maps_and_secret_references_are_replaced_whole(load: Load) -> None:
     prometheus = prometheus_of(load(file, operator=[operator], variables=variables).settings.clusters[0])
     assert prometheus.match_labels == {"z": "w"}
     assert prometheus.bearer_token == SecretRef(file="/etc/token")
+
+
+def test_profiles_merge_by_accelerator_and_each_is_replaced_whole(load: Load) -> None:
+    learned = (
+        "{accelerator: H100, alpha: 9ms, beta: 1ms, gamma: 1ms, delta: 1ms, maxBatchSize: 8, learned: "
+        "{date: 2026-11-20, samples: 9, error: 5%, batch: [1, 48], inputTokens: [12, 23], outputTokens: [20, 900.5]}}"
+    )
+    other = "{accelerator: L4, alpha: 20ms, beta: 1ms, maxBatchSize: 4}"
+    second = f"{{id: k, profiles: [{learned}]}}"
+    settings = load(
+        "extends: [learned.yaml]\n"
+        "models: [{id: m, profiles: [{accelerator: H100, alpha: 7ms, beta: 0ms, maxBatchSize: 16}]}]",
+        files={"learned.yaml": f"models: [{{id: m, group: g, profiles: [{learned}, {other}]}}, {second}]"},
+    ).settings
+    given, kept = settings.models[0].profiles
+    assert (given.accelerator, given.alpha_s, given.max_batch_size) == ("H100", 0.007, 16)
+    assert (given.law, given.learning) == ("decode_only", None), "a given profile has nothing of a learned one"
+    assert (kept.accelerator, str(kept.place)) == ("L4", "learned.yaml:3")
+    assert settings.models[0].settings["group"].value == "g"
+    (untouched,) = settings.models[1].profiles
+    assert untouched.learning == Learning(
+        on="2026-11-20", samples=9, error=0.05, batch=(1, 48), input_tokens=(12, 23), output_tokens=(20, 900.5)
+    )
+
+
+def test_an_accelerator_twice_in_one_file_is_an_error(check: Check) -> None:
+    profile = "{accelerator: H100, alpha: 7ms, beta: 1ms, maxBatchSize: 16}"
+    assert check(f"models:\n- id: m\n  profiles:\n  - {profile}\n  - {profile}\n") == [
+        'reconciler.yaml:7: error: models[0].profiles[1]: "H100" is already at line 6: accelerators must be unique'
+    ]
+
+
+def test_overrides_may_ask_for_one_accelerator_twice(check: Check) -> None:
+    override = "{match: {name: a}, accelerator: keep}"
+    assert check(f"overrides: [{override}, {override}]") == []
 
 
 def test_cluster_selects_and_keeps_the_others_for_shared_files(load: Load) -> None:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from reconciler.config.layers import REPLACED_WHOLE
 from reconciler.config.schema import Configuration
 from reconciler.config.values import Days, Latency
+from reconciler.domain.engines import AUTO, Engine
 
 Check = Callable[..., list[str]]
 
@@ -55,6 +56,12 @@ Check = Callable[..., list[str]]
             "models: [{id: m, profiles: [{accelerator: a, alpha: 1ms, beta: 1ms, gamma: 1ms, maxBatchSize: 1}]}]",
             "models[0].profiles[0]: expected both gamma and delta, or neither",
         ),
+        (
+            "models: [{id: m, profiles: [{accelerator: a, alpha: 0ms, beta: 0ms, maxBatchSize: 1}]}]",
+            "models[0].profiles[0]: expected alpha or beta above 0, got 0 for both",
+        ),
+        ("defaults: {sizing: {engine: wva-v3}}", "expected auto, queueing, saturation, tracking, wva-v1, wva-v2"),
+        ("defaults: {sizing: {engine: Auto}}", 'kthena-v0 or kthena-v1, got "Auto"'),
         ("overrides: [{match: {}, ignore: true}]", "overrides[0].match: expected at least one key"),
         ("overrides: [{ignore: true}]", "overrides[0].match: expected"),
         ("git: {branchPrefix: '../x'}", "git.branchPrefix: expected the beginning of a branch name like reconciler/"),
@@ -116,8 +123,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("defaults: {helmValues: {}}", "defaults.helmValues: "),
         ("models: [{id: m, actuationDelay: {}}]", "models[0].actuationDelay: "),
         ("defaults: {payback: 1h}", "defaults.payback: "),
-        ("defaults: {sizing: {engine: saturation}}", 'defaults.sizing.engine: "saturation" is '),
-        ("defaults: {sizing: {engine: kthena-v1}}", 'defaults.sizing.engine: "kthena-v1" is '),
         ("git: {signing: {method: ssh}}", "git.signing: "),
         ("forge: {kind: gitlab}", 'forge.kind: "gitlab" is '),
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
@@ -132,6 +137,60 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
 )
 def test_what_is_documented_and_not_built_says_so(check: Check, text: str, field: str) -> None:
     assert check(text) == [f"reconciler.yaml:3: error: {field}not supported yet: leave it out"]
+
+
+LEARNED = {
+    "date": "2026-11-20",
+    "samples": "1834",
+    "error": "4.1%",
+    "batch": "[1, 48]",
+    "inputTokens": "[120, 2300.5]",
+    "outputTokens": "[20, 20]",
+}
+
+
+def learned(**changes: str) -> str:
+    fields = ", ".join(f"{key}: {value}" for key, value in {**LEARNED, **changes}.items() if value)
+    profile = f"{{accelerator: a, alpha: 1ms, beta: 1ms, maxBatchSize: 1, learned: {{{fields}}}}}"
+    return f"models: [{{id: m, profiles: [{profile}]}}]"
+
+
+def test_a_learned_block_is_accepted(check: Check) -> None:
+    assert check(learned()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"date": "20261120"}, "learned.date: expected"),
+        ({"date": "'20261120'"}, 'learned.date: expected a day like 2026-11-20, got "20261120"'),
+        ({"date": "2026-02-30"}, 'learned.date: expected a day like 2026-11-20, got "2026-02-30"'),
+        ({"date": ""}, "learned.date: expected a day like 2026-11-20, found nothing"),
+        ({"samples": "-1"}, "learned.samples: expected at least 0, got -1"),
+        ({"samples": "'5'"}, "learned.samples: expected a whole number of moments"),
+        ({"error": "0.041"}, "learned.error: expected a percentage like 20%, got 0.041"),
+        ({"batch": "[48, 1]"}, "learned.batch: expected a list of the smallest and the largest, numbers of at least 0"),
+        ({"batch": "[-1, 1]"}, "numbers of at least 0, got [-1, 1]"),
+        ({"batch": "[1]"}, "numbers of at least 0, got [1]"),
+        ({"batch": "[1, 2, 3]"}, "numbers of at least 0, got [1, 2, 3]"),
+        ({"batch": "[1, .nan]"}, "numbers of at least 0, got [1, nan]"),
+        ({"batch": "['1', 2]"}, 'numbers of at least 0, got ["1", 2]'),
+        ({"batch": "[false, true]"}, "numbers of at least 0, got [false, true]"),
+        ({"inputTokens": "5"}, "numbers of at least 0, got 5"),
+        ({"outputTokens": "[]"}, "numbers of at least 0, got an empty list"),
+        ({"outputToken": "[1, 2]"}, 'learned.outputToken: unknown field, did you mean "outputTokens"?'),
+    ],
+)
+def test_a_learned_block_is_checked_to_the_last_field(check: Check, changes: dict[str, str], message: str) -> None:
+    (finding,) = check(learned(**changes))
+    assert finding.startswith("reconciler.yaml:3: error: models[0].profiles[0].learned")
+    assert message in finding
+
+
+@pytest.mark.parametrize("engine", [AUTO, *Engine])
+@pytest.mark.parametrize("where", ["defaults: {X}", "models: [{id: m, X}]", "overrides: [{match: {name: a}, X}]"])
+def test_every_engine_may_stand_wherever_sizing_does(check: Check, where: str, engine: str) -> None:
+    assert check(where.replace("X", f"sizing: {{engine: {engine}}}")) == []
 
 
 def test_every_error_of_the_full_example_is_one_of_not_supported_yet(check: Check, testdata: Path) -> None:
