@@ -7,7 +7,7 @@ its unit, or why there is none. `history_queries` and `read_traces` do the same 
 from reconciler.metrics.decoding import decode, warnings_of
 from reconciler.metrics.history_quantities import HISTORY, LEARNING_HISTORY, LEARNING_WINDOW_S, SATURATION_HISTORY
 from reconciler.metrics.load_quantities import QUANTITIES
-from reconciler.metrics.loads import Observed, read_observed
+from reconciler.metrics.observed import Observed, read_observed
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
 from reconciler.metrics.queries import Needs, clusters_seen, queries_for
 from reconciler.metrics.ranges import history_queries

@@ -12,7 +12,7 @@ from typing import TypeVar
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, Served
+from reconciler.metrics.readings import Named, PodSeries, Readings, Served, Target
 
 SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes spells generated names with: no vowels, nothing that looks like another."""
@@ -24,8 +24,6 @@ POD_NAMES: Mapping[str, re.Pattern[str]] = {
 }
 
 Key = TypeVar("Key", bound=Hashable)
-Target = tuple[str, str, str]
-"""Namespace, kind and name of a scale target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +45,21 @@ class Attribution:
             or self.by_model.get(Served(series.namespace, series.model))
         )
 
+    def is_elsewhere(self, series: PodSeries) -> bool:
+        """Whether the pod behind `series` is known to be of a Deployment that no variant scales."""
+        deployment = self._deployment_of(series)
+        return bool(deployment) and (series.namespace, "Deployment", deployment) not in self.by_target
+
     def _by_pod_label(self, series: PodSeries) -> ResourceKey | None:
         name = self.readings.owner_of(Name.POD_LABELS, Named(series.namespace, series.pod))
         return self.by_name.get(Named(series.namespace, name))
 
     def _by_owner(self, series: PodSeries) -> ResourceKey | None:
+        return self.by_target.get((series.namespace, "Deployment", self._deployment_of(series)))
+
+    def _deployment_of(self, series: PodSeries) -> str:
         replicaset = self.readings.owner_of(Name.POD_OWNER, Named(series.namespace, series.pod))
-        deployment = self.readings.owner_of(Name.REPLICASET_OWNER, Named(series.namespace, replicaset))
-        return self.by_target.get((series.namespace, "Deployment", deployment))
+        return self.readings.owner_of(Name.REPLICASET_OWNER, Named(series.namespace, replicaset))
 
     def _by_pod_name(self, series: PodSeries) -> ResourceKey | None:
         matches = [(kind, pattern.fullmatch(series.pod)) for kind, pattern in POD_NAMES.items()]

@@ -9,7 +9,7 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import served_by
 from reconciler.metrics.decoding import is_usable, printable
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import PodSeries, Readings, total
+from reconciler.metrics.readings import PodSeries, Readings, Served, total
 from reconciler.metrics.sightings import STALE_AFTER_S, Sightings
 
 UNSEEN = Performance()
@@ -24,7 +24,7 @@ def observe(variant: Variant, readings: Readings, sightings: Sightings, now_s: f
     seen_s = max((time_s for time_s in times_s if is_usable(time_s) and time_s <= now_s + STALE_AFTER_S), default=None)
     absence = _unattributed(variant, sightings) or _unusable(fresh, readings)
     if absence is None and variant.current.replicas > 0 and not fresh:
-        absence = _unseen(variant, seen_s, now_s)
+        absence = _unseen(variant, seen_s, now_s, _strangers(variant, sightings))
     return Observation(
         performance=Performance(
             itl_s=_mean(Name.ITL, fresh, readings),
@@ -60,7 +60,19 @@ def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
                 "label them llm-d.ai/variant, or scrape kube-state-metrics"
             )
             return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
-    return None
+    # a pod that reports no model may be one of a variant whose replicas report none either
+    strangers = _strangers(variant, sightings) if variant.key in sightings.unnamed else ""
+    return NoAnswer(absence=Absence.UNATTRIBUTED, reason=strangers) if strangers else None
+
+
+def _strangers(variant: Variant, sightings: Sightings) -> str:
+    share = sightings.shares.get(Served(variant.model.namespace, ""))
+    if share is None:
+        return ""
+    return (
+        f"{share.unattributed} pods that report no model (as TGI and Triton do) belong to no variant in Git: "
+        "label them llm-d.ai/variant, or scrape kube-state-metrics"
+    )
 
 
 def _unusable(fresh: Sequence[PodSeries], readings: Readings) -> NoAnswer | None:
@@ -73,13 +85,15 @@ def _unusable(fresh: Sequence[PodSeries], readings: Readings) -> NoAnswer | None
     return None
 
 
-def _unseen(variant: Variant, seen_s: float | None, now_s: float) -> NoAnswer:
+def _unseen(variant: Variant, seen_s: float | None, now_s: float, strangers: str) -> NoAnswer:
     if seen_s is None:
         names = " or ".join(f'"{printable(served.model)}"' for served in served_by(variant))
         reason = (
             f"no series for model {names} in namespace {printable(variant.model.namespace)} within an hour: "
             "are its pods running and scraped, and is this the name they serve?"
         )
+        if strangers:
+            reason = f"no series for model {names} in namespace {printable(variant.model.namespace)}: {strangers}"
         return NoAnswer(absence=Absence.MISSING, reason=reason)
     age_s = now_s - seen_s
     if age_s > STALE_AFTER_S:

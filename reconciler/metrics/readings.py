@@ -84,6 +84,7 @@ class Readings:
     ready: dict[Target, float] = field(default_factory=dict)
     owners: dict[Name, dict[Named, str]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[PodSeries]]] = field(default_factory=dict)
+    renamed: set[PodSeries] = field(default_factory=set)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     answered: set[Name] = field(default_factory=set)
     warnings: dict[str, None] = field(default_factory=dict)

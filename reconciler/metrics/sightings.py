@@ -26,11 +26,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """`series_of` each variant, `reporting` now and fresh, and the `shares` of models with unattributed pods."""
+    """`series_of` each variant, `reporting` now and fresh, and the `shares` of models with unattributed pods.
+
+    Under the empty name is the share of pods that report no model and may be anybody's; `unnamed` are the variants
+    with replicas of that sort.
+    """
 
     series_of: Mapping[ResourceKey, tuple[PodSeries, ...]]
     reporting: frozenset[PodSeries]
     shares: Mapping[Served, Share]
+    unnamed: frozenset[ResourceKey] = frozenset()
 
 
 def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightings:
@@ -42,14 +47,15 @@ def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightin
     strangers: set[PodSeries] = set()
     for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
         variant = attribution.variant_of(series)
-        if variant is None:
-            strangers.add(series)
-        else:
+        if variant is not None:
             series_of.setdefault(variant, []).append(series)
+        elif series.model or not attribution.is_elsewhere(series):
+            strangers.add(series)
     return Sightings(
         series_of={variant: tuple(found) for variant, found in series_of.items()},
         reporting=reporting,
         shares=_shares(reporting, strangers),
+        unnamed=frozenset(variant for variant, found in series_of.items() if not readings.renamed.isdisjoint(found)),
     )
 
 

@@ -83,6 +83,21 @@ def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> 
     return histories
 
 
+def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[Histories, ...]:
+    """What one cluster's answers told, on each grid that was asked; the finest first."""
+    asked = [answer for answer in answers if answer.query.quantity in HISTORY]
+    steps = grouped((answer.query.step_s, answer) for answer in asked)
+    return tuple(
+        read_histories(members, names, _grid_over(members, step_s))
+        for step_s, members in sorted((step_s, steps[step_s]) for step_s in steps if step_s)
+    )
+
+
+def _grid_over(answers: Sequence[Answer], step_s: float) -> Grid:
+    start_s = min(answer.query.start_s for answer in answers)
+    return grid_of(start_s, max(answer.query.end_s for answer in answers), step_s)
+
+
 def trace(histories: Histories, attribution: Attribution) -> Traces:
     """The histories of one cluster's variants; empties `histories`, so that nothing is held twice."""
     unknown = (math.nan,) * histories.grid.count

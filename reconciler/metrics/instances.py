@@ -1,0 +1,134 @@
+"""What each instance of an engine says of itself: a pod, or each data-parallel rank of one."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.variants import Variant
+from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import Capacity, Instance, Named, PodSeries, Readings
+from reconciler.metrics.sightings import Sightings
+
+UNSAID = Capacity()
+Reasoned = tuple[float | None, str]
+"""A value, or None and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instances:
+    """One cluster's instances: the data-parallel ranks of each pod, and how much each holds."""
+
+    ranks: Mapping[Named, tuple[str, ...]]
+    capacities: Mapping[Named, Mapping[str, Capacity]]
+
+
+def instances_in(readings: Readings) -> Instances:
+    """All instances that say how full they are or how long their queue is."""
+    ranks: dict[Named, set[str]] = {}
+    for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING):
+        for one in readings.per_instance.get(name, {}):
+            ranks.setdefault(Named(one.namespace, one.pod), set()).add(one.rank)
+    capacities: dict[Named, dict[str, Capacity]] = {}
+    for series, said in readings.capacities.get(Name.KV_TOKENS, {}).items():
+        capacities.setdefault(Named(series.namespace, series.pod), {}).update(said)
+    return Instances(
+        # an engine tells its ranks apart or does not: a series without a rank is of no further one
+        ranks={pod: tuple(sorted(filter(None, found))) or ("",) for pod, found in ranks.items()},
+        capacities=capacities,
+    )
+
+
+def replicas_of(
+    variants: Sequence[Variant], instances: Instances, readings: Readings, sightings: Sightings
+) -> dict[ResourceKey, tuple[ReplicaMetrics, ...]]:
+    """The fresh replicas of each variant, sorted; empty when nobody asked how full they are."""
+    if Name.KV_CACHE_USAGE not in readings.answered:
+        return {}
+    return {variant.key: _replicas(variant.key, instances, readings, sightings) for variant in variants}
+
+
+def _replicas(
+    variant: ResourceKey, instances: Instances, readings: Readings, sightings: Sightings
+) -> tuple[ReplicaMetrics, ...]:
+    fresh = {
+        Named(series.namespace, series.pod): series
+        for series in sorted(sightings.series_of.get(variant, ()))
+        if series in sightings.reporting
+    }
+    return tuple(
+        _replica(variant, series, rank, instances, readings)
+        for pod, series in fresh.items()
+        for rank in instances.ranks.get(pod, ("",))
+    )
+
+
+def _replica(
+    variant: ResourceKey, series: PodSeries, rank: str, instances: Instances, readings: Readings
+) -> ReplicaMetrics:
+    pod = Named(series.namespace, series.pod)
+    instance = Instance(series.namespace, series.pod, rank)
+    ranks, capacities = instances.ranks.get(pod, ("",)), instances.capacities.get(pod, {})
+    said = {
+        "kv_cache_usage": _of_instance(Name.KV_CACHE_USAGE, instance, readings),
+        "num_waiting": _of_instance(Name.NUM_WAITING, instance, readings),
+        "prefix_hit_rate": _of_instance(Name.PREFIX_HIT_RATE, instance, readings),
+        "input_tokens": _of_pod(Name.INPUT_TOKENS, series, readings),
+        "output_tokens": _of_pod(Name.OUTPUT_TOKENS, series, readings),
+    }
+    capacity = capacities.get(rank) or capacities.get("") or UNSAID
+    reasons = {field: reason for field, (_, reason) in said.items() if reason}
+    if capacity.tokens is None:
+        reasons["total_kv_tokens"] = _why_no_capacity(instance, capacities, readings)
+    return ReplicaMetrics(
+        pod=series.pod,
+        variant=variant,
+        instance=rank if len(ranks) > 1 else "",
+        kv_cache_usage=said["kv_cache_usage"][0],
+        num_waiting=said["num_waiting"][0],
+        input_tokens=said["input_tokens"][0],
+        output_tokens=said["output_tokens"][0],
+        num_blocks=capacity.num_blocks,
+        block_tokens=capacity.block_tokens,
+        total_kv_tokens=capacity.total,
+        prefix_hit_rate=said["prefix_hit_rate"][0],
+        reasons=reasons,
+    )
+
+
+def _of_instance(name: Name, instance: Instance, readings: Readings) -> Reasoned:
+    values = readings.per_instance.get(name, {})
+    value = values.get(instance)
+    if value is None:
+        value = values.get(instance._replace(rank=""))
+    return _reasoned(name, instance.pod, value, readings)
+
+
+def _of_pod(name: Name, series: PodSeries, readings: Readings) -> Reasoned:
+    return _reasoned(name, series.pod, readings.of_pods(name).get(series), readings)
+
+
+def _reasoned(name: Name, pod: str, value: float | None, readings: Readings) -> Reasoned:
+    if value is not None and is_usable(value):
+        return value, ""
+    if value is None:
+        return None, _why_silent(name, pod, readings)
+    if math.isnan(value):
+        return None, f"pod {printable(pod)} reports NaN as {name}: it was idle"
+    return None, f"pod {printable(pod)} reports {value} as {name}"
+
+
+def _why_silent(name: Name, pod: str, readings: Readings) -> str:
+    if name in readings.failed:
+        return readings.failed[name].reason
+    if name not in readings.answered:
+        return f"Prometheus was not asked for {name}"
+    return f"no series tells {name} of pod {printable(pod)}"
+
+
+def _why_no_capacity(instance: Instance, capacities: Mapping[str, Capacity], readings: Readings) -> str:
+    if instance.rank in capacities or "" in capacities:
+        return f"pod {printable(instance.pod)} reports no number of blocks and tokens for its KV cache"
+    return _why_silent(Name.KV_TOKENS, instance.pod, readings)

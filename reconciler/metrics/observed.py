@@ -1,0 +1,165 @@
+"""All that the answers of a run say: of every model, every variant and every replica."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TypeVar
+
+from reconciler.domain.answers import Absence, Answer, NoAnswer
+from reconciler.domain.history import Trace
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.loads import Load, Observation
+from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.variants import Variant
+from reconciler.metrics.attribution import Attribution, attribution_of, served_by
+from reconciler.metrics.capacities import ready_replicas, stored_capacities
+from reconciler.metrics.expressions import LabelNames, names_in
+from reconciler.metrics.folding import read
+from reconciler.metrics.grouping import grouped
+from reconciler.metrics.instances import instances_in, replicas_of
+from reconciler.metrics.loads import loads_of, models_of, requests_of, with_arrivals
+from reconciler.metrics.naming import name_models
+from reconciler.metrics.observations import observe, unobserved
+from reconciler.metrics.queues import queues_of
+from reconciler.metrics.readings import Readings
+from reconciler.metrics.sightings import sight
+from reconciler.metrics.traces import Histories, histories_by_grid, trace
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What Prometheus says, or why it says nothing, for every model and variant asked about.
+
+    `failures` has one sentence for each cluster where something failed outside; `warnings` are Prometheus' own.
+    `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several).
+
+    The rest is there only where it was asked for. `replicas` are those that report now; `queues` wait before an
+    endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
+    finished within the retention period; `stored_kv_tokens` is what an instance of a variant held within the last
+    day; `traces` are the replicas' histories, one for each grid that was asked.
+    """
+
+    loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
+    observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
+    queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
+    ready: Mapping[ResourceKey, int] = field(default_factory=dict)
+    requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
+    stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
+    traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
+    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
+    """What was observed at `now_s` (Unix seconds), cluster by cluster, one answer in memory at a time."""
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    variants_of = grouped((variant.key.cluster, variant) for variant in variants)
+    configured = {cluster.name: cluster for cluster in settings.clusters}
+    parts = []
+    for name in sorted({*variants_of, *answers_of}):
+        mine, asked = variants_of.get(name, []), answers_of.get(name, [])
+        if asked:
+            parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
+        else:
+            parts.append(_blind(mine, _unasked(name, configured.get(name))))
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Observed]) -> Observed:
+    return Observed(
+        loads=_merged(part.loads for part in parts),
+        observations=_merged(part.observations for part in parts),
+        failures=tuple(failure for part in parts for failure in part.failures),
+        warnings=tuple(warning for part in parts for warning in part.warnings),
+        replicas=_merged(part.replicas for part in parts),
+        queues=_merged(part.queues for part in parts),
+        ready=_merged(part.ready for part in parts),
+        requests=_merged(part.requests for part in parts),
+        stored_kv_tokens=_merged(part.stored_kv_tokens for part in parts),
+        traces=_merged(part.traces for part in parts),
+        queries=_merged(part.queries for part in parts),
+    )
+
+
+def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
+    return dict(chain.from_iterable(part.items() for part in parts))
+
+
+def _read_cluster(
+    name: str, variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, names: LabelNames
+) -> Observed:
+    readings = read(answers, names)
+    attribution = attribution_of(variants, readings)
+    name_models(readings, attribution, {variant.key: served_by(variant)[0] for variant in variants})
+    histories = histories_by_grid(answers, names)
+    seen = _look(variants, readings, attribution, now_s)
+    return replace(
+        seen,
+        failures=tuple(_failures(name, readings, histories)),
+        warnings=tuple(f"{name}: {warning}" for warning in _warnings(readings, histories)),
+        queues=queues_of(variants, readings),
+        traces=_traces(histories, attribution),
+        queries={name: _texts(answers)},
+    )
+
+
+def _look(variants: Sequence[Variant], readings: Readings, attribution: Attribution, now_s: float) -> Observed:
+    if readings.obstacle:
+        return _blind(variants, readings.obstacle)
+    sightings = sight(readings, attribution, now_s)
+    observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
+    models = tuple(models_of(variants, sightings, observations))
+    loads = loads_of(models, readings)
+    return Observed(
+        loads=loads,
+        observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
+        replicas=replicas_of(variants, instances_in(readings), readings, sightings),
+        ready=ready_replicas(variants, readings, attribution),
+        requests=requests_of(models, readings),
+        stored_kv_tokens=stored_capacities(readings, attribution),
+    )
+
+
+def _unasked(name: str, cluster: ClusterSettings | None) -> NoAnswer:
+    if cluster is None or cluster.prometheus is None:
+        reason = f"cluster {name} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
+        return NoAnswer(absence=Absence.MISSING, reason=reason)
+    return NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
+
+
+def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
+    return Observed(
+        loads={variant.model: absence for variant in variants},
+        observations={variant.key: unobserved(absence) for variant in variants},
+    )
+
+
+def _failures(name: str, readings: Readings, histories: Sequence[Histories]) -> Iterator[str]:
+    reasons = [readings.failed[quantity].reason for quantity in sorted(readings.failed)]
+    reasons += [failed.reason for history in histories for failed in history.failed]
+    if reasons:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        yield f"{name}: {reasons[0]}{more}"
+
+
+def _warnings(readings: Readings, histories: Sequence[Histories]) -> dict[str, None]:
+    return _merged([readings.warnings, *(history.warnings for history in histories)])
+
+
+def _traces(histories: Sequence[Histories], attribution: Attribution) -> dict[ResourceKey, tuple[Trace, ...]]:
+    found = [trace(history, attribution) for history in histories]
+    variants = sorted({variant for traces in found for variant in traces})
+    return {variant: tuple(chain.from_iterable(traces.get(variant, ()) for traces in found)) for variant in variants}
+
+
+def _texts(answers: Sequence[Answer]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for answer in answers:
+        texts.setdefault(answer.query.quantity, answer.query.text)
+    return texts

@@ -1,0 +1,96 @@
+"""What waits before an endpoint picker: its series may lack a namespace, and in old versions a model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.replicas import UpstreamQueue
+from reconciler.domain.variants import Variant
+from reconciler.metrics.attribution import served_by
+from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import Readings, Served
+
+Named = tuple[str, str]
+"""Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """What series say of one model's queue: their sum, or why it is not known."""
+
+    value: float = 0.0
+    reason: str = ""
+
+
+Meant = Mapping[Served, frozenset[Named]]
+"""Who may be meant by a namespace and a name, either of which a series may lack."""
+
+
+def queues_of(variants: Sequence[Variant], readings: Readings) -> dict[ModelKey, UpstreamQueue]:
+    """The queue of each model that a picker tells of; a reason for all when the picker could not be asked."""
+    keys = sorted({variant.model for variant in variants})
+    if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
+        failed = UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason)
+        return dict.fromkeys(keys, failed)
+    names = _names(variants)
+    sizes = _parts(Name.FLOW_CONTROL_QUEUE_SIZE, names, readings)
+    lengths = _parts(Name.FLOW_CONTROL_QUEUE_BYTES, names, readings)
+    unread = readings.failed.get(Name.FLOW_CONTROL_QUEUE_BYTES)
+    unread_part = _Part(reason=unread.reason) if unread else None
+    return {
+        key: _queue(sizes.get(_named(key)), lengths.get(_named(key)) or unread_part)
+        for key in keys
+        if _named(key) in sizes or _named(key) in lengths
+    }
+
+
+def _queue(size: _Part | None, length: _Part | None) -> UpstreamQueue:
+    parts = [part for part in (size, length) if part]
+    return UpstreamQueue(
+        num_waiting=size.value if size and not size.reason else None,
+        waiting_bytes=length.value if length and not length.reason else None,
+        reason="; ".join(dict.fromkeys(part.reason for part in parts if part.reason)),
+    )
+
+
+def _parts(name: Name, names: Meant, readings: Readings) -> dict[Named, _Part]:
+    parts: dict[Named, _Part] = {}
+    for series, value in sorted(readings.per_model.get(name, {}).items()):
+        meant = names.get(series, frozenset())
+        reason = _why_unknown(name, series, value, meant)
+        for model in meant:
+            part = parts.setdefault(model, _Part())
+            part.reason = part.reason or reason
+            part.value += 0.0 if reason else value
+    return parts
+
+
+def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[Named]) -> str:
+    if not is_usable(value):
+        return f"the endpoint picker reports {value} as {name}"
+    if len(meant) < 2 or value == 0:
+        return ""  # where nothing waits, nothing waits for any of them
+    lacks = "namespace" if series.model else "model"
+    whose = " and ".join(printable(f"{namespace}/{model}") for namespace, model in sorted(meant))
+    return f"the endpoint picker's queue names no {lacks}: it may be that of {whose}, so it counts for none"
+
+
+def _names(variants: Sequence[Variant]) -> Meant:
+    models: dict[Served, set[Named]] = {}
+    for variant in variants:
+        for served in served_by(variant):
+            for alike in _less_and_less(served):
+                models.setdefault(alike, set()).add(_named(variant.model))
+    return {served: frozenset(found) for served, found in models.items()}
+
+
+def _less_and_less(served: Served) -> Iterator[Served]:
+    yield served
+    yield served._replace(namespace="")
+    yield served._replace(model="")
+    yield Served("", "")
+
+
+def _named(key: ModelKey) -> Named:
+    return key.namespace, key.model_id
