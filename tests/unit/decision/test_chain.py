@@ -1,0 +1,71 @@
+"""What stands behind a decision: inputs with the quantities they were asked as, thresholds, values in between."""
+
+from dataclasses import replace
+from typing import Any
+
+from reconciler.decision.chain import asked_queries, chain_of
+from reconciler.decision.decide import decide
+from reconciler.domain.answers import Absence
+from reconciler.domain.declarations import Form
+from reconciler.domain.figures import Figure
+
+
+def chain(fleet: Any, **fields: Any) -> tuple[Any, Any, tuple[Figure, ...]]:
+    snapshot = replace(fleet.snapshot(), **fields)
+    (decision,) = decide(snapshot).decisions
+    return snapshot, decision, chain_of(snapshot, decision)
+
+
+def value_of(figures: tuple[Figure, ...], name: str) -> Any:
+    return next(figure.value for figure in figures if figure.name == name)
+
+
+def test_a_queue_rests_on_arrivals_and_lengths(fleet: Any) -> None:
+    fleet.add()
+    fleet.offer(25.0)
+    _, _, figures = chain(fleet)
+    assert (value_of(figures, "arrivals"), value_of(figures, "output tokens")) == (25.0, 100.0)
+    assert figures[0].queries == ("arrivals_endpoint_picker",)
+
+
+def test_what_is_missing_says_why(fleet: Any) -> None:
+    fleet.add()
+    fleet.lack(Absence.MISSING, "no series counts its requests")
+    _, _, figures = chain(fleet)
+    assert (figures[0].value, figures[0].reason) == (None, "no series counts its requests")
+
+
+def test_saturation_rests_on_replicas_and_thresholds(fleet: Any) -> None:
+    fleet.add(replicas=2, form=Form.TARGET, runs_on="A100")
+    fleet.fill(".95/20, .95/20", total_kv_tokens=12500.0, input_tokens=100.0, output_tokens=100.0)
+    _, _, figures = chain(fleet)
+    assert value_of(figures, "KV cache usage") == 0.95
+    assert value_of(figures, "scale_up") == 0.85
+    assert value_of(figures, "capacity of a replica") == 10_000
+
+
+def test_figures_of_other_variants_stand_in_their_own_chain(fleet: Any) -> None:
+    for name in ("a", "b"):
+        fleet.add(name, replicas=1, form=Form.TARGET, runs_on="A100")
+        fleet.fill(".50/0", name, total_kv_tokens=12500.0)
+    snapshot = fleet.snapshot()
+    first, _ = decide(snapshot).decisions
+    assert {figure.subject for figure in chain_of(snapshot, first)} & {"llm/b", "b-0"} == set()
+
+
+def test_the_queries_are_those_that_the_figures_name(fleet: Any) -> None:
+    fleet.add()
+    fleet.offer(25.0)
+    asked = {"arrivals_endpoint_picker": "sum(a)", "output_tokens": "sum(b)", "kv_cache_usage": "sum(c)"}
+    snapshot, decision, figures = chain(fleet, queries={"us-east": asked})
+    assert asked_queries(snapshot, decision, figures) == {
+        "arrivals_endpoint_picker": "sum(a)",
+        "output_tokens": "sum(b)",
+    }
+
+
+def test_a_resource_that_cannot_be_read_has_no_chain(fleet: Any, make: Any) -> None:
+    fleet.add()
+    fleet.offer(25.0)
+    snapshot, decision, _ = chain(fleet)
+    assert chain_of(snapshot, replace(decision, variant=make.key("gone"))) == ()
