@@ -3,6 +3,9 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+# A shell's way of splitting takes a microsecond a character: a giant's words are good enough.
+_LONGEST_SCRIPT = 32_768
+
 
 def split_scripts(words: Sequence[str], is_script: Callable[[str], bool]) -> Iterator[str]:
     """Words of the command line; a script after `sh -c` is one word of it and is split as a shell would."""
@@ -12,7 +15,7 @@ def split_scripts(words: Sequence[str], is_script: Callable[[str], bool]) -> Ite
             continue
         script = word.replace("\\\r\n", " ").replace("\\\n", " ")
         try:
-            yield from shlex.split(script)
+            yield from shlex.split(script) if len(script) <= _LONGEST_SCRIPT else script.split()
         except ValueError:
             yield from script.split()
 

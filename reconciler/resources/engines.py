@@ -26,7 +26,7 @@ _IMAGES: Mapping[str, re.Pattern[str]] = {
 }
 _BESIDE_AN_ENGINE = re.compile(r"(?:router|proxy|sidecar|scheduler|gateway|exporter)[^/]*$")
 # An image of one's own that needs no command: these flags are vLLM's alone.
-_VLLM_FLAGS = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs", "num-gpu-blocks-override"})
+_VLLM_FLAGS = ("--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs", "--num-gpu-blocks-override")
 _FIRST_VLLM = "VLLM_USE_V1"
 
 _LARGEST_COUNT = 2**31 - 1
@@ -47,7 +47,7 @@ def tell_engine(image: str, words: Sequence[str]) -> str:
     for engine, pattern in _IMAGES.items():
         if pattern.search(repository):
             return engine
-    return _VLLM if not _VLLM_FLAGS.isdisjoint(read_flags(_split(words))) else ""
+    return _VLLM if any(flag in command.replace("_", "-") for flag in _VLLM_FLAGS) else ""
 
 
 def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> LaunchSettings | None:

@@ -169,3 +169,8 @@ def test_any_command_line_is_read_to_something(words: list[str]) -> None:
         assert launch is not None
         assert min(launch.sizes) >= 0
         assert 0 < launch.memory_fraction <= 1
+
+
+def test_a_giant_script_is_split_at_blanks() -> None:
+    words = ["sh", "-c", "echo 'a b'; " * 10_000 + "vllm serve m --max-num-seqs=8"]
+    assert read_launch("vllm", words, {}) == LaunchSettings(max_num_seqs=8)
