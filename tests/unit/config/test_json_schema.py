@@ -20,6 +20,20 @@ def test_editors_accept_the_documented_examples(validator: Draft202012Validator,
     assert list(validator.iter_errors(yaml.safe_load((testdata / name).read_text()))) == []
 
 
+PROFILE = {"accelerator": "a", "alpha": "1ms", "beta": "0ms", "maxBatchSize": 1}
+LEARNED = {"date": "2026-11-20", "samples": 9, "error": "4.1%", "batch": [1, 48.5], "inputTokens": [1, 2]}
+
+
+def _learned(**changes: object) -> dict[str, object]:
+    learned = {**LEARNED, "outputTokens": [3, 4], **changes}
+    return {"models": [{"id": "m", "profiles": [{**PROFILE, "learned": learned}]}]}
+
+
+def test_editors_accept_a_learned_profile(validator: Draft202012Validator) -> None:
+    document = {"apiVersion": "reconciler.io/v1alpha1", "kind": "Configuration", **_learned()}
+    assert list(validator.iter_errors(document)) == []
+
+
 def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testdata: Path) -> None:
     assert list(validator.iter_errors(yaml.safe_load((testdata / "everything.yaml").read_text())))
 
@@ -41,6 +55,11 @@ def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testd
         {"forge": {"auth": {"token": {}}}},
         {"pullRequests": {"autoMerge": True}},
         {"status": "deliver"},
+        _learned(date="today"),
+        _learned(batch=[1]),
+        _learned(batch=[-1, 1]),
+        _learned(error=0.041),
+        {"defaults": {"sizing": {"engine": "wva-v3"}}},
     ],
 )
 def test_editors_refuse_what_loading_refuses(validator: Draft202012Validator, part: dict[str, object]) -> None:
