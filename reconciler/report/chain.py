@@ -28,14 +28,30 @@ def figure_lines(figures: Sequence[Figure]) -> tuple[str, ...]:
 
 
 def query_lines(queries: Mapping[str, str], *, width: int) -> tuple[str, ...]:
-    """The PromQL behind the figures, one quantity after the other, wrapped at `width` cells (0: not at all)."""
+    """The PromQL behind the figures, each alternative on a line of its own; lines of at most `width` cells (0: any)."""
     if not queries:
         return ()
     names = max(display_width(name) for name in (*queries, "QUERY"))
     lines = [pad("QUERY", names) + GAP + "PROMQL"]
     for name, text in queries.items():
-        lines += hung(pad(name, names) + GAP, one_line(text, limit=QUERY_LENGTH), width=width)
+        first, *others = _alternatives(one_line(text, limit=QUERY_LENGTH))
+        lines += hung(pad(name, names) + GAP, first, width=width)
+        for other in others:
+            lines += hung(pad("", names) + GAP, other, width=width)
     return tuple(lines)
+
+
+def _alternatives(text: str) -> list[str]:
+    """The query cut before every `or` that stands in no parentheses."""
+    words = text.split(" ")
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for word in words:
+        if word == "or" and depth == 0:
+            parts.append([])
+        parts[-1].append(word)
+        depth += word.count("(") - word.count(")")
+    return [" ".join(part) for part in parts]
 
 
 def figure_json(figure: Figure) -> Mapping[str, object]:

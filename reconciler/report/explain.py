@@ -43,7 +43,7 @@ def explain_text(
     label: str = "",
     width: int = 0,
 ) -> str:
-    """Settings with their places, figures, and the steps from load to decision; then how the figures were asked for.
+    """Settings with their places, what was asked, the figures that came of it, and the steps to the decision.
 
     `label` is the name as the plan prints it. Reasons wrap at `width` cells; 0 is unlimited.
     """
@@ -52,11 +52,11 @@ def explain_text(
     place = f" ({one_line(decision.place)})" if decision.place else ""
     lines = [f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}"]
     lines.extend(_setting_lines(settings))
+    lines.extend(query_lines(chain.queries, width=width))
     lines.extend(figure_lines(chain.figures))
     lines.extend(_step_lines(decision, width))
     if decision.reason:
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.reason)}", indent=0, width=width))
-    lines.extend(query_lines(chain.queries, width=width))
     return "\n".join(lines) + "\n"
 
 
