@@ -174,7 +174,10 @@ def day_around(now_s: float) -> Day:
 
 
 def history_of(day: Day) -> History:
-    """What Prometheus scraped on that day: three models, each attributed in another way."""
+    """What Prometheus scraped on that day: three models, each attributed in another way, and two on trial.
+
+    The namespace `trial` has no variants in Git until a test writes them: nobody measured its models on a bench.
+    """
     history = History(end_s=day.start_s + day.hours * HOUR_S)
     for pod in ("llama-5d4c8b7f9-bcdfg", "llama-5d4c8b7f9-hjklm"):
         labels = {"namespace": "chat", "pod": pod, "model_name": "llama"}
@@ -193,7 +196,23 @@ def history_of(day: Day) -> History:
     )
     qwen = {"namespace": "batch", "pod": "qwen-6c9d8b7f54-x2v4k", "model_name": "Qwen/Qwen2.5-7B-Instruct"}
     _replica(history, day, qwen, lambda _at_s: 1.0)
+    for index, pod in enumerate(("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm")):
+        labels = {"namespace": "trial", "pod": pod, "model_name": "starcoder"}
+        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)
+        _cache(history, day, labels, lambda at_s, index=index: min(day.rate_at(at_s) / 118 - 0.01 * index, 0.98))
+    for pod in ("nemo-6b8d7c9f54-bcdfg", "nemo-6b8d7c9f54-hjklm"):
+        labels = {"namespace": "trial", "pod": pod, "model_name": "nemo"}
+        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10)
+        _cache(history, day, labels, lambda _at_s: 0.4)
     return history
+
+
+def _cache(history: History, day: Day, labels: Mapping[str, str], usage_at: Callable[[float], float]) -> None:
+    """A replica's KV cache: memory for 80,000 tokens, and how full it is (0-1)."""
+    points = [(at_s, usage_at(at_s)) for at_s in _times(day)]
+    history.series("gauge", "vllm:kv_cache_usage_perc", labels, points, "")
+    size = {"block_size": "16", "num_gpu_blocks": "5000"}
+    _gauge(history, day, "vllm:cache_config_info", {**_pod(labels), **size})
 
 
 def _pod(labels: Mapping[str, str]) -> dict[str, str]:
