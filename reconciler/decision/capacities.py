@@ -12,6 +12,7 @@ from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.queueing import (
     Binding,
     Floats,
@@ -36,6 +37,9 @@ _BINDING_WORDS = {
 }
 
 
+_BINDINGS = tuple(Binding)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A candidate to size: a profile under a load for a service class.
@@ -52,11 +56,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """The largest arrival rate of one replica inside its SLO (0: unattainable), and what stops it from being larger."""
+    """The largest arrival rate of one replica inside its SLO (0: unattainable), and what it was sized from."""
 
     rate_per_s: float
     max_batch_size: int
-    words: str
+    binding: Binding
+    row: Row
+    targets: LawTargets
+
+    @property
+    def words(self) -> str:
+        """What stops the rate from being larger."""
+        return f"{_BINDING_WORDS[self.binding]}, {_lengths(self.row)}" if self.rate_per_s > 0 else _unattainable(self)
 
 
 class Capacities:
@@ -64,10 +75,14 @@ class Capacities:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         laws = sorted({row.profile.law for row in rows})
-        groups = [_LawGroup(law, [row for row in rows if row.profile.law == law]) for law in laws]
-        self._group_of = {row.key: group for group in groups for row in group.rows}
+        self._groups = [_LawGroup(law, [row for row in rows if row.profile.law == law]) for law in laws]
+        self._places = {
+            row.key: (number, position)
+            for number, group in enumerate(self._groups)
+            for position, row in enumerate(group.rows)
+        }
         self.of: Mapping[CandidateKey, Capacity] = {
-            key: capacity for group in groups for key, capacity in group.capacities()
+            capacity.row.key: capacity for group in self._groups for capacity in group.capacities()
         }
 
     def expect(self, wanted: Iterable[tuple[CandidateKey, float]]) -> dict[CandidateKey, Performance]:
@@ -75,16 +90,26 @@ class Capacities:
 
         Beyond the full batch's rate the wait is infinite: the law's queue ends, a real one grows as long as it lasts.
         """
-        asked: dict[_LawGroup, list[tuple[CandidateKey, float]]] = {}
+        asked: list[tuple[list[CandidateKey], list[int], list[float]]] = [([], [], []) for _ in self._groups]
         for key, rate in wanted:
-            if key in self._group_of:
-                asked.setdefault(self._group_of[key], []).append((key, rate))
-        return {key: performance for group, pairs in asked.items() for key, performance in group.expect(pairs)}
+            place = self._places.get(key)
+            if place is not None:
+                number, position = place
+                keys, positions, rates = asked[number]
+                keys.append(key)
+                positions.append(position)
+                rates.append(rate)
+        return {
+            key: performance
+            for group, (keys, positions, rates) in zip(self._groups, asked, strict=True)
+            if keys
+            for key, performance in zip(keys, group.expect(positions, rates), strict=True)
+        }
 
     def targets_of(self, key: CandidateKey) -> LawTargets | None:
         """The limits a candidate was sized for; None when it was not."""
-        group = self._group_of.get(key)
-        return None if group is None else group.targets_of(key)
+        capacity = self.of.get(key)
+        return None if capacity is None else capacity.targets
 
 
 class _LawGroup:
@@ -92,52 +117,35 @@ class _LawGroup:
 
     def __init__(self, law: str, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self._index = {row.key: position for position, row in enumerate(rows)}
         self._has_prefill = law == PREFILL_DECODE
         self._targets = [targets_under(law, row.service_class) for row in rows]
         self._curves = _prefill_decode(rows) if self._has_prefill else _decode_only(rows)
         self._corrections = np.array([row.correction for row in rows])
         self._limits = largest_rate(self._curves, _arrays(self._targets))
 
-    def capacities(self) -> Iterable[tuple[CandidateKey, Capacity]]:
-        rates = self._rates(self._limits) * self._corrections
-        columns = zip(
-            self.rows, self._targets, rates, self._curves.max_batch, self._limits.binding, self._lone_s(), strict=True
-        )
-        for row, targets, rate, batch, binding, lone in columns:
-            words = _words(row, targets, rate, Binding(binding), lone)
-            yield row.key, Capacity(rate_per_s=float(rate), max_batch_size=int(batch), words=words)
+    def capacities(self) -> Iterable[Capacity]:
+        rates = (self._rates(self._limits) * self._corrections).tolist()
+        batches, bindings = self._curves.max_batch.tolist(), self._limits.binding.tolist()
+        for row, targets, rate, batch, binding in zip(self.rows, self._targets, rates, batches, bindings, strict=True):
+            yield Capacity(
+                rate_per_s=rate, max_batch_size=int(batch), binding=_BINDINGS[binding], row=row, targets=targets
+            )
 
-    def expect(self, pairs: Sequence[tuple[CandidateKey, float]]) -> Iterable[tuple[CandidateKey, Performance]]:
-        index = np.array([self._index[key] for key, _ in pairs])
-        rates = np.array([rate for _, rate in pairs]) / self._corrections[index]
+    def expect(self, positions: Sequence[int], rates_per_s: Sequence[float]) -> Iterable[Performance]:
+        index = np.array(positions)
+        rates = np.array(rates_per_s) / self._corrections[index]
         curves = self._curves.take(index)
         state = analyze(curves, rates)
         is_over = rates >= curves.service_rate_per_s(curves.max_batch)
-        wait_s = np.where(is_over, np.inf, state.wait_s)
-        ttft_s = np.where(is_over, np.inf, state.ttft_s)
-        utilization = state.mean_in_service / curves.max_batch
-        for (key, _), itl, wait, ttft, share in zip(pairs, state.itl_s, wait_s, ttft_s, utilization, strict=True):
-            yield (
-                key,
-                Performance(
-                    itl_s=float(itl),
-                    wait_s=float(wait),
-                    ttft_s=float(ttft) if self._has_prefill else None,
-                    utilization=float(share),
-                ),
-            )
-
-    def targets_of(self, key: CandidateKey) -> LawTargets:
-        return self._targets[self._index[key]]
+        waits_s = np.where(is_over, np.inf, state.wait_s).tolist()
+        ttfts_s = np.where(is_over, np.inf, state.ttft_s).tolist() if self._has_prefill else [None] * len(waits_s)
+        shares = (state.mean_in_service / curves.max_batch).tolist()
+        for itl, wait, ttft, share in zip(state.itl_s.tolist(), waits_s, ttfts_s, shares, strict=True):
+            yield Performance(itl_s=itl, wait_s=wait, ttft_s=ttft, utilization=share)
 
     def _rates(self, limits: RateLimits) -> Floats:
         """Upstream divides the demand by the rate under one law, by what completes of it under the other."""
         return largest_throughput(self._curves, limits) if self._has_prefill else limits.rate_per_s
-
-    def _lone_s(self) -> Floats:
-        """What a lone request sees between tokens."""
-        return np.array([row.profile.alpha_s + row.profile.beta_s for row in self.rows])
 
 
 def _decode_only(rows: Sequence[Row]) -> ServiceCurves:
@@ -184,16 +192,18 @@ def _mean_limit(target: SloTarget | None) -> float:
     return np.inf if target is None else mean_limit_s(target.limit_s, target.percentile)
 
 
-def _words(row: Row, targets: LawTargets, rate: float, binding: Binding, lone_s: float) -> str:
-    if rate > 0:
-        return f"{_BINDING_WORDS[binding]}, {_lengths(row)}"
-    if binding is Binding.ITL and targets.itl is not None:
-        limit_ms = targets.itl.limit_s * 1000
-        return f"even a lone request takes ITL {lone_s * 1000:.4g} ms, the target is {limit_ms:.4g} ms"
-    if binding is Binding.TTFT and targets.ttft is not None:
+def _unattainable(capacity: Capacity) -> str:
+    row, targets = capacity.row, capacity.targets
+    if capacity.binding is Binding.ITL and targets.itl is not None:
+        lone_ms, limit_ms = (
+            ms_from_seconds(row.profile.alpha_s + row.profile.beta_s),
+            ms_from_seconds(targets.itl.limit_s),
+        )
+        return f"even a lone request takes ITL {lone_ms:.4g} ms, the target is {limit_ms:.4g} ms"
+    if capacity.binding is Binding.TTFT and targets.ttft is not None:
         prompt = row.load.input_tokens or 0.0
-        prefill_ms = ((row.profile.gamma_s or 0.0) + (row.profile.delta_s or 0.0) * prompt) * 1000
-        limit_ms = targets.ttft.limit_s * 1000
+        prefill_ms = ms_from_seconds((row.profile.gamma_s or 0.0) + (row.profile.delta_s or 0.0) * prompt)
+        limit_ms = ms_from_seconds(targets.ttft.limit_s)
         return f"even a lone prompt of {prompt:.4g} tokens takes {prefill_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     return "even the smallest load waits longer than the target"
 

@@ -1,6 +1,6 @@
 """What a service class asks under a queueing law: the same words mean other limits where prefill is modelled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.allocations import Performance
@@ -37,11 +37,16 @@ def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
         listed = None if listed_s is None else SloTarget(limit_s=listed_s, percentile=LISTED_WAIT_PERCENTILE)
         waits, ttft = (service_class.wait, service_class.ttft, listed), None
     return LawTargets(
-        waits=tuple(dict.fromkeys(target for target in waits if target is not None)),
+        waits=_distinct(waits),
         ttft=ttft,
         itl=service_class.itl,
         tokens_per_s=service_class.throughput_tokens_per_s or 0.0,
     )
+
+
+def _distinct(targets: Iterable[SloTarget | None]) -> tuple[SloTarget, ...]:
+    known = [target for target in targets if target is not None]
+    return tuple(known) if len(known) < 2 else tuple(dict.fromkeys(known))
 
 
 def slo_outlooks(targets: LawTargets, before: Performance | None, after: Performance | None) -> tuple[SloOutlook, ...]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import learning, replay, sizing, tracking
+from tests.bench import candidates, learning, replay, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, replay.SIZES)), help="variants of each fleet")
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
-    sized = sizing.measure()
+    sized = [*sizing.measure(), *candidates.measure()]
     fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
     queries = replay.queries_by_size()
     tracked = tracking.measure()

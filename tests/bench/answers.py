@@ -13,8 +13,7 @@ Row = tuple[dict[str, str], float]
 def answers_to(fleet: Fleet, queries: Sequence[Query]) -> tuple[Answer, ...]:
     """An answer to every query, in their order."""
     return tuple(
-        Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=_body(fleet, query.quantity)))
-        for query in queries
+        Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=_body(fleet, query))) for query in queries
     )
 
 
@@ -23,13 +22,14 @@ def series_in(answers: Sequence[Answer]) -> int:
     return sum(answer.body.read().count(b'"metric"') for answer in answers)
 
 
-def _body(fleet: Fleet, quantity: str) -> bytes:
-    rows = ROWS.get(quantity)
+def _body(fleet: Fleet, query: Query) -> bytes:
+    is_instant = query.step_s is None  # the fleet has no past
+    rows = ROWS.get(query.quantity) if is_instant else None
     result = [
         {"metric": labels, "value": [NOW_S, repr(float(value))]}
         for labels, value in (rows(fleet.members) if rows else ())
     ]
-    document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    document = {"status": "success", "data": {"resultType": "vector" if is_instant else "matrix", "result": result}}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -38,15 +38,6 @@ def _per_pod(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]]
         for member in members:
             labels = {"namespace": member.namespace, "pod": member.pod, "model_name": member.model_id}
             yield labels, value_of(member)
-
-    return rows
-
-
-def _per_model(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]], Iterator[Row]]:
-    def rows(members: Sequence[Member]) -> Iterator[Row]:
-        first = {(member.namespace, member.model_id): member for member in reversed(members)}
-        for (namespace, model_id), member in sorted(first.items()):
-            yield {"namespace": namespace, "model_name": model_id}, value_of(member)
 
     return rows
 
@@ -84,9 +75,9 @@ ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
     "itl": _per_pod(_itl_s),
     "wait": _per_pod(lambda member: 0.001 * (1 + member.number % 7)),
     "ttft": _per_pod(lambda member: 0.08 + 0.001 * (member.number % 7)),
-    "output_tokens": _per_model(lambda member: member.output_tokens),
-    "input_tokens": _per_model(lambda member: 4 * member.output_tokens),
-    "queue_growth": _per_model(lambda _: 0.0),
+    "output_tokens": _per_pod(lambda member: member.output_tokens),
+    "input_tokens": _per_pod(lambda member: 4 * member.output_tokens),
+    "queue_growth": _per_pod(lambda _: 0.0),
     "pod_labels": _pod_labels,
     "pod_owner": _pod_owners,
     "replicaset_owner": _replicaset_owners,
