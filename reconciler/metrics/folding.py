@@ -8,6 +8,8 @@ from reconciler.metrics.decoding import decode, warnings_of
 from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.quantities import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
 from reconciler.metrics.readings import (
+    UNSAID,
+    Capacity,
     Instance,
     Named,
     Readings,
@@ -67,10 +69,13 @@ def _fold_capacities(samples: Sequence[Sample], name: Name, names: LabelNames, r
     capacities = readings.capacities.setdefault(name, {})
     for sample in samples:
         ranks = capacities.setdefault(series_of(sample.labels, names), {})
-        said, held = capacity_of(sample.labels, sample.value), ranks.get(rank_of(sample.labels))
+        rank = rank_of(sample.labels)
         # an engine that was started again says another number: the smaller one is there in any case
-        if held is None or (said.tokens or math.inf) < (held.tokens or math.inf):
-            ranks[rank_of(sample.labels)] = said
+        ranks[rank] = min(capacity_of(sample.labels, sample.value), ranks.get(rank, UNSAID), key=_size)
+
+
+def _size(capacity: Capacity) -> tuple[float, bool]:
+    return capacity.tokens or math.inf, capacity.total is None
 
 
 def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:

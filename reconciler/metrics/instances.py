@@ -9,10 +9,9 @@ from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.domain.variants import Variant
 from reconciler.metrics.decoding import is_usable, printable
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Capacity, Instance, Named, PodSeries, Readings
+from reconciler.metrics.readings import UNSAID, Capacity, Instance, Named, PodSeries, Readings
 from reconciler.metrics.sightings import Sightings
 
-UNSAID = Capacity()
 Reasoned = tuple[float | None, str]
 """A value, or None and why."""
 
@@ -32,7 +31,7 @@ def instances_in(readings: Readings) -> Instances:
         for one in readings.per_instance.get(name, {}):
             ranks.setdefault(Named(one.namespace, one.pod), set()).add(one.rank)
     capacities: dict[Named, dict[str, Capacity]] = {}
-    for series, said in readings.capacities.get(Name.KV_TOKENS, {}).items():
+    for series, said in sorted(readings.capacities.get(Name.KV_TOKENS, {}).items()):
         capacities.setdefault(Named(series.namespace, series.pod), {}).update(said)
     return Instances(
         # an engine tells its ranks apart or does not: a series without a rank is of no further one

@@ -21,7 +21,7 @@ def mean_length(name: Name, served: Sequence[Served], readings: Readings) -> flo
         return next(iter(busy.values()), math.nan)
     weights = {series: _finished(series, readings) for series in busy}
     weight = total(list(weights.values()))
-    return sum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
+    return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
 
 
 def _finished(series: PodSeries, readings: Readings) -> float:

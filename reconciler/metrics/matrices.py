@@ -26,7 +26,7 @@ MAX_POINTS = 5_000_000
 VALUES = re.compile(rb'"values"\s*+:\s*+\[((?:\s*+\[[^\[\]]*+\]\s*+,?+)*+)\s*+\]')
 """The points of a series. No text can look like them: within a string each quotation mark is escaped."""
 IN_NUMBERS = b"0123456789+-.eENaInf \t\r\n"
-AROUND_NUMBERS = b'[]"'
+BRACKETS = b"[]"
 POINT = b'[,""]'
 
 
@@ -61,13 +61,19 @@ def decode_matrix(answer: Answer, *, max_points: int = MAX_POINTS) -> Matrix | N
     return Matrix(rows=rows, warnings=warnings_in(document))
 
 
+Strip = tuple["array[float]", "array[float]"]
+"""Times and values."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Cut:
     """The points that were cut out, series by series; in their place stands the number of the series."""
 
     most: int
     room: int
-    strips: list["array[float]"] = field(default_factory=list)
+    strips: list[Strip] = field(default_factory=list)
+    times: tuple[bytes, "array[float]"] = (b"", array("d"))
+    """As they were written last, and read: one answer's series mostly have the same."""
 
     def take(self, found: "re.Match[bytes]") -> bytes:
         """Keep the points of one series: its times and values by turns."""
@@ -78,19 +84,25 @@ class _Cut:
             raise UnexpectedError(f"more than the {self.most} points that are read")
         if points.translate(None, IN_NUMBERS) != b",".join([POINT] * count):
             raise UnexpectedError("expected pairs of time and value")
-        numbers = points.translate(None, AROUND_NUMBERS).split(b",") if count else []
+        pieces = points.split(b'"')
         try:
-            self.strips.append(array("d", map(float, numbers)))
+            self.strips.append((self._times(b"".join(pieces[::2])), array("d", map(float, pieces[1::2]))))
         except ValueError as error:
             raise UnexpectedError("expected numbers as times and values") from error
         return b'"values":%d' % (len(self.strips) - 1)
 
+    def _times(self, written: bytes) -> "array[float]":
+        if written != self.times[0]:
+            texts = written.translate(None, BRACKETS).split(b",")[:-1:2]
+            self.times = written, array("d", map(float, texts))
+        return self.times[1]
 
-def _rows(entries: list[Json], strips: list["array[float]"]) -> Iterator[Row]:
+
+def _rows(entries: list[Json], strips: list[Strip]) -> Iterator[Row]:
     shared: dict[str, str] = {}
     for number, entry in enumerate(entries):
         # a number that the body itself holds, or points that stand elsewhere, break the count
         if not isinstance(entry, dict) or entry.get("values") != number or number >= len(strips):
             raise UnexpectedError("expected objects with a list of values in data.result")
         labels = labels_of(entry.get("metric"), shared)
-        yield Row(labels=labels, times_s=strips[number][0::2], values=strips[number][1::2])
+        yield Row(labels=labels, times_s=strips[number][0], values=strips[number][1])

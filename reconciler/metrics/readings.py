@@ -67,6 +67,8 @@ class Capacity(NamedTuple):
         return total if total is not None and is_usable(total) and total > 0 else None
 
 
+UNSAID = Capacity()
+
 Target = tuple[str, str, str]
 """Namespace, kind and name of a scale target."""
 

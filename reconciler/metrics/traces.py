@@ -11,7 +11,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, attribution_of
-from reconciler.metrics.decoding import is_usable
+from reconciler.metrics.decoding import ABSURD
 from reconciler.metrics.expressions import LabelNames, names_in
 from reconciler.metrics.folding import read
 from reconciler.metrics.grids import Grid, grid_of
@@ -121,31 +121,32 @@ def _add(row: Row, name: Name, names: LabelNames, histories: Histories, times_s:
     histories.pods.setdefault(Named(series.namespace, series.pod), set()).add(series)
     of_instances = histories.values[name]
     instance = Instance(series.namespace, series.pod, rank_of(row.labels))
+    places = _places(row.times_s, times_s, histories.grid)
+    values = _believable(row, name)
     held = of_instances.get(instance)
     if held is None:
         held = of_instances[instance] = array("d", (math.nan,)) * len(times_s)
-    values = _in_tokens(row) if name is Name.KV_TOKENS else row.values
-    for index, value in _on_grid(row.times_s, values, times_s, histories.grid):
-        if is_usable(value):
+        if isinstance(places, range):
+            held[places.start : places.stop] = values
+            return
+    for index, value in zip(places, values, strict=True):
+        if index is not None and not math.isnan(value):
             held[index] = value if math.isnan(held[index]) or held[index] == value else CONTESTED
 
 
-def _in_tokens(row: Row) -> Sequence[float]:
-    return [capacity_of(row.labels, value).tokens or math.nan for value in row.values]
+def _believable(row: Row, name: Name) -> "array[float]":
+    values = row.values
+    if name is Name.KV_TOKENS:
+        values = array("d", (capacity_of(row.labels, value).tokens or math.nan for value in values))
+    return array("d", [value if 0 <= value < ABSURD else math.nan for value in values])
 
 
-def _on_grid(
-    found_s: "array[float]", values: Sequence[float], times_s: "array[float]", grid: Grid
-) -> Iterator[tuple[int, float]]:
-    """The values of points that stand on the grid, with their places in it."""
+def _places(found_s: "array[float]", times_s: "array[float]", grid: Grid) -> Sequence[int | None]:
+    """Where points stand on the grid, None beside it; a range when they follow one another without a gap."""
     first = _place(found_s[0], times_s, grid) if found_s else None
     if first is not None and found_s == times_s[first : first + len(found_s)]:
-        yield from enumerate(values, first)
-        return
-    for at_s, value in zip(found_s, values, strict=True):
-        index = _place(at_s, times_s, grid)
-        if index is not None:
-            yield index, value
+        return range(first, first + len(found_s))
+    return [_place(at_s, times_s, grid) for at_s in found_s]
 
 
 def _place(at_s: float, times_s: "array[float]", grid: Grid) -> int | None:

@@ -1,12 +1,14 @@
 """Prometheus' answers for a few replicas whose numbers a test chooses, without a Prometheus."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.quantities import Name
+from reconciler.metrics.saturation_quantities import RETENTION_S
 from reconciler.pipeline.doors import Ask
 
 
@@ -25,8 +27,21 @@ class Replica:
         return {"namespace": self.namespace, "pod": self.pod, "model_name": self.model}
 
 
-PER_REPLICA = {Name.RUNNING: 8.0, Name.WAITING: 0.0, Name.ITL: 0.015, Name.WAIT: 0.05, Name.TTFT: 0.2}
-PER_MODEL = {Name.OUTPUT_TOKENS: 180.0, Name.INPUT_TOKENS: 512.0, Name.QUEUE_GROWTH: 0.0}
+PER_REPLICA: Mapping[str, float] = {
+    Name.RUNNING: 8.0,
+    Name.WAITING: 0.0,
+    Name.ITL: 0.015,
+    Name.WAIT: 0.05,
+    Name.TTFT: 0.2,
+    Name.OUTPUT_TOKENS: 180.0,
+    Name.INPUT_TOKENS: 512.0,
+    Name.QUEUE_GROWTH: 0.0,
+    Name.KV_CACHE_USAGE: 0.5,
+    Name.NUM_WAITING: 0.0,
+    Name.KV_TOKENS: 64_000.0,
+    Name.STORED_KV_TOKENS: 64_000.0,
+    Name.PREFIX_HIT_RATE: 0.25,
+}
 
 
 def answering(*replicas: Replica) -> Ask:
@@ -51,20 +66,27 @@ def failing(reason: str) -> Ask:
 
 def _body(query: Query, replicas: Sequence[Replica]) -> HeldBody:
     rows = _rows(query, replicas)
-    result = [{"metric": labels, "value": [query.end_s, repr(value)]} for labels, value in rows]
-    answer = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    if query.step_s is None:
+        kind, found = "vector", [{"metric": labels, "value": [query.end_s, repr(value)]} for labels, value in rows]
+    else:
+        moments = [query.start_s + index * query.step_s for index in range(_points(query, query.step_s))]
+        kind = "matrix"
+        found = [{"metric": labels, "values": [[at_s, repr(value)] for at_s in moments]} for labels, value in rows]
+    answer = {"status": "success", "data": {"resultType": kind, "result": found}}
     return HeldBody(content=json.dumps(answer).encode())
 
 
+def _points(query: Query, step_s: float) -> int:
+    return math.floor((query.end_s - query.start_s) / step_s) + 1
+
+
 def _rows(query: Query, replicas: Sequence[Replica]) -> list[tuple[dict[str, str], float]]:
-    name = Name(query.quantity)
-    if name is Name.COMPLETIONS:
+    if query.quantity == Name.COMPLETIONS:
         return [(each.labels, each.per_s) for each in replicas]
-    if name is Name.LAST_SEEN:
+    if query.quantity == Name.REQUESTS_IN_RETENTION:
+        return [(each.labels, each.per_s * RETENTION_S) for each in replicas]
+    if query.quantity == Name.LAST_SEEN:
         return [(each.labels, query.end_s) for each in replicas]
-    if name in PER_REPLICA:
-        return [(each.labels, PER_REPLICA[name]) for each in replicas]
-    if name in PER_MODEL:
-        models = sorted({(each.namespace, each.model) for each in replicas})
-        return [({"namespace": place, "model_name": model}, PER_MODEL[name]) for place, model in models]
+    if query.quantity in PER_REPLICA:
+        return [(each.labels, PER_REPLICA[query.quantity]) for each in replicas]
     return []

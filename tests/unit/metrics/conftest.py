@@ -6,62 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
-from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.variants import Variant, VariantSettings
 from reconciler.metrics import QUANTITIES
+from tests.servers.variants import make_variant as _variant
 
 NOW_S = 1_790_000_000.0
-
-
-def _sourced(value: Any) -> Any:
-    return Sourced(value=value, source=Source(kind=SourceKind.BUILT_IN))
-
-
-def _variant(
-    name: str,
-    *,
-    model_id: str = "llama",
-    replicas: int = 1,
-    cluster: str = "prod",
-    namespace: str = "llm",
-    served: Sequence[str] | None = None,
-    target: str | None = None,
-    kind: str = "Deployment",
-) -> Variant:
-    key = ResourceKey(cluster=cluster, namespace=namespace, kind="VariantAutoscaling", name=name)
-    place = Place(path="llm.yaml", line=1)
-    document = DocumentRef(path="llm.yaml", document=0)
-    target_key = ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=target or name)
-    return Variant(
-        key=key,
-        model=ModelKey(cluster=cluster, namespace=namespace, model_id=model_id),
-        form=Form.TARGET,
-        status_shape=StatusShape.TARGET,
-        document=document,
-        place=place,
-        workload=Workload(key=target_key, document=document, place=place, replicas=replicas),
-        current=Allocation(accelerator="H100", replicas=replicas),
-        accelerator_source="",
-        settings=VariantSettings(
-            accelerator=_sourced("keep"),
-            min_replicas=_sourced(1),
-            max_replicas=_sourced(None),
-            group=_sourced(""),
-            ignore=_sourced(False),
-            engine=_sourced("auto"),
-            headroom=_sourced(0.2),
-        ),
-        service_class=None,
-        options=(),
-        served_names=tuple(served if served is not None else (model_id,)),
-        relative_cost=None,
-        current_cost_per_hour=None,
-    )
 
 
 def _answer(
@@ -91,6 +41,7 @@ class Fleet:
         self.rows: dict[str, list[tuple[Mapping[str, str], float | str]]] = {
             quantity.name: [] for quantity in QUANTITIES
         }
+        self.lengths: dict[str, dict[str, float | str]] = {}
         self.failed: dict[str, str] = {}
         self.missing: set[str] = set()
 
@@ -111,9 +62,12 @@ class Fleet:
         **latencies: float | str,
     ) -> "Fleet":
         """A replica: None leaves a series out."""
-        labels = {"pod": pod, "model_name": model}
+        labels = {"pod": pod, **({"model_name": model} if model else {})}
         values = {"completions": completions, "running": running, "waiting": None if running is None else waiting}
-        for quantity, value in {**values, **latencies}.items():
+        lengths = self.lengths.get(model, {})
+        if "queue_growth" in lengths:
+            self.lengths[model] = {**lengths, "queue_growth": 0.0}  # the first pod has all of it
+        for quantity, value in {**values, **lengths, **latencies}.items():
             if value is not None:
                 self.add(quantity, value, **labels)
         if age_s is not None:
@@ -128,10 +82,17 @@ class Fleet:
         input_: float | str = 512.0,
         growth: float | str = 0.0,
     ) -> "Fleet":
-        """What is asked by model."""
-        self.add("output_tokens", output, model_name=model)
-        self.add("input_tokens", input_, model_name=model)
-        return self.add("queue_growth", growth, model_name=model)
+        """What the pods that come after report of its requests; the first of them has all growth."""
+        self.lengths[model] = {"output_tokens": output, "input_tokens": input_, "queue_growth": growth}
+        return self
+
+    def of_older_recording(
+        self, model: str, *, output: float | str, input_: float | str, growth: float | str = 0.0
+    ) -> "Fleet":
+        """What was asked by model before it was asked by pod."""
+        for quantity, value in (("output_tokens", output), ("input_tokens", input_), ("queue_growth", growth)):
+            self.add(quantity, value, model_name=model)
+        return self
 
     @property
     def answers(self) -> list[Answer]:

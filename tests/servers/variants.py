@@ -1,0 +1,59 @@
+"""Variants in a line each, as Git would declare them."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.variants import Variant, VariantSettings
+
+Value = TypeVar("Value")
+
+
+def make_variant(
+    name: str,
+    *,
+    model_id: str = "llama",
+    role: str = "",
+    replicas: int = 1,
+    cluster: str = "prod",
+    namespace: str = "llm",
+    served: Sequence[str] | None = None,
+    target: str | None = None,
+    kind: str = "Deployment",
+) -> Variant:
+    """A variant whose scale target is named like it unless `target` is another; it serves its model's id."""
+    place = Place(path="llm.yaml", line=1)
+    document = DocumentRef(path="llm.yaml", document=0)
+    target_key = ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=target or name)
+    return Variant(
+        key=ResourceKey(cluster=cluster, namespace=namespace, kind="VariantAutoscaling", name=name),
+        model=ModelKey(cluster=cluster, namespace=namespace, model_id=model_id, role=role),
+        form=Form.TARGET,
+        status_shape=StatusShape.TARGET,
+        document=document,
+        place=place,
+        workload=Workload(key=target_key, document=document, place=place, replicas=replicas),
+        current=Allocation(accelerator="H100", replicas=replicas),
+        accelerator_source="",
+        settings=VariantSettings(
+            accelerator=_sourced("keep"),
+            min_replicas=_sourced(1),
+            max_replicas=_sourced(None),
+            group=_sourced(""),
+            ignore=_sourced(False),
+            engine=_sourced("auto"),
+            headroom=_sourced(0.2),
+        ),
+        service_class=None,
+        options=(),
+        served_names=tuple(served if served is not None else (model_id,)),
+        relative_cost=None,
+        current_cost_per_hour=None,
+    )
+
+
+def _sourced(value: Value) -> Sourced[Value]:
+    return Sourced(value=value, source=Source(kind=SourceKind.BUILT_IN))
