@@ -1,5 +1,6 @@
 """What a service class asks under a queueing law: the same words mean other limits where prefill is modelled."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -79,9 +80,9 @@ def _expected(name: str, target: SloTarget, performance: Performance | None) -> 
     if name == "itl":
         return performance.itl_s
     wait_s, ttft_s = performance.wait_s, performance.ttft_s
-    if wait_s is None:
+    if wait_s is None or (name == "ttft" and ttft_s is None):
         return None
     tail_s = wait_s * tail_factor(target.percentile)
-    if name == "wait":
+    if name == "wait" or math.isinf(wait_s):
         return tail_s
-    return None if ttft_s is None else tail_s + ttft_s - wait_s
+    return tail_s + (ttft_s or 0.0) - wait_s

@@ -87,7 +87,7 @@ def _table(rows: Sequence[ChangeRow], unit: str, least: int, width: int) -> tupl
 
 def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, ...]:
     demands = Column(heading="", cells=tuple(row.demand for row in rows), right=True).padded()[1:]
-    loads = tuple(f"{demand} → {row.capacity} req/s" for demand, row in zip(demands, rows, strict=True))
+    loads = tuple(f"{demand} → {row.capacity} {row.unit}" for demand, row in zip(demands, rows, strict=True))
     return (
         Column(heading=pad("VARIANT", least), cells=tuple(row.variant for row in rows)),
         Column(heading="REPLICAS", cells=tuple(str(row.replicas) for row in rows)),
