@@ -77,7 +77,8 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     )
     return SaturationAnswer(
         requirements=requirements,
-        reasons={models[role]: answer.reason for role, answer in answers.items()},
+        reasons={models[role]: answer.reason for role, answer in answers.items()}
+        or {readings.model: "none of its variants can be sized"},
         floors={
             variant.key: variant.current_replicas
             for role, answer in answers.items()

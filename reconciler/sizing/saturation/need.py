@@ -173,7 +173,8 @@ def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role
         return 0.0, ()
     sound = screen_queue(queue)
     doubts = [sound.reason or _QUEUE_UNKNOWN] if sound.num_waiting is None else []
-    if sound.num_waiting and lengths is None:
+    has_lengths = lengths is not None and lengths.input_tokens and (lengths.output_tokens or role is Role.PREFILL)
+    if sound.num_waiting and not has_lengths:
         doubts.append("requests wait upstream, and nobody knows their lengths")
     if sound.num_waiting and sound.waiting_bytes is None:
         doubts.append("requests wait upstream, and nobody knows their bytes")

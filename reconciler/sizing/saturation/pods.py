@@ -3,7 +3,6 @@
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.compute_bound import Origin
 from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.tokens import ReplicaTokens
@@ -48,8 +47,7 @@ def clear_labels(variant: VariantState, tokens: Sequence[ReplicaTokens], screene
     def is_clear(token: ReplicaTokens) -> bool:
         replica = reported[token.replica.label]
         is_idle = replica.kv_cache_usage == 0 and replica.num_waiting == 0
-        has_output = replica.output_tokens is not None or variant.role is Role.PREFILL
-        has_lengths = replica.input_tokens is not None and has_output
+        has_lengths = replica.input_tokens is not None and replica.output_tokens is not None
         return token.origin is not Origin.STORED and (is_idle or has_lengths)
 
     return {token.replica.label for token in tokens if is_clear(token)}

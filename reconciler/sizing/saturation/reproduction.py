@@ -147,7 +147,9 @@ def _with(draft: _Draft, replicas: Mapping[ResourceKey, int], reason: str) -> _D
 def _answer(draft: _Draft) -> SaturationAnswer:
     readings = draft.readings
     sound = readings.sound_variants()
-    fixed = {each.key: 0 for each in sound} | wake(sound, readings.queue) | dict(draft.replicas)
+    woken = wake(sound, readings.queue)
+    fixed = {each.key: 0 for each in sound} | woken | dict(draft.replicas)
+    asleep = "requests wait: every variant at zero wakes" if woken else "no variant runs"
     requirement = Requirement(
         model=readings.model,
         unit="replicas",
@@ -157,7 +159,7 @@ def _answer(draft: _Draft) -> SaturationAnswer:
     )
     return SaturationAnswer(
         requirements=(requirement,) if fixed else (),
-        reasons={readings.model: "; ".join(draft.reasons)},
+        reasons={readings.model: "; ".join(draft.reasons) if draft.active else asleep},
         held=readings.obstacles(),
         figures=draft.figures,
         findings=(*readings.layered.findings, *draft.findings, *readings.screened().findings),

@@ -9,14 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.saturation_settings import AnalyzerSettings
+from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.sizing.saturation import (
     Budget,
     ModelReadings,
     Quota,
     StoredCapacity,
+    ThroughputReadings,
+    ThroughputSample,
     VariantState,
+    WorkloadKey,
     ZeroRule,
+    analyze_throughput,
+    layer_thresholds,
     reproduce_percent,
     reproduce_tokens,
     size_saturation,
@@ -39,6 +47,32 @@ HOSTILE = (
 )
 COUNTS = st.integers(0, 4) | st.integers(0, 20) | st.sampled_from([0, 1, 2, 3, 7, -1, 10**30])
 NAMES = ("a", "b", "c")
+NUMBERS = HOSTILE.filter(lambda value: value is not None)
+TIMES = st.sampled_from([0.0, 15.0, 30.0, 45.0, 60.0]) | st.floats()
+WORKLOADS = st.builds(
+    WorkloadKey, accelerator=st.just("A100"), devices=st.just(1), bucket=st.sampled_from(["short", "long"])
+)
+THRESHOLDS = ("kv_cache_usage", "num_waiting", "kv_spare", "waiting_spare", "scale_up", "scale_down", "priority")
+LAYERS = st.builds(
+    ThresholdLayer, source=st.just(Source(kind=SourceKind.CONFIG_MAP)), **dict.fromkeys(THRESHOLDS, HOSTILE)
+)
+ANALYZERS = st.builds(
+    AnalyzerSettings,
+    name=st.sampled_from(["saturation", "throughput", "", "oracle"]),
+    is_enabled=st.booleans(),
+    score=NUMBERS,
+    scale_up=HOSTILE,
+    scale_down=HOSTILE,
+)
+SAMPLED = (
+    "kv_cache_usage",
+    "itl_s",
+    "tokens_per_s",
+    "input_tokens",
+    "output_tokens",
+    "prefix_hit_rate",
+    "kv_tokens",
+)
 FIELDS = (
     "kv_cache_usage",
     "num_waiting",
@@ -82,10 +116,36 @@ def hostile_readings(draw: st.DrawFn, variant: Variant, readings: Readings, key:
     )
     queue = draw(st.none() | st.builds(UpstreamQueue, num_waiting=HOSTILE, waiting_bytes=HOSTILE))
     rule = draw(st.builds(ZeroRule, is_enabled=st.booleans(), requests=HOSTILE))
-    return readings(*variants, replicas=tuple(replicas), queue=queue, zero_rule=rule)
+    return readings(
+        *variants,
+        replicas=tuple(replicas),
+        queue=queue,
+        zero_rule=rule,
+        history=draw(st.dictionaries(WORKLOADS, st.lists(NUMBERS, max_size=3).map(tuple), max_size=2)),
+        layered=layer_thresholds(draw(st.lists(LAYERS, max_size=2))),
+        analyzers=tuple(draw(st.lists(ANALYZERS, max_size=3))),
+        throughput=draw(st.none() | hostile_throughput(key)),
+    )
 
 
-@settings(max_examples=200, deadline=None)
+def hostile_throughput(key: Key) -> st.SearchStrategy[ThroughputReadings]:
+    sample = st.builds(
+        ThroughputSample,
+        pod=st.sampled_from(["p", "q"]),
+        variant=st.sampled_from([key(name) for name in NAMES]),
+        at_s=TIMES,
+        **dict.fromkeys(SAMPLED, HOSTILE),
+    )
+    return st.builds(
+        ThroughputReadings,
+        now_s=TIMES,
+        samples=st.lists(sample, max_size=16).map(tuple),
+        arrival_rate_per_s=HOSTILE,
+        period_s=HOSTILE,
+    )
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_whatever_comes_in_an_answer_comes_out(
     variant: Variant, readings: Readings, key: Key, data: st.DataObject
@@ -100,6 +160,9 @@ def test_whatever_comes_in_an_answer_comes_out(
     )
 
     for answer in answers:
+        assert answer.reasons
+        assert all(answer.reasons.values())
+        assert all(answer.held.values())
         for requirement in answer.requirements:
             assert math.isfinite(requirement.amount)
             assert requirement.amount >= 0
@@ -109,7 +172,28 @@ def test_whatever_comes_in_an_answer_comes_out(
     assert all(current[key] == floor for key, floor in answers[0].floors.items())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.lists(COUNTS, min_size=2, max_size=2), NUMBERS, NUMBERS)
+def test_whatever_is_sampled_the_vote_is_finite(
+    variant: Variant, key: Key, data: st.DataObject, counts: list[int], scale_up: float, scale_down: float
+) -> None:
+    variants = [
+        variant(name, current_replicas=count, role=data.draw(st.sampled_from(Role)))
+        for name, count in zip(NAMES, counts, strict=False)
+    ]
+
+    analysis = analyze_throughput(
+        variants, data.draw(hostile_throughput(key)), scale_up=scale_up, scale_down=scale_down
+    )
+
+    assert all(analysis.reasons)
+    if analysis.ballot is not None:
+        assert all(math.isfinite(rate) and rate > 0 for rate in analysis.ballot.per_replica.values())
+        for signal in analysis.ballot.signals.values():
+            assert min(signal.demand, signal.supply, signal.anticipated, signal.required, signal.spare) >= 0
+
+
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_the_order_of_the_input_does_not_matter(
     variant: Variant, readings: Readings, key: Key, data: st.DataObject
