@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import candidates, learning, replay, sizing, tracking
+from tests.bench import candidates, learning, replay, saturation, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -28,6 +28,7 @@ def main() -> None:
     queries = replay.queries_by_size()
     tracked = tracking.measure()
     learned = learning.measure()
+    saturated = saturation.measure()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
     print(
@@ -35,8 +36,13 @@ def main() -> None:
         + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
     )
     print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
+    print(
+        "\nModels sized by saturation\n"
+        + table(("", "models", "variants", "seconds"), [_of_engine(row) for row in saturated])
+    )
     kept = {
         "sizing": sized,
+        "saturation": saturated,
         "tracking": tracked,
         "learning": learned,
         "replay": [asdict(fleet) for fleet in fleets],
@@ -95,6 +101,10 @@ def _of_act(act: str) -> Callable[[Replayed], Cell]:
 
 def _of_rule(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
     return row["name"], row["targets"], row["ticks"], row["duration_s"]
+
+
+def _of_engine(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
+    return row["name"], row["models"], row["variants"], row["duration_s"]
 
 
 def _growth(small: Replayed, large: Replayed) -> tuple[Cell, ...]:

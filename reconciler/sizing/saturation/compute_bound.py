@@ -1,6 +1,7 @@
 """What one replica can work on at once, beside what its memory holds: observed, remembered or derived (wva.md 4.1)."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,12 +10,13 @@ from statistics import fmean
 from reconciler.domain.launch import LaunchSettings
 from reconciler.sizing.saturation.variants import VariantState
 
-_SHORT_BELOW_TOKENS = 100
-_MEDIUM_BELOW_TOKENS = 500
-# The rolling mean's window.
-_REMEMBERED = 10
-# Readings of one plateau differ by less: only what is exceeded by more was no bound.
-_PLATEAU = 1.1
+BUCKETS = ("short", "medium", "long")
+BUCKET_LIMITS_TOKENS = (100.0, 500.0)
+"""The mean output from which a workload is no longer short, and no longer medium."""
+REMEMBERED = 10
+"""The rolling mean's window."""
+PLATEAU = 1.1
+"""Readings of one plateau differ by less: only what is exceeded by more was no bound."""
 
 
 class Origin(StrEnum):
@@ -59,8 +61,7 @@ class ComputeBound:
 
 def workload_of(variant: VariantState, output_tokens: float | None) -> WorkloadKey:
     """Return the key under which observed bounds of a variant are remembered."""
-    length = output_tokens or 0.0
-    bucket = "short" if length < _SHORT_BELOW_TOKENS else "medium" if length < _MEDIUM_BELOW_TOKENS else "long"
+    bucket = BUCKETS[bisect_right(BUCKET_LIMITS_TOKENS, output_tokens or 0.0)]
     return WorkloadKey(accelerator=variant.accelerator, devices=variant.devices, bucket=bucket)
 
 
@@ -68,23 +69,14 @@ def remember(history: BoundHistory, observed: Iterable[ObservedBound]) -> dict[W
     """Return the history with these bounds appended, the newest ten of each key."""
     kept = dict(history)
     for bound in observed:
-        kept[bound.key] = (*kept.get(bound.key, ()), bound.tokens)[-_REMEMBERED:]
+        kept[bound.key] = (*kept.get(bound.key, ()), bound.tokens)[-REMEMBERED:]
     return kept
 
 
 def remembered_bound(history: BoundHistory, key: WorkloadKey) -> float:
     """Return the mean of what is remembered, 0 when nothing sensible is."""
     values = [value for value in history.get(key, ()) if math.isfinite(value) and value >= 0]
-    return fmean(values[-_REMEMBERED:]) if values else 0.0
-
-
-def observe_bound(
-    key: WorkloadKey, *, in_use_tokens: float, num_waiting: float, full_queue: float
-) -> ObservedBound | None:
-    """Return the bound that a replica shows: what it holds while its queue is full; None when it shows none."""
-    if num_waiting >= int(full_queue) and in_use_tokens > 0:
-        return ObservedBound(key=key, tokens=in_use_tokens)
-    return None
+    return fmean(values[-REMEMBERED:]) if values else 0.0
 
 
 def forget_exceeded(history: BoundHistory, key: WorkloadKey, in_use_tokens: float) -> BoundHistory:
@@ -93,7 +85,7 @@ def forget_exceeded(history: BoundHistory, key: WorkloadKey, in_use_tokens: floa
     A queue fills while a replica warms up, long before the replica does; upstream never forgets what it saw then.
     """
     remembered = history.get(key, ())
-    kept = tuple(value for value in remembered if not value * _PLATEAU < in_use_tokens)
+    kept = tuple(value for value in remembered if not value * PLATEAU < in_use_tokens)
     return history if len(kept) == len(remembered) else {**history, key: kept}
 
 

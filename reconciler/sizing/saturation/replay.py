@@ -7,48 +7,51 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics
 from reconciler.sizing.saturation.compute_bound import (
+    BUCKET_LIMITS_TOKENS,
+    BUCKETS,
+    PLATEAU,
+    REMEMBERED,
     BoundHistory,
     WorkloadKey,
-    forget_exceeded,
-    observe_bound,
-    remember,
-    workload_of,
 )
-from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.thresholds import Thresholds
-from reconciler.sizing.saturation.tokens import replica_tokens, tokens_in_use
+from reconciler.sizing.saturation.tokens import replica_tokens
 from reconciler.sizing.saturation.variants import StoredCapacity, VariantState
 
-_USAGE, _WAITING, _INPUTS, _OUTPUTS = "kv_cache_usage", "num_waiting", "input_tokens", "output_tokens"
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tick:
-    """What one replica reported at one time, without the numbers that are none."""
+class _Seen:
+    """One replica's history where its KV cache usage is known, arrays of shape (ticks,); NaN is not known."""
 
-    at_s: float
     pod: str
     variant: VariantState
     kv_tokens: float
-    kv_cache_usage: float
-    num_waiting: float | None
-    input_tokens: float | None
-    output_tokens: float | None
+    at_s: Floats
+    kv_cache_usage: Floats
+    num_waiting: Floats
+    input_tokens: Floats
+    output_tokens: Floats
 
     @property
-    def in_use_tokens(self) -> float:
+    def in_use_tokens(self) -> Floats:
         """Tokens that its KV cache held."""
-        return tokens_in_use(self.kv_cache_usage, self.kv_tokens)
+        return np.minimum(np.rint(self.kv_cache_usage * self.kv_tokens), self.kv_tokens)
 
     @property
-    def workload(self) -> WorkloadKey:
-        """What a bound that it showed holds for."""
-        return workload_of(self.variant, self.output_tokens)
+    def buckets(self) -> NDArray[np.intp]:
+        """Which of the buckets its outputs were in; an unknown length reads as 0."""
+        return np.searchsorted(BUCKET_LIMITS_TOKENS, np.nan_to_num(self.output_tokens), side="right")
 
 
 def replay_bounds(
@@ -62,23 +65,27 @@ def replay_bounds(
     """Return the compute bounds that one model's replicas showed in these traces, the newest ten of each workload.
 
     A pod whose KV cache nobody knows has that of its variant's others. With `corrects_history`, as the engine
-    `saturation` reads it, bounds that a replica exceeded later are forgotten, and a length that is missing for a
-    while is the last one known; without it, as upstream does, such a length is 0 and nothing is forgotten.
+    `saturation` reads it, only bounds that no replica exceeded later count, and a length that is missing for a while
+    is the last one known; without it, as upstream does, such a length is 0 and nothing is forgotten.
     """
-    history: BoundHistory = {}
-    ticks = _ticks(traces, kv_tokens_by_pod, variants, fills_lengths=corrects_history)
-    for tick in sorted(ticks, key=lambda each: (each.at_s, each.variant.key, each.pod)):
-        if corrects_history:
-            history = forget_exceeded(history, tick.workload, tick.in_use_tokens)
-        observed = observe_bound(
-            tick.workload,
-            in_use_tokens=tick.in_use_tokens,
-            num_waiting=tick.num_waiting or 0.0,
-            full_queue=thresholds.num_waiting.value,
-        )
-        if observed is not None:
-            history = remember(history, [observed])
-    return {key: bounds for key, bounds in history.items() if bounds}
+    seen = sorted(
+        _seen(traces, kv_tokens_by_pod, variants, fills_lengths=corrects_history),
+        key=lambda each: (each.variant.key, each.pod, each.at_s[0]),
+    )
+    history = {}
+    for (accelerator, devices), group in _by_devices(seen).items():
+        in_use = np.concatenate([each.in_use_tokens for each in group])
+        waiting = np.concatenate([each.num_waiting for each in group])
+        buckets = np.concatenate([each.buckets for each in group])
+        in_time = np.argsort(np.concatenate([each.at_s for each in group]), kind="stable")
+        is_shown = (waiting >= int(thresholds.num_waiting.value)) & (in_use > 0)
+        for code in np.unique(buckets[is_shown]):
+            own = in_time[buckets[in_time] == code]
+            counts = is_shown[own] & _never_exceeded(in_use[own]) if corrects_history else is_shown[own]
+            if counts.any():
+                key = WorkloadKey(accelerator=accelerator, devices=devices, bucket=BUCKETS[code])
+                history[key] = tuple(in_use[own][counts][-REMEMBERED:].tolist())
+    return history
 
 
 def replay_capacities(
@@ -89,70 +96,107 @@ def replay_capacities(
     history: BoundHistory,
 ) -> dict[ResourceKey, StoredCapacity]:
     """Return what a replica of each variant held when the variant was last seen; variants never seen are left out."""
-    last: dict[ResourceKey, list[_Tick]] = {}
-    for tick in _ticks(traces, kv_tokens_by_pod, variants, fills_lengths=True):
-        seen = last.setdefault(tick.variant.key, [])
-        if seen and tick.at_s > seen[0].at_s:
-            seen.clear()
-        if not seen or tick.at_s == seen[0].at_s:
-            seen.append(tick)
-    return {key: _stored(ticks, thresholds, history) for key, ticks in sorted(last.items())}
+    by_variant: dict[ResourceKey, list[_Seen]] = {}
+    for seen in _seen(traces, kv_tokens_by_pod, variants, fills_lengths=True):
+        by_variant.setdefault(seen.variant.key, []).append(seen)
+    return {key: _stored(own, thresholds, history) for key, own in sorted(by_variant.items())}
 
 
-def _stored(ticks: Sequence[_Tick], thresholds: Thresholds, history: BoundHistory) -> StoredCapacity:
-    capacities = []
-    for tick in ticks:
-        reported = ReplicaMetrics(
-            pod=tick.pod,
-            variant=tick.variant.key,
-            kv_cache_usage=tick.kv_cache_usage,
-            num_waiting=tick.num_waiting,
-            input_tokens=tick.input_tokens,
-            output_tokens=tick.output_tokens,
-            total_kv_tokens=tick.kv_tokens,
-        )
-        tokens = replica_tokens(reported, tick.variant, thresholds, history)
-        if tokens is not None:
-            capacities.append(tokens.capacity_tokens)
+def _by_devices(seen: Iterable[_Seen]) -> dict[tuple[str, int], list[_Seen]]:
+    groups: dict[tuple[str, int], list[_Seen]] = {}
+    for each in seen:
+        groups.setdefault((each.variant.accelerator, each.variant.devices), []).append(each)
+    return groups
+
+
+def _never_exceeded(in_use: Floats) -> NDArray[np.bool_]:
+    """Whether no later value is beyond the plateau of each."""
+    later = np.append(np.maximum.accumulate(in_use[::-1])[::-1][1:], 0.0)
+    return np.asarray(in_use * PLATEAU >= later)
+
+
+def _stored(seen: Sequence[_Seen], thresholds: Thresholds, history: BoundHistory) -> StoredCapacity:
+    last_s = max(each.at_s[-1] for each in seen)
+    last = [each for each in seen if each.at_s[-1] == last_s]
+    tokens = (replica_tokens(_as_reported(each), each.variant, thresholds, history) for each in last)
+    capacities = [each.capacity_tokens for each in tokens if each is not None]
     return StoredCapacity(
         capacity_tokens=float(int(median(capacities))) if capacities else None,
-        total_kv_tokens=float(int(median(tick.kv_tokens for tick in ticks))),
+        total_kv_tokens=float(int(median(each.kv_tokens for each in last))),
     )
 
 
-def _ticks(
+def _as_reported(seen: _Seen) -> ReplicaMetrics:
+    """What a replica reported last."""
+
+    def last(values: Floats) -> float | None:
+        return None if np.isnan(values[-1]) else float(values[-1])
+
+    return ReplicaMetrics(
+        pod=seen.pod,
+        variant=seen.variant.key,
+        kv_cache_usage=last(seen.kv_cache_usage),
+        num_waiting=last(seen.num_waiting),
+        input_tokens=last(seen.input_tokens),
+        output_tokens=last(seen.output_tokens),
+        total_kv_tokens=seen.kv_tokens,
+    )
+
+
+def _seen(
     traces: Iterable[Trace],
     kv_tokens_by_pod: Mapping[str, float],
     variants: Iterable[VariantState],
     *,
     fills_lengths: bool,
-) -> Iterator[_Tick]:
+) -> Iterator[_Seen]:
     known = {variant.key: variant for variant in variants}
-    own = [trace for trace in traces if trace.variant in known and math.isfinite(trace.start_s + trace.step_s)]
+    own = [trace for trace in traces if trace.variant in known]
     sizes = _sizes(own, kv_tokens_by_pod)
     for trace in own:
-        kv_tokens = sizes.get(trace.pod)
-        if kv_tokens is not None:
-            yield from _of_pod(trace, known[trace.variant], kv_tokens, fills_lengths=fills_lengths)
+        if trace.pod in sizes and math.isfinite(trace.start_s) and math.isfinite(trace.step_s) and trace.step_s >= 0:
+            seen = _of_pod(trace, known[trace.variant], sizes[trace.pod], fills_lengths=fills_lengths)
+            if seen.at_s.size:
+                yield seen
 
 
-def _of_pod(trace: Trace, variant: VariantState, kv_tokens: float, *, fills_lengths: bool) -> Iterator[_Tick]:
-    inputs, outputs = trace.series.get(_INPUTS, ()), trace.series.get(_OUTPUTS, ())
+def _of_pod(trace: Trace, variant: VariantState, kv_tokens: float, *, fills_lengths: bool) -> _Seen:
+    usage = _sound(trace, "kv_cache_usage", len(trace.series.get("kv_cache_usage", ())), most=1.0)
+    waiting, inputs, outputs = (
+        _sound(trace, name, usage.size) for name in ("num_waiting", "input_tokens", "output_tokens")
+    )
     if fills_lengths:
         inputs, outputs = _filled(inputs), _filled(outputs)
-    waiting = trace.series.get(_WAITING, ())
-    for index, usage in enumerate(trace.series.get(_USAGE, ())):
-        if not number_fault(usage, is_fraction=True):
-            yield _Tick(
-                at_s=trace.start_s + index * trace.step_s,
-                pod=trace.pod,
-                variant=variant,
-                kv_tokens=kv_tokens,
-                kv_cache_usage=usage,
-                num_waiting=_at(waiting, index),
-                input_tokens=_at(inputs, index),
-                output_tokens=_at(outputs, index),
-            )
+    with np.errstate(over="ignore"):
+        at_s = trace.start_s + np.arange(usage.size) * trace.step_s
+    is_known = ~np.isnan(usage) & np.isfinite(at_s)
+    return _Seen(
+        pod=trace.pod,
+        variant=variant,
+        kv_tokens=kv_tokens,
+        at_s=at_s[is_known],
+        kv_cache_usage=usage[is_known],
+        num_waiting=waiting[is_known],
+        input_tokens=inputs[is_known],
+        output_tokens=outputs[is_known],
+    )
+
+
+def _sound(trace: Trace, name: str, count: int, *, most: float = LARGEST_COUNT) -> Floats:
+    """A series as long as asked for, NaN where it is too short or no number."""
+    values = np.full(count, np.nan)
+    given = np.asarray(trace.series.get(name, ())[:count], dtype=np.float64)
+    values[: given.size] = np.where((given >= 0) & (given <= most), given, np.nan)
+    return values
+
+
+def _filled(values: Floats) -> Floats:
+    """Gaps take the value before them, those at the start the first one known."""
+    (known,) = np.nonzero(~np.isnan(values))
+    if not known.size:
+        return values
+    before = np.searchsorted(known, np.arange(values.size), side="right") - 1
+    return values[known[np.maximum(before, 0)]]
 
 
 def _sizes(traces: Sequence[Trace], kv_tokens_by_pod: Mapping[str, float]) -> dict[str, float]:
@@ -168,18 +212,3 @@ def _sizes(traces: Sequence[Trace], kv_tokens_by_pod: Mapping[str, float]) -> di
         for trace in traces
         if trace.pod in own or trace.variant in typical
     }
-
-
-def _filled(values: Sequence[float]) -> tuple[float, ...]:
-    """Gaps take the value before them, those at the start the first one known."""
-    last = next((value for value in values if not number_fault(value)), math.nan)
-    filled = []
-    for value in values:
-        last = last if number_fault(value) else value
-        filled.append(last)
-    return tuple(filled)
-
-
-def _at(values: Sequence[float], index: int) -> float | None:
-    value = values[index] if index < len(values) else math.nan
-    return None if number_fault(value) else value

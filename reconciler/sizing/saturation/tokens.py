@@ -10,7 +10,6 @@ from reconciler.sizing.saturation.compute_bound import (
     ObservedBound,
     Origin,
     derived_bound,
-    observe_bound,
     remembered_bound,
     workload_of,
 )
@@ -121,14 +120,8 @@ def _compute_bound(
     memory: float,
 ) -> ComputeBound:
     key = workload_of(variant, replica.output_tokens)
-    observed = observe_bound(
-        key,
-        in_use_tokens=in_use,
-        num_waiting=replica.num_waiting or 0.0,
-        full_queue=thresholds.num_waiting.value,
-    )
-    if observed is not None:
-        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED, observed=observed)
+    if (replica.num_waiting or 0.0) >= int(thresholds.num_waiting.value) and in_use > 0:
+        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED, observed=ObservedBound(key=key, tokens=in_use))
     remembered = remembered_bound(history, key)
     if remembered > 0:
         return ComputeBound(tokens=remembered, origin=Origin.HISTORY)
