@@ -70,7 +70,7 @@ def _strangers(variant: Variant, sightings: Sightings) -> str:
     if share is None:
         return ""
     return (
-        f"{share.unattributed} pods that report no model (as TGI and Triton do) belong to no variant in Git: "
+        f"no variant in Git has the pods that report no model, as TGI and Triton do ({share.unattributed} seen): "
         "label them llm-d.ai/variant, or scrape kube-state-metrics"
     )
 

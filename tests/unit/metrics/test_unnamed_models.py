@@ -1,0 +1,130 @@
+"""TGI and Triton name no model that anybody asks for: their series count for the variant whose pods they are of."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.loads import Load
+from reconciler.domain.settings import Settings
+from reconciler.metrics import Observed, read_observed
+
+UNNAMED = ""
+
+
+@pytest.fixture
+def look(now_s: float, settings: Settings) -> Any:
+    """Read a fleet as the cluster of some variants."""
+
+    def run(fleet: Any, *variants: Any) -> Observed:
+        return read_observed(variants, fleet.answers, now_s, settings)
+
+    return run
+
+
+def pod(name: str, index: int = 0) -> str:
+    return f"{name}-7c9d8f6b5-{'bcdfghjklm'[index]}x4zz"
+
+
+def load(observed: Observed, model_id: str = "llama") -> Load:
+    found = next(load for key, load in observed.loads.items() if key.model_id == model_id)
+    assert isinstance(found, Load), found
+    return found
+
+
+def test_series_without_a_model_count_for_the_variant_of_their_pod(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().pod(pod("a"), model=UNNAMED, completions=2.0, output_tokens=100, queue_growth=0.5, itl=0.02)
+    fleet.pod(pod("b"), model=UNNAMED, completions=3.0, output_tokens=300, queue_growth=0.0, itl=0.05)
+    observed = look(fleet, make_variant("a", served=["chat", "x"]), make_variant("b", model_id="qwen"))
+    assert (load(observed).arrival_rate_per_s, load(observed).output_tokens) == (2.5, 100.0)
+    assert (load(observed, "qwen").arrival_rate_per_s, load(observed, "qwen").output_tokens) == (3.0, 300.0)
+    seen = {key.name: each for key, each in observed.observations.items()}
+    assert (seen["a"].performance.itl_s, seen["a"].performance.ttft_s, seen["a"].absence) == (0.02, None, None)
+    assert (seen["a"].replicas_reporting, seen["b"].arrival_rate_per_s) == (1, 3.0)
+
+
+def test_one_model_on_engines_that_name_it_and_do_not_is_one_load(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().pod(pod("a"), completions=3.0, output_tokens=100, queue_growth=0)
+    fleet.pod(pod("b"), model=UNNAMED, completions=1.0, output_tokens=200, queue_growth=0)
+    observed = look(fleet, make_variant("a"), make_variant("b"))
+    assert (load(observed).arrival_rate_per_s, load(observed).output_tokens) == (4.0, 125.0)
+
+
+def test_a_model_label_beside_a_series_without_one_is_counted_once(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().model().pod(pod("a"), completions=3.0).pod(pod("a"), model=UNNAMED, completions=99.0)
+    assert load(look(fleet, make_variant("a"))).arrival_rate_per_s == 3.0
+
+
+def test_pods_of_nobody_that_name_no_model_hold_variants_they_might_belong_to(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().model().pod(pod("named"), model="llama")
+    fleet.pod(pod("a"), model=UNNAMED, output_tokens=100, queue_growth=0).pod("stranger", model=UNNAMED)
+    variants = [make_variant("named"), make_variant("a", model_id="qwen")]
+    observed = look(fleet, *variants)
+    assert load(observed).arrival_rate_per_s == 1.0
+    held = observed.loads[variants[1].model]
+    assert isinstance(held, NoAnswer)
+    assert held.absence is Absence.UNATTRIBUTED
+    assert held.reason == (
+        "no variant in Git has the pods that report no model, as TGI and Triton do (1 seen): "
+        "label them llm-d.ai/variant, or scrape kube-state-metrics"
+    )
+    assert observed.observations[variants[1].key].absence == held
+
+
+def test_pods_known_to_be_of_another_deployment_hold_nothing(make_variant: Any, make_fleet: Any, look: Any) -> None:
+    fleet = make_fleet().pod(pod("a"), model=UNNAMED, output_tokens=100, queue_growth=0).pod("other", model=UNNAMED)
+    fleet.add("pod_owner", 1, pod="other", owner_name="rs").add("replicaset_owner", 1, replicaset="rs", owner_name="x")
+    observed = look(fleet, make_variant("a"))
+    assert load(observed).arrival_rate_per_s == 1.0
+    assert [each.absence for each in observed.observations.values()] == [None]
+
+
+def test_a_silent_variant_is_told_of_pods_that_may_be_its_own(make_variant: Any, make_fleet: Any, look: Any) -> None:
+    observed = look(make_fleet().pod("tgi", model=UNNAMED), make_variant("a"))
+    (found,) = observed.loads.values()
+    assert isinstance(found, NoAnswer)
+    assert found.absence is Absence.MISSING
+    assert found.reason.startswith('no series for model "llama" in namespace llm: no variant in Git has the pods')
+
+
+def test_an_engine_that_counts_no_tokens_has_no_load_instead_of_zero_tokens(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().pod(pod("a"), model=UNNAMED, completions=2.0, queue_growth=0.0)
+    (found,) = look(fleet, make_variant("a")).loads.values()
+    assert isinstance(found, NoAnswer)
+    assert (found.absence, "no series tells output tokens" in found.reason) == (Absence.MISSING, True)
+
+
+def test_lengths_are_weighted_by_what_each_replica_finished_and_idle_ones_left_out(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().pod(pod("a"), completions=3.0, output_tokens=100, input_tokens=10, queue_growth=0)
+    fleet.pod(pod("a", 1), completions=1.0, output_tokens=200, input_tokens=50, queue_growth=0)
+    fleet.pod(pod("a", 2), completions=0.0, output_tokens="NaN", input_tokens="NaN", queue_growth=0)
+    found = load(look(fleet, make_variant("a", replicas=3)))
+    assert (found.output_tokens, found.input_tokens) == (125.0, 20.0)
+
+
+def test_growth_of_replicas_is_added_before_its_sign_matters(make_variant: Any, make_fleet: Any, look: Any) -> None:
+    fleet = make_fleet().pod(pod("a"), completions=1.0, output_tokens=1, queue_growth=2.0)
+    fleet.pod(pod("a", 1), completions=1.0, output_tokens=1, queue_growth=-0.5)
+    assert load(look(fleet, make_variant("a", replicas=2))).arrival_rate_per_s == 3.5
+
+
+def test_an_older_recording_that_tells_lengths_by_model_means_what_it_meant(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().of_older_recording("x", output=100.0, input_=10.0, growth=1.0)
+    fleet.of_older_recording("y", output=200.0, input_=50.0)
+    fleet.pod(pod("a"), model="x", completions=3.0).pod(pod("a", 1), model="y", completions=1.0)
+    found = load(look(fleet, make_variant("a", served=["x", "y"], replicas=2)))
+    assert (found.output_tokens, found.input_tokens, found.arrival_rate_per_s) == (125.0, 20.0, 5.0)
