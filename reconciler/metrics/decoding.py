@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
@@ -21,14 +20,6 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One series of a range query: its points in time order, Unix seconds and values."""
-
-    labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]
-
-
 class UnexpectedError(Exception):
     """What a body should have been, in words; those who decode turn it into no answer."""
 
@@ -43,17 +34,6 @@ def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, .
         if len(entries) > max_samples:
             return unreadable(answer, f"{len(entries)} series, more than the {max_samples} that are read")
         return _samples(entries)
-    except UnexpectedError as unexpected:
-        return unreadable(answer, str(unexpected))
-
-
-def decode_series(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Series, ...] | NoAnswer:
-    """The series of a range query, under the same rules; `max_samples` counts all points together."""
-    failure = unanswered(answer)
-    if failure:
-        return failure
-    try:
-        return _matrix(result_of(document_of(answer.body.read()), "matrix"), max_samples)
     except UnexpectedError as unexpected:
         return unreadable(answer, str(unexpected))
 
@@ -142,24 +122,6 @@ def _samples(entries: list[Json]) -> tuple[Sample, ...]:
         time_s, value = _point(entry.get("value"))
         samples.append(Sample(labels=labels, time_s=time_s, value=value))
     return tuple(samples)
-
-
-def _matrix(entries: list[Json], max_samples: int) -> tuple[Series, ...]:
-    shared: dict[str, str] = {}
-    seen: set[frozenset[tuple[str, str]]] = set()
-    series = []
-    room = max_samples
-    for entry in entries:
-        values = entry.get("values") if isinstance(entry, dict) else None
-        if not isinstance(entry, dict) or not isinstance(values, list):
-            raise UnexpectedError("expected objects with a list of values in data.result")
-        room -= len(values)
-        if room < 0:
-            raise UnexpectedError(f"more than the {max_samples} samples that are read")
-        labels = labels_of(entry.get("metric"), shared)
-        _note_once(labels, seen)
-        series.append(Series(labels=labels, points=tuple(map(_point, values))))
-    return tuple(series)
 
 
 def labels_of(found: Json, shared: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query, Sample
-from reconciler.metrics.decoding import decode, decode_series, warnings_of
+from reconciler.metrics.decoding import decode, warnings_of
 
 QUERY = Query(cluster="prod", quantity="running", text="up", start_s=0.0, end_s=0.0)
 
@@ -130,13 +130,9 @@ def test_a_failed_answer_keeps_its_reason() -> None:
     assert refused(decode(failed)) == "http://p: 401"
 
 
-def test_a_range_has_points_in_order_and_counts_them_all() -> None:
+def test_a_range_is_no_answer_about_the_present() -> None:
     data = {"resultType": "matrix", "result": [{"metric": {"pod": "a"}, "values": [[1, "1"], [2, "NaN"]]}]}
     body = answer(json.dumps({"status": "success", "data": data}).encode())
-    found = decode_series(body)
-    assert isinstance(found, tuple)
-    assert found[0].points[0] == (1.0, 1.0)
-    assert "more than the 1" in refused(decode_series(body, max_samples=1))
     assert "expected resultType vector" in refused(decode(body))
 
 
