@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.decision.engines import choose_engines
-from reconciler.decision.snapshot import zero_rules
+from reconciler.decision.saturation_readings import NO_RULES, wants_throughput
+from reconciler.decision.snapshot import saturation_rules, zero_rules
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.declarations import Declaration
+from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.saturation_settings import DEFAULT_RETENTION_S
 from reconciler.domain.settings import Settings
@@ -30,14 +32,14 @@ def needs_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, 
     """
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     choices = choose_engines(variants, {})
-    zero = zero_rules(declaration, choices)
+    zero, rules = zero_rules(declaration, choices), saturation_rules(declaration, choices)
     asked: dict[str, _Asked] = {}
     for model, members in _by_model(variants).items():
         cluster = asked.setdefault(model.cluster, _Asked())
         is_learned = any(option.profile.learning is not None for each in members for option in each.options)
         if choices[model].engine.is_saturation or is_learned:
             _count(cluster.saturation, model, members)
-        if is_learned:
+        if is_learned or (choices[model].engine is Engine.WVA_V2 and wants_throughput(rules.get(model, NO_RULES))):
             _count(cluster.traced, model, members)
         if model in zero:
             cluster.retention_s = max(cluster.retention_s, zero[model].retention_s)

@@ -32,7 +32,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         loads=observed.loads,
         observations=observed.observations,
         views=_views(observed),
-        saturation=_saturation_rules(declaration, models),
+        saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
         queries=observed.queries,
         catalogs=catalogs,
@@ -58,7 +58,8 @@ def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[Mod
     }
 
 
-def _saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
+def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
+    """What upstream's ConfigMaps say of each model's saturation, in the clusters that have any."""
     return {
         model: saturation_for(
             declaration.saturation[model.cluster],
