@@ -1,0 +1,152 @@
+"""Fit: asks every Prometheus for the history of replicas, and learns a performance profile of each model from it."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+
+from reconciler.config.loading import ONE_CLUSTER
+from reconciler.decision.declarations import fold
+from reconciler.decision.fitting import Told, choose_variants, learn_profiles, read_history
+from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.domain.fitted import Fitting
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.variants import Variant
+from reconciler.errors import ConfigurationError
+from reconciler.metrics import (
+    LEARNING_HISTORY,
+    LEARNING_WINDOW_S,
+    OWNERSHIP,
+    Name,
+    clusters_seen,
+    history_queries,
+    queries_for,
+)
+from reconciler.metrics.grids import Grid, grid_of
+from reconciler.pipeline.doors import Doors
+from reconciler.pipeline.observe import read_files
+
+logger = logging.getLogger(__name__)
+
+MINUTE_S = 60.0
+MOST_POINTS = 2_000
+"""Of one series: more make no better profile, and Prometheus refuses 11,000."""
+ALL_POINTS = 1_500_000
+"""Of one quantity in one cluster: with all quantities about half a gigabyte while they are looked at."""
+ANSWER_POINTS = 200_000
+"""Of one answer: a slice that a server has ready in seconds, long before patience ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What to learn: `models` by id or glob (all without any), from the last `since_s`."""
+
+    since_s: float
+    models: tuple[str, ...] = ()
+
+
+def fit(doors: Doors, settings: Settings, now_s: float, wish: Wish, repository_name: str) -> Fitting:
+    """Learn a profile of every model and accelerator that the base commit declares variants of.
+
+    A Prometheus that fails costs its own models only. Raises ConfigurationError for a model that nothing serves, and
+    when no cluster has a Prometheus.
+    """
+    files = read_files(doors.repository, settings, doors.progress)
+    declaration = fold(files.readings, files.withheld, settings)
+    catalogs = build_catalogs(settings, declaration)
+    declared = join_variants(settings, declaration, catalogs)
+    chosen = choose_variants(declared, wish.models)
+    expected = _replicas_by_namespace(declared, chosen)
+    step_s = step_for(wish.since_s, max((each.total() for each in expected.values()), default=0))
+    grid = grid_of(now_s - wish.since_s, now_s, step_s)
+    told = _ask_all(doors, settings, declared, expected, grid)
+    models, unused = learn_profiles(chosen, catalogs, told, datetime.fromtimestamp(now_s, tz=UTC).date().isoformat())
+    return Fitting(
+        now_s=now_s,
+        since_s=wish.since_s,
+        step_s=step_s,
+        repository=repository_name,
+        branch=doors.repository.branch,
+        commit=doors.repository.commit,
+        models=models,
+        unused=unused,
+        findings=tuple(sorted({*declaration.findings, *files.unread})),
+        failures=tuple(f"{cluster}: {reason}" for cluster, reason in sorted(told.failed.items())),
+        warnings=told.warnings,
+    )
+
+
+def step_for(since_s: float, replicas: int) -> float:
+    """Seconds between two samples, whole minutes: one at least, and as many as keep answers within their bounds."""
+    step_s = max(since_s / MOST_POINTS, since_s * replicas / ALL_POINTS)
+    return max(math.ceil(step_s / MINUTE_S), 1) * MINUTE_S
+
+
+def _replicas_by_namespace(declared: Sequence[Variant], chosen: Sequence[Variant]) -> dict[str, Counter[str]]:
+    """By cluster, the namespaces to ask about with the replicas expected there: an answer holds all of a namespace."""
+    expected: dict[str, Counter[str]] = {}
+    wanted = {(each.key.cluster, each.key.namespace) for each in chosen if each.current.accelerator}
+    for variant in declared:
+        cluster, namespace = variant.key.cluster, variant.key.namespace
+        if (cluster, namespace) in wanted:
+            expected.setdefault(cluster, Counter())[namespace] += max(variant.current.replicas, 1)
+    return expected
+
+
+def _ask_all(
+    doors: Doors, settings: Settings, declared: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
+) -> Told:
+    clusters = [cluster for cluster in settings.clusters if cluster.name in expected]
+    unasked = {each.name: _no_prometheus(each.name) for each in clusters if each.prometheus is None}
+    if clusters and len(unasked) == len(clusters):
+        raise ConfigurationError("; ".join(unasked.values()))
+    if ONE_CLUSTER in settings.assumed:
+        _refuse_several_clusters(doors, clusters, expected, grid.end_s)
+    told = (
+        _ask(doors, cluster, [each for each in declared if each.key.cluster == cluster.name], expected, grid)
+        for cluster in clusters
+    )
+    return reduce(or_, told, Told(unasked=unasked))
+
+
+def _ask(
+    doors: Doors, cluster: ClusterSettings, variants: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
+) -> Told:
+    """What one cluster told; its answers are in memory for as long as this takes, and no longer."""
+    if cluster.prometheus is None:
+        return Told()
+    queries = history_queries(
+        cluster,
+        expected[cluster.name],
+        grid.start_s,
+        grid.end_s,
+        grid.step_s,
+        (*OWNERSHIP, *LEARNING_HISTORY),
+        sample_budget=ANSWER_POINTS,
+        window_s=LEARNING_WINDOW_S,
+    )
+    logger.info("asking Prometheus of %s %d questions, a sample every %.0f s", cluster.name, len(queries), grid.step_s)
+    return read_history(cluster.name, cluster.prometheus, variants, doors.ask(cluster, queries), grid)
+
+
+def _no_prometheus(cluster: str) -> str:
+    return f"cluster {cluster} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
+
+
+def _refuse_several_clusters(
+    doors: Doors, clusters: Sequence[ClusterSettings], expected: dict[str, Counter[str]], now_s: float
+) -> None:
+    """Without a configuration one Prometheus is one cluster: where it holds more, replicas would be mixed up."""
+    for cluster in clusters:
+        queries = queries_for(cluster, expected[cluster.name], now_s, with_cluster_label=True)
+        asked = [query for query in queries if query.quantity == Name.CLUSTER_LABEL]
+        seen = clusters_seen(doors.ask(cluster, asked))
+        if len(seen) > 1:
+            raise ConfigurationError(
+                f"this Prometheus holds several clusters ({', '.join(seen)}): "
+                "name them in reconciler.yaml under clusters, each with prometheus.matchLabels"
+            )
