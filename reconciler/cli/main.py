@@ -10,6 +10,7 @@ from reconciler.cli.console import complain
 from reconciler.cli.demo import demo
 from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
+from reconciler.cli.fit import fit
 from reconciler.cli.plan import plan
 from reconciler.cli.run import run
 from reconciler.cli.schema import schema
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, plan, explain, validate, schema, demo):
+for command in (run, plan, explain, validate, fit, schema, demo):
     app.command(name=command.__name__)(command)
 
 

@@ -1,0 +1,88 @@
+"""`reconciler fit [MODEL...]`: learn performance profiles from Prometheus' history."""
+
+import re
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+if TYPE_CHECKING:
+    from reconciler.cli.exits import Exit
+    from reconciler.domain.fitted import Fitting, KeptProfiles
+
+OUTPUTS = ("text", "json", "yaml")
+SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+LEAST_S, MOST_S = SECONDS["h"], 400 * SECONDS["d"]
+
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[MODEL...]", help="Ids of models, or globs; else all that a variant serves."),
+]
+Since = Annotated[str, typer.Option("--since", metavar="AGE", help="How far back to look: 36h, 7d.")]
+Write = Annotated[
+    str | None,
+    typer.Option("--write", metavar="FILE", help="Keep the profiles in this file of the repository's directory."),
+]
+
+
+@with_common(outputs=OUTPUTS)
+def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Write = None) -> int:
+    """Learn performance profiles of models from history.
+
+    What replicas reported to Prometheus tells how fast a model runs on an accelerator; where it tells too little,
+    there is a reason instead of a profile.
+
+    Example: reconciler fit "meta-llama/*" --write .reconciler/profiles.yaml
+    """
+    from reconciler.cli.console import progress
+    from reconciler.config.environment import read_environment
+    from reconciler.pipeline.fit import Wish
+    from reconciler.pipeline.fit import fit as fit_now
+    from reconciler.pipeline.fit_file import find_profiles_file, is_extended
+    from reconciler.pipeline.session import open_session
+    from reconciler.report.fit import DEFAULT_PATH
+
+    wish = Wish(since_s=read_age(since), models=tuple(models or ()))
+    file = None if write is None else find_profiles_file(common.repo, write)
+    with (
+        progress(common) as told,
+        open_session(common.wanted, read_environment(), writes=False, progress=told) as session,
+    ):
+        fitting = fit_now(session.doors, session.settings, time.time(), wish, session.repository)
+        kept = None if file is None else file.keep(fitting.learned, session.doors.repository)
+        is_default_extended = is_extended(session.doors.repository, DEFAULT_PATH)
+    present_fit(common, fitting, kept, is_extended=is_default_extended)
+    return exit_of_fit(fitting)
+
+
+def read_age(text: str) -> float:
+    """Seconds of an age like 36h or 7d; a usage error for anything else, and beyond an hour and 400 days."""
+    match = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
+    age_s = int(match[1]) * SECONDS[match[2]] if match else 0.0
+    if not LEAST_S <= age_s <= MOST_S:
+        raise typer.BadParameter(f"expected an age like 36h or 7d, from 1h to 400d, got {text!r}", param_hint="--since")
+    return age_s
+
+
+def present_fit(common: Common, fitting: "Fitting", kept: "KeptProfiles | None", *, is_extended: bool) -> None:
+    """Write what was learned as `--output` asks; YAML is the file that `--write` writes, to the byte."""
+    from reconciler.cli.console import width, write, write_json
+    from reconciler.cli.presenting import painted
+    from reconciler.config.learned_file import render_learned
+    from reconciler.report.fit import fit_json, fit_text
+
+    if common.output == "json":
+        write_json(fit_json(fitting, kept))
+    elif common.output == "yaml":
+        write(render_learned(fitting.learned) if kept is None else kept.text)
+    else:
+        write(painted(common, fit_text(fitting, kept, is_extended=is_extended, width=width())))
+
+
+def exit_of_fit(fitting: "Fitting") -> "Exit":
+    """The largest code of what must be fixed and of what failed."""
+    from reconciler.cli.exits import Exit, exit_of_findings
+
+    return max(exit_of_findings(fitting.findings), Exit.TRANSIENT if fitting.failures else Exit.FINISHED)
