@@ -1,0 +1,54 @@
+"""Kubernetes quantities, and fields that hold an integer or a text: as the API server reads them."""
+
+import re
+from decimal import ROUND_UP, Context, Decimal
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from reconciler.resources.wording import describe
+
+_EXAMPLES = 'a quantity like 10, "0.75", "500m" or "1Ki"'
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+)
+_POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_FACTORS = {
+    **{suffix: Decimal(1).scaleb(power) for suffix, power in _POWERS.items()},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+# Upstream keeps nothing finer than a nano unit, rounding it up, and nothing beyond 64 bits.
+_FINEST = Decimal(1).scaleb(-9)
+_LARGEST = Decimal(2**63 - 1)
+_LONGEST = 64
+_EXACT = Context(prec=2_000, rounding=ROUND_UP)
+
+
+def read_quantity(written: int | float | str) -> float:
+    """The amount that a Kubernetes Quantity means; ValueError says what was expected and what was found.
+
+    A number without quotes counts as its text: the parser takes it, although schemas refuse a fraction so written.
+    """
+    text = str(written)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST and not isinstance(written, bool) else None
+    if match is None:
+        raise ValueError(f"expected {_EXAMPLES}, got {describe(written)}")
+    number = Decimal(match["number"])
+    if match["exponent"] is not None:
+        number = _EXACT.scaleb(number, int(match["exponent"]))
+    amount = _EXACT.multiply(number, _FACTORS.get(match["suffix"] or "", Decimal(1)))
+    magnitude = min(abs(amount), _LARGEST)
+    return float(_EXACT.quantize(magnitude, _FINEST).copy_sign(amount))
+
+
+def _check_quantity(written: int | float | str) -> int | float | str:
+    read_quantity(written)
+    return written
+
+
+Quantity: TypeAlias = Annotated[int | float | str, AfterValidator(_check_quantity), Field(description=_EXAMPLES)]
+"""A field of type Quantity; `read_quantity` has its amount."""
+
+IntOrString: TypeAlias = Annotated[int | str, Field(description="an integer or a string")]
+"""A field of type IntOrString: a port by number or name, a count or a percentage."""

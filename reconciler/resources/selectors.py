@@ -1,0 +1,74 @@
+"""Which objects are meant: label selectors and references, as Kubernetes writes them anywhere."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from reconciler.domain.tracking import LabelOperator, LabelRequirement, LabelSelector
+from reconciler.resources.validation import Shape
+from reconciler.resources.wording import join_words
+
+_OPERATORS = tuple(LabelOperator)
+_NEEDS_VALUES = (LabelOperator.IN, LabelOperator.NOT_IN)
+_NonEmpty = Annotated[str, Field(min_length=1)]
+_Operator = Annotated[str, Field(pattern=f"^({'|'.join(_OPERATORS)})$", description=join_words(_OPERATORS))]
+
+
+class _Fields(Shape):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class RequirementFields(_Fields):
+    """One element of `matchExpressions`."""
+
+    key: _NonEmpty
+    operator: _Operator
+    values: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _check_values(self) -> "RequirementFields":
+        if (self.operator in _NEEDS_VALUES) != bool(self.values):
+            expected = "at least one value" if self.operator in _NEEDS_VALUES else "no values"
+            found = "nothing" if not self.values else join_words(self.values[:3])
+            raise ValueError(f"expected {expected} for {self.operator}, got {found}")
+        return self
+
+
+class SelectorFields(_Fields):
+    """A LabelSelector; both parts hold."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[RequirementFields] | None = None
+
+
+class ReferenceFields(_Fields):
+    """An ObjectReference. Which of its fields are required is up to where it stands."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    field_path: str | None = None
+
+
+class LocalReferenceFields(_Fields):
+    """A LocalObjectReference: an object of the same namespace, its kind known from the field."""
+
+    name: _NonEmpty
+
+
+def read_selector(fields: SelectorFields | None) -> LabelSelector:
+    """The selector as domain value; without one, or an empty one, every pod is meant."""
+    if fields is None:
+        return LabelSelector()
+    return LabelSelector(
+        match_labels=fields.match_labels or {},
+        match_expressions=tuple(_as_requirement(each) for each in fields.match_expressions or ()),
+    )
+
+
+def _as_requirement(fields: RequirementFields) -> LabelRequirement:
+    return LabelRequirement(key=fields.key, operator=LabelOperator(fields.operator), values=tuple(fields.values or ()))
