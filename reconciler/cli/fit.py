@@ -48,7 +48,7 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     file = None if write is None else find_profiles_file(common.repo, write)
     with (
         progress(common) as told,
-        open_session(common.wanted, read_environment(), writes=False, progress=told) as session,
+        open_session(common.wanted, read_environment(), writes=False, with_forge=False, progress=told) as session,
     ):
         fitting = fit_now(session.doors, session.settings, time.time(), wish, session.repository)
         kept = None if file is None else file.keep(fitting.learned, session.doors.repository)

@@ -3,8 +3,9 @@
 import re
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_HEADINGS = "VARIANT|Held|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
 _STYLES = (
-    (re.compile(r"^(VARIANT|Held|Failed|To fix|VALUE|STEP).*$|^ {3}VARIANT.*$", re.MULTILINE), "bold"),
+    (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),
     (re.compile(r"▲"), "red"),
     (re.compile(r"▼"), "green"),
     (re.compile(r"⇄"), "cyan"),

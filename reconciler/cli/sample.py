@@ -136,8 +136,9 @@ def _prepare(directory: Path, recording: Recording) -> None:
         raise ConfigurationError(f"{repository}: not this version's demo: choose another directory") from error
 
 
-def _identity(query: Query) -> tuple[str, str, str]:
-    return query.cluster, query.quantity, query.text
+def _identity(query: Query) -> tuple[object, ...]:
+    """What a query asks, whenever it does: of now, or of so long a stretch at such steps."""
+    return query.cluster, query.quantity, query.text, query.end_s - query.start_s, query.step_s
 
 
 def _answer(known: Answer | None, query: Query) -> Answer:

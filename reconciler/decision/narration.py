@@ -8,7 +8,7 @@ from reconciler.decision.targets import slo_outlooks, targets_under
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.engines import Engine
 from reconciler.domain.loads import Observation
-from reconciler.domain.plan import RATE, Decision, Outcome, SloOutlook, Verdict, VerdictKind
+from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloOutlook, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.variants import Variant
 
@@ -42,6 +42,7 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         capacity_before=_rounded(case.before.capacity(variant)),
         capacity_after=_rounded(case.after.capacity(variant)),
         slos=_slos(case, variant, desired),
+        fullness=_fullness(case, variant),
         cost_before_per_hour=_rounded(cost_of(variant, variant.current)),
         cost_after_per_hour=_rounded(cost_of(variant, desired)),
         expected=case.after.performance(variant),
@@ -66,6 +67,19 @@ def _slos(case: Case, variant: Variant, desired: Allocation) -> tuple[SloOutlook
     law = next((option.profile.law for option in variant.options if option.accelerator == desired.accelerator), "")
     targets = case.capacities.targets_of(key) or targets_under(law, variant.service_class.value)
     return slo_outlooks(targets, case.before.performance(variant), case.after.performance(variant))
+
+
+def _fullness(case: Case, variant: Variant) -> Fullness | None:
+    """How full the replicas behind its need are together: requests go wherever there is room."""
+    needs = case.posed.needs
+    model = needs.owner_of.get(variant.key)
+    if model is None or model not in needs.fillings:
+        return None
+    return Fullness(
+        before=_rounded(needs.fullness(model, case.posed.problem.current)),
+        after=_rounded(needs.fullness(model, case.settled.allocations)),
+        limit=needs.fillings[model].full,
+    )
 
 
 def _outcome(variant: Variant, desired: Allocation, reason: str) -> Outcome:

@@ -1,27 +1,33 @@
 """What the variants of one model and role must carry together, and what their replicas carry, in whatever unit."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import CandidateKey, Requirement
+from reconciler.sizing.saturation import Filling
 
 TOLERANCE = 1e-9
 """What a cover may lack, as in the optimizer."""
 Allocations = Mapping[ResourceKey, Allocation]
+NO_FILLINGS: Mapping[ModelKey, Filling] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """The requirements by model and role, each variant's own, and the variants behind each."""
+    """The requirements by model and role, each variant's own, and the variants behind each.
+
+    `fillings` are of requirements that ask for more than their replicas work on, so that these are not full.
+    """
 
     requirements: Mapping[ModelKey, Requirement]
     owner_of: Mapping[ResourceKey, ModelKey]
     variants_of: Mapping[ModelKey, tuple[ResourceKey, ...]]
+    fillings: Mapping[ModelKey, Filling] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, requirements: Iterable[Requirement]) -> "Needs":
+    def of(cls, requirements: Iterable[Requirement], fillings: Mapping[ModelKey, Filling] = NO_FILLINGS) -> "Needs":
         """The needs that `requirements` state; a variant takes part in one of them."""
         asked = {requirement.model: requirement for requirement in requirements}
         variants = {model: tuple(sorted(set(_variants(each)))) for model, each in asked.items()}
@@ -29,6 +35,7 @@ class Needs:
             requirements=asked,
             owner_of={variant: model for model, members in variants.items() for variant in members},
             variants_of=variants,
+            fillings=fillings,
         )
 
     def of_variant(self, variant: ResourceKey) -> Requirement | None:
@@ -46,6 +53,16 @@ class Needs:
     def total(self, model: ModelKey, allocations: Allocations) -> float:
         """What all variants behind a requirement carry under allocations; what nobody knows carries nothing."""
         return sum(self.carried(variant, allocations[variant]) or 0.0 for variant in self.variants_of[model])
+
+    def demand(self, model: ModelKey) -> float:
+        """What the replicas behind a requirement work on, or must carry where only that is known."""
+        filling = self.fillings.get(model)
+        return self.requirements[model].amount if filling is None else filling.demand
+
+    def fullness(self, model: ModelKey, allocations: Allocations) -> float | None:
+        """How full replicas are under allocations; None where nothing is counted that could fill them."""
+        carried = self.total(model, allocations)
+        return self.fillings[model].demand / carried if model in self.fillings and carried > 0 else None
 
     def is_met(self, model: ModelKey, allocations: Allocations) -> bool:
         """Whether allocations carry what a requirement asks for; a finished answer is met by itself alone."""

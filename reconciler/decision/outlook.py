@@ -38,14 +38,14 @@ class Outlook:
     def _replica_shares(self, model: ModelKey) -> Iterable[tuple[CandidateKey, float]]:
         """A replica's share of what is needed: by what it carries, or evenly where nothing carries anything."""
         requirement, variants = self._needs.requirements[model], self._needs.variants_of[model]
-        whole = self._needs.total(model, self._allocations)
+        demand, whole = self._needs.demand(model), self._needs.total(model, self._allocations)
         replicas = sum(self._allocations[variant].replicas for variant in variants)
         for variant in variants:
             key = CandidateKey(variant=variant, accelerator=self._allocations[variant].accelerator)
             each = requirement.per_replica.get(key)
             if each is None or not replicas:
                 continue
-            yield key, requirement.amount * each / whole if whole > 0 else requirement.amount / replicas
+            yield key, demand * each / whole if whole > 0 else demand / replicas
 
 
 def cost_of(variant: Variant, allocation: Allocation) -> float | None:

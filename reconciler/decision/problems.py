@@ -11,7 +11,7 @@ from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.variants import Option, Variant
-from reconciler.sizing.saturation import SaturationAnswer
+from reconciler.sizing.saturation import Filling, SaturationAnswer
 
 UPSTREAM_RELATIVE_COST = 10.0
 """What upstream's resource takes a `variantCost` that is not written for."""
@@ -254,13 +254,17 @@ class _Draft:
         )
         return Posed(
             problem=problem,
-            needs=Needs.of(self.requirements),
+            needs=Needs.of(self.requirements, _fillings(self.answers.values())),
             demands=self.demands,
             answers=self.answers,
             stuck=self.stuck,
             notes=self.notes,
             partial=self.partial,
         )
+
+
+def _fillings(answers: Iterable[SaturationAnswer]) -> dict[ModelKey, Filling]:
+    return {model: filling for answer in answers for model, filling in answer.fillings.items()}
 
 
 def _is_in_order(variant: Variant) -> bool:

@@ -78,6 +78,20 @@ class SloOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fullness:
+    """How full replicas are before and after a change, and how full they may be: fractions; above 1 requests wait."""
+
+    before: float | None
+    after: float | None
+    limit: float
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether replicas are fuller than they may be before or after the change."""
+        return any(value is not None and value > self.limit for value in (self.before, self.after))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
@@ -103,6 +117,7 @@ class Decision:
     capacity_before: float | None = None
     capacity_after: float | None = None
     slos: tuple[SloOutlook, ...] = ()
+    fullness: Fullness | None = None
     cost_before_per_hour: float | None = None
     cost_after_per_hour: float | None = None
     expected: Performance | None = None

@@ -123,7 +123,7 @@ def _history(cluster: ClusterSettings, needs: Needs, now_s: float, sample_budget
         start_s,
         now_s,
         LEARNING_STEP_S,
-        LEARNING_HISTORY,
+        (*LEARNING_HISTORY, Name.COMPLETIONS),
         sample_budget=sample_budget,
         window_s=LEARNING_WINDOW_S,
     )

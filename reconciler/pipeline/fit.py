@@ -22,13 +22,12 @@ from reconciler.metrics import (
     LEARNING_WINDOW_S,
     OWNERSHIP,
     Name,
-    clusters_seen,
     history_queries,
     queries_for,
 )
 from reconciler.metrics.grids import Grid, grid_of
 from reconciler.pipeline.doors import Doors
-from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.observe import read_files, refuse_several_clusters
 
 logger = logging.getLogger(__name__)
 
@@ -140,13 +139,6 @@ def _no_prometheus(cluster: str) -> str:
 def _refuse_several_clusters(
     doors: Doors, clusters: Sequence[ClusterSettings], expected: dict[str, Counter[str]], now_s: float
 ) -> None:
-    """Without a configuration one Prometheus is one cluster: where it holds more, replicas would be mixed up."""
     for cluster in clusters:
         queries = queries_for(cluster, expected[cluster.name], now_s, with_cluster_label=True)
-        asked = [query for query in queries if query.quantity == Name.CLUSTER_LABEL]
-        seen = clusters_seen(doors.ask(cluster, asked))
-        if len(seen) > 1:
-            raise ConfigurationError(
-                f"this Prometheus holds several clusters ({', '.join(seen)}): "
-                "name them in reconciler.yaml under clusters, each with prometheus.matchLabels"
-            )
+        refuse_several_clusters(doors.ask(cluster, [each for each in queries if each.quantity == Name.CLUSTER_LABEL]))

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.asking import needs_by_cluster
@@ -135,11 +135,11 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
         namespaces, more = _replicas_by_namespace(declaration, cluster.name), needs.get(cluster.name, Needs())
         queries = queries_for(cluster, namespaces, now_s, needs=more, with_cluster_label=is_one_assumed)
         answers += doors.ask(cluster, queries) if queries else ()
-    _refuse_several_clusters(answers)
+    refuse_several_clusters(answers)
     return tuple(answers)
 
 
-def _refuse_several_clusters(answers: list[Answer]) -> None:
+def refuse_several_clusters(answers: Sequence[Answer]) -> None:
     """Without a configuration one Prometheus is one cluster: where it holds more, loads would be added up."""
     seen = clusters_seen(answers)
     if len(seen) > 1:

@@ -50,10 +50,16 @@ class Session:
 
 @contextmanager
 def open_session(
-    wanted: Wanted, environment: Environment, *, writes: bool, progress: Progress = no_progress
+    wanted: Wanted,
+    environment: Environment,
+    *,
+    writes: bool,
+    with_forge: bool = True,
+    progress: Progress = no_progress,
 ) -> Iterator[Session]:
     """The doors of `run` (`writes`: a private clone of the remote, a forge) or of a plan that only reads.
 
+    `with_forge` false leaves the forge alone: nobody asks for its pull requests.
     Raises ConfigurationError for whatever is wrong with the command line, the files or the credentials.
     """
     source = _source(wanted, writes=writes)
@@ -61,7 +67,9 @@ def open_session(
         repository, loaded = _open_base(wanted, environment, source, Path(directory))
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
-        forge, author = _open_forge(source.remote, settings, secrets, writes=writes)
+        forge, author = None, settings.git.author or NEUTRAL_IDENTITY
+        if with_forge:
+            forge, author = _open_forge(source.remote, settings, secrets, writes=writes)
         doors = Doors(
             repository=repository,
             ask=_asker(secrets, progress),

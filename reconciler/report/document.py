@@ -7,7 +7,7 @@ from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
-from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, SloOutlook, Step
+from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloOutlook, Step
 
 VERSION = 1
 
@@ -69,6 +69,7 @@ def decision_json(decision: Decision) -> Json:
         "metrics_available": decision.metrics_available,
         "load": _load(decision.load),
         "slos": [_slo(slo) for slo in decision.slos],
+        "fullness": _fullness(decision.fullness),
         "observed": _performance(decision.observed),
         "expected": _performance(decision.expected),
         "steps": [_step(step) for step in decision.steps],
@@ -122,6 +123,12 @@ def _load(load: Load | None) -> Json | None:
         "window_s": _number(load.window_s),
         "arrivals_from": load.arrivals_from,
     }
+
+
+def _fullness(fullness: Fullness | None) -> Json | None:
+    if fullness is None:
+        return None
+    return {"before": _number(fullness.before), "after": _number(fullness.after), "limit": fullness.limit}
 
 
 def _performance(performance: Performance | None) -> Json | None:

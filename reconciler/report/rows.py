@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, SloOutlook, Verdict, VerdictKind
+from reconciler.domain.plan import Decision, Fullness, SloOutlook, Verdict, VerdictKind
 from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, quantity, shift
 from reconciler.report.plain import one_line
 
@@ -15,7 +15,7 @@ QUANTITIES = {"itl": "ITL", "ttft": "TTFT", "wait": "wait"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloRow:
-    """The target that is used up most: `TTFT p95`, before and after, the limit, ✅ or ⚠ (empty: unknown)."""
+    """What a change is judged by: `TTFT p95` or `full`, before and after, the limit, ✅ or ⚠ (empty: unknown)."""
 
     target: str
     value: Shift
@@ -68,7 +68,7 @@ def change_row(decision: Decision, label: str, *, marked: bool = True) -> Change
         demand=quantity(decision.demand, decision.unit),
         capacity=quantity(decision.capacity_after, decision.unit),
         unit=decision.unit,
-        slo=slo_row(slo) if slo else None,
+        slo=slo_row(slo) if slo else fullness_row(decision.fullness),
         cost=cost_change(decision.cost_before_per_hour, decision.cost_after_per_hour),
         verdict=verdict_text(decision.verdict),
     )
@@ -83,6 +83,22 @@ def slo_row(slo: SloOutlook) -> SloRow:
         limit=duration(slo.target_s),
         mark=mark,
     )
+
+
+def fullness_row(fullness: Fullness | None) -> SloRow | None:
+    """How full replicas are, where no latency is promised; None where that is not known either."""
+    if fullness is None or fullness.after is None:
+        return None
+    return SloRow(
+        target="full",
+        value=shift(_percent(fullness.before), _percent(fullness.after)),
+        limit=_percent(fullness.limit),
+        mark="✅" if fullness.after <= fullness.limit else "⚠️",
+    )
+
+
+def _percent(fraction: float | None) -> str:
+    return UNKNOWN if fraction is None else f"{fraction * 100:.0f} %"
 
 
 def slo_name(slo: SloOutlook) -> str:
@@ -123,8 +139,9 @@ def by_urgency(changes: Iterable[Decision]) -> tuple[Decision, ...]:
 
 
 def misses(decision: Decision) -> bool:
-    """Whether a target is missed before or after the change."""
-    return any(slo.is_met_before is False or slo.is_met_after is False for slo in decision.slos)
+    """Whether a target is missed, or replicas are too full, before or after the change."""
+    is_late = any(slo.is_met_before is False or slo.is_met_after is False for slo in decision.slos)
+    return is_late or (decision.fullness is not None and decision.fullness.is_overfull)
 
 
 def _accelerator(name: str) -> str:

@@ -30,6 +30,8 @@ NOW_S = 1_768_485_900.0
 HOUR_S, STEP_S = 3600.0, 15.0
 CLIMB_S = 2700.0
 """So long the load climbs; for the last quarter of the hour it stays, so that no window sees it move."""
+KV_CACHE = {"block_size": "16", "num_gpu_blocks": "7200"}
+"""Of every replica: memory for 115,200 tokens."""
 SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes spells generated names with."""
 
@@ -47,7 +49,8 @@ class Fleet:
     """The replicas of one variant and what they do.
 
     `per_s` are requests a second of one replica now, `start` the part of it an hour ago. Batch and gap between tokens
-    follow from the profile by Little's law. `silent_s`: since when no replica reports.
+    follow from the profile by Little's law. `silent_s`: since when no replica reports. `kv_usage` (0-1) of the cache
+    is full, and `waiting` requests have no place in the batch, at the present load.
     """
 
     namespace: str
@@ -63,6 +66,8 @@ class Fleet:
     start: float = 0.9
     silent_s: float = 0.0
     is_labelled: bool = True
+    kv_usage: float = 0.4
+    waiting: int = 0
 
     @property
     def itl_s(self) -> float:
@@ -91,6 +96,8 @@ LLAMA_L40S = Profile(alpha_s=0.022619, beta_s=0.000181)
 GRANITE_A100 = Profile(alpha_s=0.02058, beta_s=0.00041)
 QWEN_L4 = Profile(alpha_s=0.048, beta_s=0.0009)
 MIXTRAL_2XH100 = Profile(alpha_s=0.0142, beta_s=0.00011)
+NEMO_A100 = Profile(alpha_s=0.0163, beta_s=0.000118)
+STARCODER_L40S = Profile(alpha_s=0.0281, beta_s=0.00031)
 
 FLEETS = (
     Fleet(
@@ -102,8 +109,16 @@ FLEETS = (
         input_tokens=740, output_tokens=320, start=0.6,
     ),
     Fleet(
-        namespace="chat", name="granite-13b", model="granite-13b", replicas=6, per_s=1.9, profile=GRANITE_A100,
+        namespace="chat", name="granite-13b", model="granite-13b", replicas=7, per_s=1.63, profile=GRANITE_A100,
         input_tokens=1180, output_tokens=350,
+    ),
+    Fleet(
+        namespace="chat", name="nemo-12b", model="mistral-nemo-12b", replicas=2, per_s=8.5, profile=NEMO_A100,
+        input_tokens=860, output_tokens=280, prefill_s=0.11, kv_usage=0.6,
+    ),
+    Fleet(
+        namespace="code", name="starcoder2-15b", model="starcoder2-15b", replicas=2, per_s=2.1, profile=STARCODER_L40S,
+        input_tokens=1900, output_tokens=240, wait_s=1.8, kv_usage=0.91, waiting=3,
     ),
     Fleet(
         namespace="code", name="qwen-7b", model="qwen2.5-7b", replicas=4, per_s=0.575, profile=QWEN_L4,
@@ -126,8 +141,8 @@ FLEETS = (
         input_tokens=900, output_tokens=120, silent_s=660.0, is_labelled=False,
     ),
     Fleet(
-        namespace="batch", name="mixtral-8x7b", model="mixtral-8x7b", replicas=2, per_s=0.9, profile=MIXTRAL_2XH100,
-        input_tokens=6100, output_tokens=400, prefill_s=0.9,
+        namespace="batch", name="mixtral-8x7b", model="mixtral-8x7b", replicas=2, per_s=6.0, profile=MIXTRAL_2XH100,
+        input_tokens=6100, output_tokens=400, prefill_s=0.28,
     ),
 )  # fmt: skip
 
@@ -168,6 +183,8 @@ def write_fleet(history: History, fleet: Fleet) -> None:
     pods = [f"{replicaset}-{_letters(replicaset, str(index), count=5)}" for index in range(fleet.replicas)]
     labels = {**owned, "replicaset": replicaset, "owner_kind": "Deployment", "owner_name": fleet.name}
     _gauge(history, "kube_replicaset_owner", labels, 0.0, lambda _: 1.0)
+    deployment = {**owned, "deployment": fleet.name}
+    _gauge(history, "kube_deployment_status_replicas_ready", deployment, 0.0, lambda _: float(fleet.replicas))
     for pod in pods:
         owner = {**owned, "pod": pod, "owner_kind": "ReplicaSet", "owner_name": replicaset}
         _gauge(history, "kube_pod_owner", owner, 0.0, lambda _: 1.0)
@@ -192,7 +209,12 @@ def _write_engine(history: History, fleet: Fleet, pod: str) -> None:
     _gauge(
         history, "vllm:num_requests_running", labels, silent_s, lambda at: round(fleet.running * fleet.intensity(at))
     )
-    _gauge(history, "vllm:num_requests_waiting", labels, silent_s, lambda _: 0.0)
+    _gauge(
+        history, "vllm:num_requests_waiting", labels, silent_s, lambda at: round(fleet.waiting * fleet.intensity(at))
+    )
+    _gauge(history, "vllm:kv_cache_usage_perc", labels, silent_s, lambda at: fleet.kv_usage * fleet.intensity(at))
+    config = {name: value for name, value in labels.items() if name != "model_name"}
+    _gauge(history, "vllm:cache_config_info", {**config, **KV_CACHE}, silent_s, lambda _: 1.0)
     for histogram, mean, per_request in (
         ("vllm:request_prompt_tokens", fleet.input_tokens, 1),
         ("vllm:request_generation_tokens", fleet.output_tokens, 1),

@@ -10,7 +10,7 @@ whoever keeps nothing replays it from the history of the metrics (`replay_bounds
 are None with a reason; whatever comes in, an answer with reasons comes out, never an exception.
 """
 
-from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
+from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.budgets import Budget
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound, WorkloadKey, remember
 from reconciler.sizing.saturation.enforcer import ZeroRule
@@ -27,6 +27,7 @@ from reconciler.sizing.saturation.variants import StoredCapacity, VariantState
 __all__ = [
     "BoundHistory",
     "Budget",
+    "Filling",
     "LayeredThresholds",
     "ModelReadings",
     "ObservedBound",

@@ -61,15 +61,25 @@ class ModelReadings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """What replicas work on in their requirement's unit, and the part of what they carry that it may fill (0-1)."""
+
+    demand: float
+    full: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaturationAnswer:
     """What saturation asks for a model: requirements for the optimizer, and what keeps variants from shrinking.
 
-    `floors` are replicas below which a variant must not go on this evidence, `held` says why a variant must stay as
-    it is, `reasons` says per requirement why its amount is what it is, `observed` is what the history should remember.
+    `fillings` say how full the replicas of a requirement are. `floors` are replicas below which a variant must not go
+    on this evidence, `held` says why a variant must stay as it is, `reasons` says per requirement why its amount is
+    what it is, `observed` is what the history should remember.
     """
 
     requirements: tuple[Requirement, ...]
     reasons: Mapping[ModelKey, str]
+    fillings: Mapping[ModelKey, Filling] = field(default_factory=dict)
     floors: Mapping[ResourceKey, int] = field(default_factory=dict)
     held: Mapping[ResourceKey, str] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()

@@ -15,6 +15,7 @@ from reconciler.domain.requirements import CandidateKey, Requirement, Segment
 from reconciler.sizing.saturation.answer import (
     PERCENT_UNITS,
     TOKEN_UNITS,
+    Filling,
     ModelReadings,
     SaturationAnswer,
     threshold_figures,
@@ -79,6 +80,11 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
         requirements=requirements,
         reasons={models[role]: answer.reason for role, answer in answers.items()}
         or {readings.model: "none of its variants can be sized"},
+        fillings={
+            models[role]: Filling(demand=answer.need.demand, full=answer.need.full)
+            for role, answer in answers.items()
+            if answer.need is not None and answer.amount is not None
+        },
         floors={
             variant.key: variant.current_replicas
             for role, answer in answers.items()

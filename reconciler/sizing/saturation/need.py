@@ -26,12 +26,15 @@ _QUEUE_UNKNOWN = "the upstream queue is unknown"
 class Need:
     """What a role needs in `unit`, against what it has.
 
+    `demand` is what its replicas work on, `full` the part of what they carry up to which that may grow (0-1).
     `wanted` is needed at once; `kept` must stay after a removal. `has` is what all replicas carry, `has_ready` those
     that serve already. A replica that nobody can judge counts as exactly as loaded as it may be: it neither asks nor
     gives. `doubts` says in words what is not known: then nothing may shrink.
     """
 
     unit: str
+    demand: float
+    full: float
     wanted: float
     kept: float
     has: float
@@ -105,6 +108,8 @@ def need_in_tokens(
     sized = [(each.variant, each.per_replica_tokens) for each in group if each.per_replica_tokens is not None]
     return Need(
         unit="tokens",
+        demand=math.fsum(demand),
+        full=up,
         wanted=math.fsum(wanted),
         kept=math.fsum(demand) / down,
         has=math.fsum(variant.current_replicas * capacity for variant, capacity in sized),
@@ -148,6 +153,8 @@ def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings
     wanted = max(math.fsum(kv_shares), math.fsum(waiting_shares), has + 1.0 if queue.num_waiting else 0.0)
     return Need(
         unit="replicas",
+        demand=wanted,
+        full=1.0,
         wanted=wanted,
         kept=wanted * thresholds.scale_up.value / thresholds.scale_down.value,
         has=float(has),

@@ -41,10 +41,10 @@ def state_of(directory: Path) -> tuple[str, dict[str, tuple[int, bytes]]]:
     return refs, {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
 
 
-def test_the_sample_shows_nine_variants_of_four_models_in_all_three_forms(finished: Demo) -> None:
+def test_the_sample_shows_eleven_variants_of_six_models_in_all_three_forms(finished: Demo) -> None:
     variants = finished.result.prepared.snapshot.variants
-    assert len(variants) == 9
-    assert len({variant.model.model_id for variant in variants}) == 4
+    assert len(variants) == 11
+    assert len({variant.model.model_id for variant in variants}) == 6
     assert {variant.form for variant in variants} == set(Form)
 
 
@@ -59,8 +59,10 @@ def test_nothing_in_the_sample_must_be_fixed_and_nothing_failed(finished: Demo) 
     [
         ("chat/llama-8b", (3, "H100"), (5, "H100")),
         ("chat/llama-8b-a100", (4, "A100"), (2, "A100")),
-        ("chat/granite-13b", (6, "A100"), (3, "H100")),
+        ("chat/granite-13b", (7, "A100"), (3, "H100")),
+        ("chat/nemo-12b", (2, "A100"), (3, "A100")),
         ("code/qwen-7b", (4, "L4"), (2, "L4")),
+        ("code/starcoder2-15b", (2, "L40S"), (3, "L40S")),
     ],
 )
 def test_what_should_change_changes(
@@ -73,9 +75,25 @@ def test_what_should_change_changes(
     assert all(slo.is_met_after for slo in decision.slos)
 
 
+@pytest.mark.parametrize(
+    ("label", "engine", "reason"),
+    [
+        ("chat/llama-8b", "queueing", "profile given"),
+        ("chat/nemo-12b", "queueing", "profile learned"),
+        ("code/starcoder2-15b", "saturation", "has no profile, given or learned"),
+    ],
+)
+def test_each_model_is_sized_by_the_best_that_is_known_of_it(
+    finished: Demo, label: str, engine: str, reason: str
+) -> None:
+    decision = decisions_of(finished)[label]
+    assert decision.engine == engine
+    assert reason in decision.engine_reason
+
+
 def test_what_fits_stays(finished: Demo) -> None:
     unchanged = finished.result.prepared.plan.with_outcome(Outcome.UNCHANGED)
-    assert [each.variant.label for each in unchanged] == ["code/llama-8b"]
+    assert [each.variant.label for each in unchanged] == ["batch/mixtral-8x7b", "code/llama-8b"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +102,6 @@ def test_what_fits_stays(finished: Demo) -> None:
         ("batch/qwen-7b", "last sample 11 min ago"),
         ("code/granite-13b", "SLO unattainable"),
         ("batch/llama-8b-nightly", "owned by kustomization"),
-        ("batch/mixtral-8x7b", "law prefill_decode"),
     ],
 )
 def test_what_cannot_be_decided_is_held_with_its_reason(finished: Demo, label: str, reason: str) -> None:
@@ -125,7 +142,7 @@ def test_what_was_merged_is_not_proposed_again(again: Path, finished: Demo) -> N
     run_git(again / "fleet.git", "fetch", "-q", ".", f"{branch}:main")
     result = run_demo(again).result
     changes = result.prepared.plan.with_outcome(Outcome.CHANGE)
-    assert [each.variant.label for each in changes] == ["code/qwen-7b"]
+    assert [each.variant.label for each in changes] == ["code/qwen-7b", "code/starcoder2-15b"]
     operations = {each.group: each.operation for each in result.published}
     assert (operations["prod/chat"], operations["prod/code"]) == (Operation.CLOSED, Operation.NONE)
 
@@ -179,7 +196,7 @@ def test_a_repository_that_is_not_the_demos_is_never_written_to(tmp_path: Path) 
 
 def test_the_text_shows_the_plan_the_pull_requests_and_commands(finished: Demo) -> None:
     text = demo_text(finished)
-    assert "4 changes" in text
+    assert "6 changes" in text
     assert f"In {finished.repository}" in text
     assert "pull request #1 created: Scale llama-8b" in text
     assert "cat fleet.git/reconciler/pulls/1.md" in text
