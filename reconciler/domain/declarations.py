@@ -100,10 +100,11 @@ class VariantResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A scale target as written: a Deployment.
+    """A scale target as written: a Deployment, a StatefulSet, or a LeaderWorkerSet, whose replicas are groups of pods.
 
     `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
-    are the pod template's. `devices` counts each vendor resource one replica asks for, over its containers.
+    are the pod template's; of a group what its templates agree on. `devices` counts each vendor resource one replica
+    asks for, over its pods and their containers; `device_container` is the only one that asks, of the only pod.
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
     text.

@@ -15,7 +15,6 @@ from reconciler.resources.served_names import find_served_names
 from reconciler.resources.validation import LooseShape
 from reconciler.resources.wording import describe
 
-POD_PATH = ("spec", "template", "spec")
 # Extended resources that are accelerators, and how the names of others begin.
 _DEVICE_RESOURCES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu"})
 _DEVICE_PREFIXES = ("gpu.intel.com/", "aws.amazon.com/neuron", "nvidia.com/mig-")
@@ -101,13 +100,14 @@ class Devices:
     findings: tuple[Finding, ...]
 
 
-def count_devices(source: KubernetesObject, pod: PodSpec) -> Devices:
-    """Add up what the containers ask for: limits, else requests."""
+def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str, ...]) -> Devices:
+    """Add up what the containers ask for: limits, else requests; `pod_path` is where the pod stands in the object."""
     counts: dict[str, int] = {}
     asking: set[int] = set()
     templated = ""
     findings: list[Finding] = []
-    for index, path, quantity in _device_quantities(pod):
+    for index, field, quantity in _device_quantities(pod):
+        path: tuple[str | int, ...] = (*pod_path, *field)
         if is_templated(quantity):
             templated = templated or source.locate(path).field
             continue
@@ -117,11 +117,11 @@ def count_devices(source: KubernetesObject, pod: PodSpec) -> Devices:
             findings.append(source.complain(path, f"expected a whole number of devices, {words}"))
         elif count:
             asking.add(index)
-            counts[path[-1]] = counts.get(path[-1], 0) + count
+            counts[field[-1]] = counts.get(field[-1], 0) + count
     return Devices(counts, min(asking) if len(asking) == 1 else None, templated, tuple(findings))
 
 
-_QuantityPath: TypeAlias = tuple[str, str, str, str, int, str, str, str]
+_QuantityPath: TypeAlias = tuple[str, int, str, str, str]
 
 
 def _device_quantities(pod: PodSpec) -> Iterator[tuple[int, _QuantityPath, object]]:
@@ -132,7 +132,7 @@ def _device_quantities(pod: PodSpec) -> Iterator[tuple[int, _QuantityPath, objec
         for where, quantities in (("limits", limits), ("requests", requests)):
             for resource, quantity in quantities.items():
                 if is_device_resource(resource) and (where == "limits" or resource not in limits):
-                    yield index, (*POD_PATH, "containers", index, "resources", where, resource), quantity
+                    yield index, ("containers", index, "resources", where, resource), quantity
 
 
 def _parse_quantity(quantity: object) -> int | None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests import Document
-from reconciler.resources.apps import read_deployment
+from reconciler.resources.apps import read_deployment, read_stateful_set
 from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.kustomize import is_kustomization, read_kustomization
+from reconciler.resources.leader_workers import read_leader_worker_set
 from reconciler.resources.llmd import read_variant
 from reconciler.resources.objects import (
     DEFAULT_NAMESPACE,
@@ -51,6 +52,8 @@ _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _KINDS: Mapping[str, Kind] = {
     "VariantAutoscaling": Kind(versions=("llmd.ai/v1alpha1",), read=read_variant, ours_alone=True),
     "Deployment": Kind(versions=("apps/v1",), read=read_deployment, retired=("extensions/v1beta1",)),
+    "StatefulSet": Kind(versions=("apps/v1",), read=read_stateful_set, retired=("apps/v1beta1", "apps/v1beta2")),
+    "LeaderWorkerSet": Kind(versions=("leaderworkerset.x-k8s.io/v1",), read=read_leader_worker_set),
     "HorizontalPodAutoscaler": Kind(
         versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),
         read=read_autoscaler,

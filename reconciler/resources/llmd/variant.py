@@ -26,6 +26,11 @@ from reconciler.resources.wording import describe, escape, quote
 
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _DEPLOYMENT = "Deployment"
+_TARGET_VERSIONS = {
+    _DEPLOYMENT: "apps/v1",
+    "StatefulSet": "apps/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+}
 _DEFAULT_MAX_REPLICAS = 2
 _CITED = ("modelID", "scaleTargetRef", "sloClassRef", "variantCost", "minReplicas", "maxReplicas")
 _PROFILE_PATH = ("spec", "modelProfile", "accelerators")
@@ -94,8 +99,9 @@ def _check(source: KubernetesObject, spec: Spec) -> Iterator[Finding]:
 
 def _check_target(source: KubernetesObject, spec: TargetSpec) -> Iterator[Finding]:
     target, lowest, highest = spec.scale_target_ref, spec.min_replicas, spec.max_replicas
-    if target.kind == _DEPLOYMENT and target.api_version not in {None, "", "apps/v1"}:
-        message = f'expected "apps/v1", got {quote(target.api_version or "")}'
+    version = _TARGET_VERSIONS.get(target.kind)
+    if version is not None and target.api_version not in {None, "", version}:
+        message = f"expected {quote(version)}, got {quote(target.api_version or '')}"
         yield source.complain(("spec", "scaleTargetRef", "apiVersion"), message)
     if lowest is not None and highest is not None and lowest > highest:
         message = f"minReplicas must be less than or equal to maxReplicas ({highest}), got {lowest}"
@@ -179,7 +185,9 @@ def _seconds(milliseconds: str) -> float:
 
 
 def _find_unsupported(target_kind: str) -> str:
-    return "" if target_kind == _DEPLOYMENT else f"scale targets of kind {escape(target_kind)} are not available yet"
+    return (
+        "" if target_kind in _TARGET_VERSIONS else f"scale targets of kind {escape(target_kind)} are not available yet"
+    )
 
 
 def _cite(source: KubernetesObject) -> dict[str, Place]:

@@ -130,11 +130,21 @@ def test_the_target_form_carries_its_cost_and_bounds(declare: Declare) -> None:
     assert variant.places["spec.maxReplicas"].line == 12
 
 
+@pytest.mark.parametrize(
+    ("kind", "version"), [("StatefulSet", "apps/v1"), ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1")]
+)
+def test_the_target_may_be_another_kind_with_replicas(declare: Declare, kind: str, version: str) -> None:
+    text = f"{HEAD}spec:\n  scaleTargetRef: {{apiVersion: VERSION, kind: {kind}, name: big}}\n  modelID: m\n"
+    variant = only(declare(text.replace("VERSION", version)))
+    assert (variant.target_kind, variant.target_name, variant.unsupported) == (kind, "big", "")
+    (finding,) = declare(text.replace("VERSION", "example.com/v1")).findings
+    assert str(finding).endswith(f'spec.scaleTargetRef.apiVersion: expected "{version}", got "example.com/v1"')
+
+
 def test_other_scale_targets_are_named_as_not_available(declare: Declare) -> None:
-    ref = "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: big}"
-    variant = only(declare(f"{HEAD}spec:\n  scaleTargetRef: {ref}\n  modelID: m\n"))
-    assert variant.target_kind == "LeaderWorkerSet"
-    assert variant.unsupported == "scale targets of kind LeaderWorkerSet are not available yet"
+    variant = only(declare(f"{HEAD}spec:\n  scaleTargetRef: {{kind: Rollout, name: big}}\n  modelID: m\n"))
+    assert variant.target_kind == "Rollout"
+    assert variant.unsupported == "scale targets of kind Rollout are not available yet"
 
 
 @pytest.mark.parametrize("spec", ["{modelID: '${MODEL}'}", "{modelID: m, scaleTargetRef: {name: '{{ x }}'}}"])

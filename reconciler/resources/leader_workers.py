@@ -1,0 +1,76 @@
+"""`leaderworkerset.x-k8s.io/v1` LeaderWorkerSet: a replica is a group of pods, one of which leads."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from reconciler.resources.objects import KubernetesObject, Piece, is_templated
+from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.wording import describe
+from reconciler.resources.workloads import PodTemplate, TemplateFields, find_unknown, mapping_at, read_scale_target
+
+GROUP_PATH = ("spec", "leaderWorkerTemplate")
+GROUP_FIELDS = (
+    "leaderTemplate",
+    "workerTemplate",
+    "size",
+    "restartPolicy",
+    "subGroupPolicy",
+    "resizePolicy",
+    "volumeClaimTemplates",
+    "persistentVolumeClaimRetentionPolicy",
+)
+_SPEC_FIELDS = ("replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupPolicy", "networkConfig")
+_MAX_SIZE = 10_000
+
+
+class _Fields(LooseShape):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class GroupFields(_Fields):
+    """What a group is made of: without a leader's template the leader is made from the workers'."""
+
+    leader_template: TemplateFields | None = None
+    worker_template: TemplateFields | None = None
+
+
+class _Spec(_Fields):
+    group: Annotated[GroupFields | None, Field(alias="leaderWorkerTemplate")] = None
+
+
+class _LeaderWorkerSet(_Fields):
+    spec: _Spec | None = None
+
+
+def read_leader_worker_set(source: KubernetesObject) -> Iterator[Piece]:
+    """The workload, or the broken resource, and all that must be said about it."""
+    validated = validate(_LeaderWorkerSet, source.fields, locate=source.locate)
+    spec = (validated.value.spec if validated.value else None) or _Spec()
+    size = mapping_at(source.fields, GROUP_PATH).get("size")
+    findings = [
+        *find_unknown(source, ("spec",), _SPEC_FIELDS),
+        *find_unknown(source, GROUP_PATH, GROUP_FIELDS),
+        *validated.findings,
+    ]
+    count = size if isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_SIZE else None
+    if count is None and size is not None and not is_templated(size):
+        message = f"expected an integer from 1 to {_MAX_SIZE}, got {describe(size)}"
+        findings.append(source.complain((*GROUP_PATH, "size"), message))
+    templates = split_group(spec.group or GroupFields(), GROUP_PATH, count or 1)
+    templated = ".".join((*GROUP_PATH, "size")) if is_templated(size) else ""
+    yield from read_scale_target(
+        source, mapping_at(source.fields, ("spec",)).get("replicas"), templates, findings, templated
+    )
+
+
+def split_group(group: GroupFields, path: tuple[str, ...], size: int) -> tuple[PodTemplate, ...]:
+    """The leader's template, and the workers' with the other `size` - 1 pods."""
+    worker = PodTemplate(path=(*path, "workerTemplate"), fields=group.worker_template or TemplateFields(), pods=size)
+    if group.leader_template is None:
+        return (worker,)
+    leader = PodTemplate(path=(*path, "leaderTemplate"), fields=group.leader_template)
+    workers = PodTemplate(path=worker.path, fields=worker.fields, pods=size - 1)
+    return (leader, workers) if size > 1 else (leader,)

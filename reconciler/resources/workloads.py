@@ -1,0 +1,202 @@
+"""A scale target from its pod templates: what one replica runs, where it may, and which accelerators it takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
+
+from reconciler.domain.declarations import Workload
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.domain.launch import LaunchSettings
+from reconciler.resources.annotations import check_annotations
+from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
+from reconciler.resources.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
+from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
+from reconciler.resources.wording import describe
+
+MAX_REPLICAS = 2**31 - 1
+_REPLICAS = ("spec", "replicas")
+
+
+class _Fields(LooseShape):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class TemplateMetadata(_Fields):
+    """Of the pods."""
+
+    labels: dict[str, str | None] | None = None
+
+
+class TemplateFields(_Fields):
+    """A pod template."""
+
+    metadata: TemplateMetadata | None = None
+    spec: PodSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplate:
+    """One of the templates that a replica's pods are made from, and how many of them are."""
+
+    path: tuple[str, ...]
+    fields: TemplateFields
+    pods: int = 1
+
+    @property
+    def pod(self) -> PodSpec:
+        """What its pods run."""
+        return self.fields.spec or PodSpec()
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of its pods."""
+        return read_texts(self.fields.metadata.labels if self.fields.metadata else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """What the pods of one replica add up to.
+
+    `container` is the index of the only container that asks for devices, where one pod makes a replica. The node
+    selector and the affinity are what all templates with devices agree on.
+    """
+
+    labels: Mapping[str, str]
+    node_selector: Mapping[str, str]
+    affinity: Mapping[str, tuple[str, ...]]
+    devices: Mapping[str, int]
+    container: int | None
+    served_names: tuple[str, ...]
+    engine: str
+    launch: LaunchSettings | None
+    templated: str
+    places: tuple[Place, ...]
+    findings: tuple[Finding, ...]
+
+
+def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Composition:
+    """Add up the templates; the first is the one that clients speak to."""
+    counted = [count_devices(source, each.pod, (*each.path, "spec")) for each in templates]
+    devices: dict[str, int] = {}
+    for template, found in zip(templates, counted, strict=True):
+        for resource, count in found.counts.items():
+            devices[resource] = devices.get(resource, 0) + template.pods * count
+    container = counted[0].container if len(templates) == 1 and templates[0].pods == 1 else None
+    placed = [each for each, found in zip(templates, counted, strict=True) if found.counts] or templates[:1]
+    engine, launch = next(
+        (
+            (engine, launch)
+            for template, found in zip(templates, counted, strict=True)
+            for engine, launch in [read_engine(template.pod, found.container)]
+            if engine
+        ),
+        ("", None),
+    )
+    names = dict.fromkeys(name for each in templates for name in read_served_names(each.pod))
+    return Composition(
+        labels=templates[0].labels if templates else {},
+        node_selector=_agree_on_nodes(placed),
+        affinity=_agree_on_affinity(placed),
+        devices=devices,
+        container=container,
+        served_names=tuple(names),
+        engine=engine,
+        launch=launch,
+        templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
+        places=tuple(_cite(source, templates, [found.container for found in counted])),
+        findings=tuple(finding for found in counted for finding in found.findings),
+    )
+
+
+def read_scale_target(
+    source: KubernetesObject,
+    replicas: object,
+    templates: Sequence[PodTemplate],
+    findings: Sequence[Finding],
+    templated: str = "",
+) -> Iterator[Piece]:
+    """The workload whose `spec.replicas` are edited, or the broken resource, and all that must be said about it."""
+    composition = compose(source, templates)
+    annotations = check_annotations(source)
+    found = (*findings, *check_replicas(source, replicas), *composition.findings, *annotations.findings)
+    broken = tuple(break_on(source, found))
+    yield from broken
+    if len(broken) > len(found):
+        return
+    place = None if replicas is None else source.locate(_REPLICAS)
+    cited = composition.places if place is None else (place, *composition.places)
+    yield Workload(
+        key=source.key,
+        document=source.ref,
+        place=source.place,
+        replicas=replicas if isinstance(replicas, int) else None,
+        replicas_place=place,
+        node_selector=composition.node_selector,
+        affinity=composition.affinity,
+        devices=composition.devices,
+        device_container=composition.container,
+        served_names=composition.served_names,
+        engine=composition.engine,
+        launch=composition.launch,
+        labels=source.labels,
+        template_labels=composition.labels,
+        settings=annotations.settings,
+        places={place.field: place for place in cited},
+        templated=("spec.replicas" if is_templated(replicas) else "") or templated or composition.templated,
+    )
+
+
+def check_replicas(source: KubernetesObject, replicas: object) -> Iterator[Finding]:
+    """A count, nothing, or text that is filled in later: anything else is a mistake."""
+    is_count = isinstance(replicas, int) and not isinstance(replicas, bool) and 0 <= replicas <= MAX_REPLICAS
+    if not (is_count or replicas is None or is_templated(replicas)):
+        yield source.complain(_REPLICAS, f"expected an integer of at least 0, got {describe(replicas)}")
+
+
+def find_unknown(
+    source: KubernetesObject, path: tuple[str, ...], known: Sequence[str], severity: Severity = Severity.WARNING
+) -> list[Finding]:
+    """The fields of the mapping at `path` that its kind does not have."""
+    names = [name for name in mapping_at(source.fields, path) if name not in known]
+    return [source.complain((*path, name), describe_unknown(name, known), severity) for name in names[:MAX_FINDINGS]]
+
+
+def mapping_at(fields: Mapping[str, object], path: Sequence[str]) -> Mapping[str, object]:
+    """The mapping at a path; an empty one where something else stands, or nothing."""
+    value: object = fields
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _agree_on_nodes(templates: Sequence[PodTemplate]) -> dict[str, str]:
+    selectors = [read_texts(each.pod.node_selector) for each in templates]
+    first = selectors[0] if selectors else {}
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in selectors)}
+
+
+def _agree_on_affinity(templates: Sequence[PodTemplate]) -> dict[str, tuple[str, ...]]:
+    limited = [read_affinity(each.pod) for each in templates]
+    keys = [key for key in limited[0] if all(key in other for other in limited)] if limited else []
+    return {key: tuple(dict.fromkeys(value for each in limited for value in each[key])) for key in keys}
+
+
+def _find_templated(templates: Sequence[PodTemplate]) -> str:
+    paths = ((*each.path, "spec", "nodeSelector") for each in templates if find_templated(each.pod.node_selector))
+    return ".".join(next(paths, ()))
+
+
+def _cite(
+    source: KubernetesObject, templates: Sequence[PodTemplate], containers: Sequence[int | None]
+) -> Iterator[Place]:
+    for template, container in zip(templates, containers, strict=True):
+        path = (*template.path, "spec")
+        if template.pod.node_selector:
+            yield source.locate((*path, "nodeSelector"))
+        if template.pod.affinity:
+            yield source.locate((*path, "affinity"))
+        if container is not None:
+            yield source.locate((*path, "containers", container, "resources"))
