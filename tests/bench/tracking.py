@@ -9,19 +9,21 @@ import tracemalloc
 
 import numpy as np
 
-from reconciler.sizing.tracking import (
+from reconciler.domain.tracking import (
     DEFAULT_BEHAVIOR,
+    Backend,
+    Behavior,
+    MetricTarget,
+    Panic,
+    Policy,
+    Rate,
+)
+from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V1,
     TRACKING,
-    Backend,
-    Behavior,
     History,
-    MetricTarget,
-    Panic,
     PodSeries,
-    Policy,
-    Rate,
     Rule,
     Target,
     track,

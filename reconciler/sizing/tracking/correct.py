@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.tracking import Behavior, Rate, Select
 from reconciler.sizing.tracking.arrays import Bools, Integers, milliseconds
-from reconciler.sizing.tracking.policy import Behavior, Rate, Select
 from reconciler.sizing.tracking.windows import Best
 
 _UNLIMITED = 2**62

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.tracking import Backend
 from reconciler.sizing.tracking.arrays import Floats
-from reconciler.sizing.tracking.policy import Backend
 
 # Names of metrics that are shares, not amounts: a group takes their mean.
 _SHARES = ("_utilization", "_usage", "_ratio", "_percent", "_saturation")

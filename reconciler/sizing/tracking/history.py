@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.domain.tracking import Backend, Policy
 from reconciler.sizing.tracking.arrays import Floats
-from reconciler.sizing.tracking.policy import Backend, Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,11 @@ class Target:
     def is_group(self) -> bool:
         """Whether replicas are split among several backends."""
         return len(self.backends) > 1
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its bounds leave one count, which needs no metric."""
+        return self.minimum == self.maximum > 0
 
     @property
     def grace_s(self) -> float:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.tracking import RatioRange
 from reconciler.sizing.tracking.arrays import NEVER_MS, Bools, Integers, milliseconds
 from reconciler.sizing.tracking.correct import Behaviors, Correction, Past, Wish, correct, stack_behaviors
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.loads import Loads
 from reconciler.sizing.tracking.recommend import Aims, Recommendation, recommend
-from reconciler.sizing.tracking.roles import RatioRange, RoleBounds, RoleCounts, repair_exactly, repair_upstream
+from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
 from reconciler.sizing.tracking.rules import Rule
 from reconciler.sizing.tracking.windows import Extreme, LineWindow, RecordWindow
 

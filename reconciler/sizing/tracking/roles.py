@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from reconciler.domain.tracking import RatioRange
+
 # The schema's largest replica count: ratios beyond it or its inverse cannot be.
 MOST_OF_A_ROLE = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatioRange:
-    """Which ratios of numerator to denominator are wanted, both ends included."""
-
-    minimum: float
-    maximum: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

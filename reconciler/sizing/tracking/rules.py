@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 class Rule:
     """In which ways one generation's rule differs from another's.
 
-    The first six are what upstream did, the last four what we mend:
+    The first six are what upstream did, the last five what we mend:
 
     - `records_corrected`, `groups_record_corrected`: the recommendation windows get the corrected count, of every
       target or of groups only, and refill themselves with what they hold;
@@ -18,6 +18,7 @@ class Rule:
     - `tolerance_per_replica`: the band is around the target of one replica, not around that of one reporting unit;
     - `holds_on_missing`: a metric that cannot be read keeps a count from shrinking;
     - `waits_until_idle`: zero only after the backend's grace period without arrivals;
+    - `counters_as_rates`: of a metric that only grows, its increase a second is the load;
     - `keeps_ratio`: roles keep their ratio after rounding, and the windows see what the roles were given.
     """
 
@@ -31,6 +32,7 @@ class Rule:
     tolerance_per_replica: bool = False
     holds_on_missing: bool = False
     waits_until_idle: bool = False
+    counters_as_rates: bool = False
     keeps_ratio: bool = False
 
     def remembers_start(self, *, is_group: bool) -> bool:
@@ -53,5 +55,10 @@ KTHENA_V0 = replace(KTHENA_V0_CORRECTED, records_corrected=False)
 # v1.0: the fourth, as of August 2026.
 KTHENA_V1 = Rule(name="kthena-v1", groups_record_corrected=True)
 TRACKING = Rule(
-    name="tracking", tolerance_per_replica=True, holds_on_missing=True, waits_until_idle=True, keeps_ratio=True
+    name="tracking",
+    tolerance_per_replica=True,
+    holds_on_missing=True,
+    waits_until_idle=True,
+    counters_as_rates=True,
+    keeps_ratio=True,
 )

@@ -8,7 +8,6 @@ from reconciler.sizing.tracking.checks import find_faults, find_oddities
 from reconciler.sizing.tracking.groups import distribute, is_share, keep_at_least, scaling_order
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.outcome import Outcome
-from reconciler.sizing.tracking.policy import longest_window_s, warm_up_s
 from reconciler.sizing.tracking.replay import RolePair, repair_pair
 from reconciler.sizing.tracking.roles import ratio_fault
 from reconciler.sizing.tracking.rules import Rule
@@ -85,7 +84,7 @@ def _decide(run: Run, column: int, target: Target, rule: Rule) -> Outcome:
         trail=None if run.last.skipped[column] else trail,
         start=int(run.start[column]),
         covered_s=run.covered_s(column),
-        needed_s=warm_up_s(target.policy.behavior),
+        needed_s=target.policy.behavior.warm_up_s,
         depends_on_start=bool(run.depends_on_start[column]),
     )
 
@@ -131,8 +130,8 @@ def _guarded(
     split = _split(target, desired)
     floor = [min(now, backend.max_replicas) for now, backend in zip(current, target.backends, strict=True)]
     behavior = target.policy.behavior
-    needed_s = max(warm_up_s(behavior), target.grace_s if run.rule.waits_until_idle and desired == 0 else 0.0)
-    reasons = run.doubts(column, longest_window_s(behavior), needed_s)
+    needed_s = max(behavior.warm_up_s, target.grace_s if run.rule.waits_until_idle and desired == 0 else 0.0)
+    reasons = run.doubts(column, behavior.longest_window_s, needed_s)
     if not reasons or all(wanted >= least for wanted, least in zip(split, floor, strict=True)):
         return split, ()
     return keep_at_least(split, floor), reasons

@@ -4,16 +4,12 @@ Windows live inside one replay. Times are milliseconds and must not fall; an ent
 window's length is not before now. A window of length 0 has no answer.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
 
 import numpy as np
 
 from reconciler.sizing.tracking.arrays import NEVER_MS, Bools, Integers
-
-Entry = TypeVar("Entry")
 
 
 class Extreme(Enum):
@@ -96,13 +92,3 @@ class LineWindow:
 
     def _lasts(self, now_ms: int) -> Bools:
         return self._last_ms + 2 * self._length_ms >= now_ms
-
-
-def reference_entry(
-    entries: Sequence[tuple[int, Entry]], *, now_ms: int, fresh_ms: int, expiry_ms: int
-) -> tuple[int, Entry] | None:
-    """Return the youngest (time, entry) that is no longer fresh and has not expired; entries in order of time."""
-    if fresh_ms == 0:
-        return None
-    old = [entry for entry in entries if entry[0] + fresh_ms < now_ms <= entry[0] + expiry_ms]
-    return old[-1] if old else None

@@ -8,7 +8,19 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from reconciler.sizing.tracking import Backend, Behavior, History, MetricTarget, Panic, PodSeries, Policy, Rate, Target
+from reconciler.domain.tracking import (
+    Backend,
+    Behavior,
+    MetricTarget,
+    Panic,
+    Policy,
+    Rate,
+)
+from reconciler.sizing.tracking import (
+    History,
+    PodSeries,
+    Target,
+)
 
 Rows: TypeAlias = list[dict[str, str]]
 

@@ -9,26 +9,27 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from reconciler.domain.tracking import (
+    Backend,
+    Behavior,
+    MetricTarget,
+    Panic,
+    Policy,
+    Rate,
+    RatioRange,
+    Select,
+)
+from reconciler.metrics.tracked_histograms import percentile_since, references
 from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,
     KTHENA_V1,
-    Backend,
-    Behavior,
-    Histogram,
     History,
-    MetricTarget,
-    Panic,
     PodSeries,
-    Policy,
-    Rate,
-    RatioRange,
     RoleBounds,
-    Select,
     Target,
     aggregate_external,
     distribute,
-    quantile_since,
     repair_exactly,
     repair_upstream,
     scaling_order,
@@ -38,7 +39,7 @@ from reconciler.sizing.tracking.correct import Past, Wish, correct, stack_behavi
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.recommend import Aims, Readings, recommend
 from reconciler.sizing.tracking.replay import replay, stack_course
-from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow, reference_entry
+from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 
 Row: TypeAlias = dict[str, str]
 ReadGolden: TypeAlias = Callable[[str], list[Row]]
@@ -165,16 +166,23 @@ def answers_of_window(rows: list[Row]) -> Iterator[tuple[str, str]]:
     extreme = Extreme.LARGEST if kind.endswith("max") else Extreme.SMALLEST
     record = RecordWindow(extreme, np.array([fresh_ms]), len(rows))
     line = LineWindow(extreme, np.array([fresh_ms]), len(rows))
-    entries: list[tuple[int, str]] = []
+    times_ms: list[int] = []
+    names: list[str] = []
     for row in rows:
         now_ms, value = int(row["t_ms"]), np.array([int(row["value_in"])])
         if row["op"] == "append":
             record.append(now_ms, value, np.array([True]))
             line.append(now_ms, value, np.array([True]))
-            entries.append((now_ms, row["value_in"]))
+            times_ms.append(now_ms)
+            names.append(row["value_in"])
         elif kind == "snap":
-            found = reference_entry(entries, now_ms=now_ms, fresh_ms=fresh_ms, expiry_ms=int(row["expire_ms"]))
-            yield (found[1] if found else "none"), row["result"]
+            found = references(
+                np.array([*times_ms, now_ms]),
+                np.ones((1, len(times_ms) + 1), dtype=np.bool_),
+                fresh_ms=fresh_ms,
+                expiry_ms=int(row["expire_ms"]),
+            )[0, -1]
+            yield (names[found] if found >= 0 else "none"), row["result"]
         else:
             best = line.best(now_ms, value) if kind.startswith("line") else record.best(now_ms)
             yield (str(best.value[0]) if best.known[0] else "none"), row["result"]
@@ -283,21 +291,20 @@ def test_scaling_orders_and_their_splits_agree(golden_rows: ReadGolden) -> None:
         assert list(split) == json.loads(row["replicas_per_param_json"]), row
 
 
-def histogram_of(row: Row, when: str) -> Histogram:
+def counts_of(row: Row, when: str, bounds: list[float]) -> Floats:
     buckets = json.loads(row[f"{when}_buckets_json"])
-    bounds = tuple((float("inf") if bound == "+Inf" else float(bound), count) for bound, count in buckets)
-    return Histogram(count=int(row[f"{when}_count"]), buckets=bounds)
+    assert not buckets or buckets[-1][1] == int(row[f"{when}_count"])
+    counts = {float(bound): float(count) for bound, count in buckets} or dict.fromkeys(bounds, 0.0)
+    return np.array([counts.get(bound, np.nan) for bound in bounds])
 
 
 def test_histogram_quantiles_agree(golden_rows: ReadGolden) -> None:
     for row in golden_rows("histogram_quantile"):
-        past = None if row["past_is_empty_default"] == "1" else histogram_of(row, "past")
-        got = quantile_since(histogram_of(row, "now"), past, int(row["percentile"]))
-        if row["error"]:
-            assert got.value is None, row
-            assert got.reason
-        else:
-            assert got.value == pytest.approx(float(row["value"]), rel=1e-12, abs=1e-12), row
+        bounds = [float(bound) for bound, _ in json.loads(row["now_buckets_json"])]
+        now, past = (counts_of(row, when, bounds) for when in ("now", "past"))
+        got = float(percentile_since(np.array(bounds), now, past, int(row["percentile"])))
+        expected = float("nan") if row["error"] else float(row["value"])
+        assert got == pytest.approx(expected, rel=1e-12, abs=1e-12, nan_ok=True), row
 
 
 def test_role_ratios_agree(golden_rows: ReadGolden) -> None:

@@ -6,10 +6,12 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.tracking import (
-    TRACKING,
+from reconciler.domain.tracking import (
     Backend,
     RatioRange,
+)
+from reconciler.sizing.tracking import (
+    TRACKING,
     RoleBounds,
     RolePair,
     Target,

@@ -8,23 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.tracking import (
+from reconciler.domain.tracking import (
     DEFAULT_BEHAVIOR,
+    Backend,
+    Behavior,
+    MetricTarget,
+    Panic,
+    Rate,
+    RatioRange,
+    Select,
+)
+from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,
     KTHENA_V1,
     TRACKING,
-    Backend,
-    Behavior,
-    MetricTarget,
     Outcome,
-    Panic,
     PodSeries,
-    Rate,
-    RatioRange,
     RolePair,
     Rule,
-    Select,
     Target,
     track,
 )

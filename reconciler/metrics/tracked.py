@@ -1,0 +1,109 @@
+"""Metric targets over time: what to ask of each cluster, and the answers as one history for each target."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from reconciler.domain.answers import Answer
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.tracking import BackendHistory, TrackedHistory, TrackedTarget
+from reconciler.metrics.expressions import LabelNames, label_names
+from reconciler.metrics.grids import Grid
+from reconciler.metrics.grouping import grouped
+from reconciler.metrics.tracked_grid import grid_for
+from reconciler.metrics.tracked_queries import tracking_queries
+from reconciler.metrics.tracked_reading import read_cluster
+from reconciler.metrics.tracked_reasons import Case, unasked
+from reconciler.metrics.tracked_series import read_activity, read_series, series_of
+from reconciler.metrics.tracked_sources import external_metrics, pod_metrics
+
+__all__ = ["read_tracked", "tracking_queries"]
+
+
+def read_tracked(
+    targets: Sequence[TrackedTarget], answers: Sequence[Answer], now_s: float, settings: Settings
+) -> dict[ResourceKey, TrackedHistory]:
+    """The history of every target up to `now_s`, by its key; what is not known is NaN in it, with the reason."""
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    clusters = {cluster.name: cluster for cluster in settings.clusters}
+    histories: dict[ResourceKey, TrackedHistory] = {}
+    for name, members in sorted(grouped((target.key.cluster, target) for target in targets).items()):
+        if name in answers_of:
+            histories |= _read_cluster(members, answers_of[name], now_s, clusters.get(name))
+        else:
+            blank = grid_for(members, now_s)
+            histories |= {each.key: _blank(each, blank, unasked(name, clusters.get(name))) for each in members}
+    return histories
+
+
+def _blank(target: TrackedTarget, grid: Grid, reason: str) -> TrackedHistory:
+    unknown = (np.nan,) * grid.count
+    return TrackedHistory(
+        start_s=grid.start_s,
+        step_s=grid.step_s,
+        backends=tuple(BackendHistory(replicas=unknown, unready=unknown) for _ in target.backends),
+        reasons=(reason,),
+    )
+
+
+def _read_cluster(
+    targets: Sequence[TrackedTarget], answers: Sequence[Answer], now_s: float, cluster: ClusterSettings | None
+) -> dict[ResourceKey, TrackedHistory]:
+    settings = cluster.prometheus if cluster else None
+    reading = read_cluster(targets, answers, now_s, label_names(settings) if settings else LabelNames())
+    series = read_series(targets, reading, settings)
+    histories: dict[ResourceKey, TrackedHistory] = {}
+    first = 0
+    for target in targets:
+        case = Case(target=target, first=first, reading=reading, series=series, settings=settings)
+        histories[target.key] = _history(case)
+        first += len(target.backends)
+    return histories
+
+
+def _history(case: Case) -> TrackedHistory:
+    target, reading = case.target, case.reading
+    members = range(case.first, case.first + len(target.backends))
+    return TrackedHistory(
+        start_s=reading.grid.start_s,
+        step_s=reading.grid.step_s,
+        backends=tuple(_backend(target, index, case) for index in members),
+        activity=read_activity(members, reading) if target.grace_s > 0 else None,
+        label_sets=dict(_label_sets(case)),
+        queries=dict(_queries(case)),
+        reasons=case.reasons(),
+        notes=case.notes(),
+    )
+
+
+def _backend(target: TrackedTarget, index: int, case: Case) -> BackendHistory:
+    series, places = case.series, [(metric.name, (index, metric.name)) for metric in target.policy.metrics]
+    return BackendHistory(
+        replicas=series_of(case.reading.replicas[index]),
+        unready=series_of(case.reading.unready[index]),
+        pods={name: series.pods[place] for name, place in places if place in series.pods},
+        rates={name: series.rates[place] for name, place in places if place in series.rates},
+        external={name: series.external[place] for name, place in places if place in series.external},
+    )
+
+
+def _label_sets(case: Case) -> Iterator[tuple[str, int]]:
+    """The most label sets that a pod has of a metric, where any pod has several."""
+    for metric, position, source in pod_metrics(case.target):
+        found = case.reading.metrics.get(source.name)
+        if found is not None and found.label_sets:
+            pods = list(case.reading.crew.pods)
+            rows = case.series.followers[case.first + position, metric].rows.tolist()
+            several = max((found.label_sets.get(pods[row], 1) for row in rows), default=1)
+            if several > 1:
+                yield metric, several
+
+
+def _queries(case: Case) -> Iterator[tuple[str, str]]:
+    for metric, _, source in pod_metrics(case.target):
+        if source.name in case.reading.metrics:
+            yield metric, case.reading.metrics[source.name].quantity
+    for metric, _, external in external_metrics(case.target):
+        if external.query in case.reading.quantities:
+            yield metric, case.reading.quantities[external.query]

@@ -1,0 +1,197 @@
+"""One cluster's answers about metric targets, decoded: its pods and whose they are, its replicas, its metrics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from reconciler.domain.answers import Answer, NoAnswer
+from reconciler.domain.tracking import TrackedBackend, TrackedTarget
+from reconciler.metrics.decoding import decode
+from reconciler.metrics.expressions import LabelNames
+from reconciler.metrics.grids import Grid
+from reconciler.metrics.grouping import grouped
+from reconciler.metrics.readings import Named
+from reconciler.metrics.tracked_grid import Floats, Table, grid_for, tabulate
+from reconciler.metrics.tracked_histograms import Bucket, percentiles_of
+from reconciler.metrics.tracked_pods import PodLabels, find_pods, read_pod_labels
+from reconciler.metrics.tracked_queries import ACTIVITY, REPLICAS_OF, Asked
+from reconciler.metrics.tracked_sources import is_askable, is_counter, pod_metrics
+from reconciler.metrics.tracked_totals import Crew
+
+KIND_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
+Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRows:
+    """One metric by pod: as exported (of a histogram the percentile), and as a rate where it only grows.
+
+    `label_sets` counts those of a pod where it has several.
+    """
+
+    values: Table[Named]
+    rates: Table[Named] | None
+    label_sets: Mapping[Named, int]
+    quantity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReading:
+    """All that was decoded, on one grid; `replicas` and pods `unready` have shape (backends, ticks), NaN: unknown."""
+
+    grid: Grid
+    backends: tuple[TrackedBackend, ...]
+    labels: PodLabels
+    ready: Table[Named]
+    crew: Crew
+    replicas: Floats
+    unready: Floats
+    told: Mapping[str, Table[Named]]
+    metrics: Mapping[str, MetricRows]
+    activity: tuple[Table[Named], ...]
+    external: Mapping[str, Elements]
+    """By the text of the query."""
+    quantities: Mapping[str, str]
+    """As which each text was asked."""
+
+    @property
+    def obstacle(self) -> NoAnswer | None:
+        """Why nothing is known about pods."""
+        return self.ready.failed
+
+
+def read_cluster(
+    targets: Sequence[TrackedTarget], answers: Sequence[Answer], now_s: float, names: LabelNames
+) -> ClusterReading:
+    """Everything that `answers` say about the targets of one cluster."""
+    grid = grid_for(targets, now_s)
+    asked = grouped((answer.query.quantity, answer) for answer in answers)
+    reader = _Reader(asked=asked, grid=grid, names=names)
+    backends = tuple(backend for target in targets for backend in target.backends)
+    ready = reader.pods(Asked.READY)
+    metrics = {name: reader.metric(name) for name in _metrics(targets)}
+    activity = tuple(reader.pods(quantity) for quantity in ACTIVITY.values() if quantity in asked)
+    labels = read_pod_labels(asked.get(Asked.POD_LABELS, ()), names)
+    tables = (ready, *activity, *(metric.values for metric in metrics.values()))
+    crew = _crew(find_pods(backends, {pod for table in tables for pod in table.rows}, labels), ready, grid)
+    told = {kind: reader.workloads(kind) for kind in REPLICAS_OF}
+    counted = reader.elements(() if ready.failed else asked.get(Asked.COUNTED, ()))
+    replicas = _replicas(backends, crew, told, counted)
+    pods_each = np.array([max(backend.pods_per_replica, 1) for backend in backends], dtype=np.float64)
+    own = (answer for answer in answers if answer.query.quantity.startswith(Asked.EXTERNAL))
+    texts = grouped((answer.query.text, answer) for answer in own)
+    return ClusterReading(
+        grid=grid,
+        backends=backends,
+        labels=labels,
+        ready=ready,
+        crew=replace(crew, expected=replicas * pods_each[:, None]),
+        replicas=replicas,
+        unready=crew.unready(),
+        told=told,
+        metrics=metrics,
+        activity=activity,
+        external={text: reader.elements(found) for text, found in texts.items()},
+        quantities={text: found[0].query.quantity for text, found in texts.items()},
+    )
+
+
+def _metrics(targets: Sequence[TrackedTarget]) -> list[str]:
+    return sorted(
+        {source.name for target in targets for _, _, source in pod_metrics(target) if is_askable(source.name)}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Decodes answers by what was asked."""
+
+    asked: Mapping[str, Sequence[Answer]]
+    grid: Grid
+    names: LabelNames
+
+    def pods(self, quantity: str) -> Table[Named]:
+        return tabulate(self.asked.get(quantity, ()), self.grid, self._pod)
+
+    def workloads(self, kind: str) -> Table[Named]:
+        label = KIND_LABELS[kind]
+        return tabulate(
+            self.asked.get(REPLICAS_OF[kind], ()),
+            self.grid,
+            lambda labels: Named(labels.get(self.names.namespace, ""), labels.get(label, "")),
+        )
+
+    def elements(self, answers: Sequence[Answer]) -> Elements:
+        return tabulate(answers, self.grid, lambda labels: tuple(sorted(labels.items())))
+
+    def metric(self, name: str) -> MetricRows:
+        values = self.pods(Asked.METRIC.of(name))
+        percentiles = self._percentiles(name) if not values.rows else values
+        is_histogram = not values.rows and bool(percentiles.rows or percentiles.failed)
+        values = percentiles if is_histogram else values
+        return MetricRows(
+            values=_with_unusable(values),
+            rates=self.pods(Asked.RATE.of(name)) if is_counter(name) else None,
+            label_sets=self._label_sets(self.asked.get(Asked.LABEL_SETS.of(name), ())),
+            quantity=(Asked.BUCKETS if is_histogram else Asked.METRIC).of(name),
+        )
+
+    def _percentiles(self, name: str) -> Table[Named]:
+        answers = self.asked.get(Asked.BUCKETS.of(name), ())
+        since_s = min((answer.query.start_s for answer in answers), default=self.grid.start_s)
+        ticks = self.grid.count + max(round((self.grid.start_s - since_s) / self.grid.step_s), 0)
+        longer = Grid(start_s=self.grid.end_s - (ticks - 1) * self.grid.step_s, step_s=self.grid.step_s, count=ticks)
+        table = percentiles_of(tabulate(answers, longer, self._bucket), longer)
+        return replace(table, rows={pod: values[-self.grid.count :] for pod, values in table.rows.items()})
+
+    def _label_sets(self, answers: Sequence[Answer]) -> dict[Named, int]:
+        decoded = [decode(answer) for answer in answers]
+        samples = [sample for found in decoded if not isinstance(found, NoAnswer) for sample in found]
+        return {self._pod(sample.labels): int(sample.value) for sample in samples if 1 < sample.value < 1e9}
+
+    def _pod(self, labels: Mapping[str, str]) -> Named:
+        return Named(labels.get(self.names.namespace, ""), labels.get(self.names.pod, ""))
+
+    def _bucket(self, labels: Mapping[str, str]) -> Bucket:
+        return Bucket(pod=self._pod(labels), bound=labels.get("le", ""))
+
+
+def _with_unusable(table: Table[Named]) -> Table[Named]:
+    """The table with the pods noted that reported what no metric target is about."""
+    unusable = {pod: int(np.count_nonzero((values < 0) | np.isinf(values))) for pod, values in table.rows.items()}
+    words = {pod: f"{count} readings are negative or infinite, and missing" for pod, count in unusable.items() if count}
+    return replace(table, oddities={**words, **table.oddities}) if words else table
+
+
+def _crew(found: Sequence[Sequence[Named]], ready: Table[Named], grid: Grid) -> Crew:
+    pods = {pod: index for index, pod in enumerate(sorted({pod for each in found for pod in each}))}
+    members = tuple(np.array([pods[pod] for pod in each], dtype=np.int64) for each in found)
+    unknown = np.full((len(found), grid.count), np.nan)
+    crew = Crew(pods=pods, members=members, ready=np.full((len(pods), grid.count), np.nan), expected=unknown)
+    return replace(crew, ready=crew.rows(ready.rows))
+
+
+def _replicas(
+    backends: Sequence[TrackedBackend], crew: Crew, told: Mapping[str, Table[Named]], counted: Elements
+) -> Floats:
+    """The replicas of the time: those set where a series tells them, else the pods there were.
+
+    That there were none is known only while pods are counted at all, and only of a workload whose pods have been
+    found before, or that has none in Git: pods that are not found are not gone.
+    """
+    present = crew.present()
+    is_counting = np.zeros(present.shape[1], dtype=np.bool_)
+    for row in counted.rows.values():
+        is_counting |= ~np.isnan(row)
+    replicas = np.full(present.shape, np.nan)
+    for index, backend in enumerate(backends):
+        target = backend.scale_target
+        if target.kind in told:
+            known = told[target.kind].rows.get(Named(target.namespace, target.name))
+            replicas[index] = np.nan if known is None else known
+        elif present[index].any() or backend.replicas == 0:
+            count = np.ceil(present[index] / max(backend.pods_per_replica, 1))
+            replicas[index] = np.where(is_counting | (count > 0), count, np.nan)
+    return replicas

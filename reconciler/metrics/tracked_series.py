@@ -1,0 +1,131 @@
+"""The series of each backend, from what its pods and its policy's queries answered."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from reconciler.domain.settings import PrometheusSettings
+from reconciler.domain.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
+from reconciler.metrics.grouping import grouped
+from reconciler.metrics.readings import Named
+from reconciler.metrics.tracked_grid import Floats, Integers, Table
+from reconciler.metrics.tracked_pods import is_selected
+from reconciler.metrics.tracked_reading import ClusterReading, Elements
+from reconciler.metrics.tracked_sources import external_metrics, foreign_origin, pod_metrics
+
+Place: TypeAlias = tuple[int, str]
+"""A backend of the cluster, by index, and a metric of its policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A backend that follows a metric of pods, with those of its pods (rows of the crew) that the metric is about."""
+
+    place: Place
+    source: PodMetric
+    rows: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSeries:
+    """What is known of every backend's metrics, as `BackendHistory` has them."""
+
+    followers: Mapping[Place, Follower]
+    pods: Mapping[Place, PodTotals]
+    rates: Mapping[Place, PodTotals]
+    external: Mapping[Place, Series]
+
+
+def read_series(
+    targets: Sequence[TrackedTarget], reading: ClusterReading, settings: PrometheusSettings | None
+) -> ClusterSeries:
+    """All metrics of all backends of a cluster, metric by metric."""
+    followers = list(_followers(targets, reading))
+    pods: dict[Place, PodTotals] = {}
+    rates: dict[Place, PodTotals] = {}
+    for name, following in grouped((each.source.name, each) for each in followers).items():
+        metric = reading.metrics.get(name)
+        if metric is not None:
+            pods |= dict(_totals(following, metric.values, reading))
+        if metric is not None and metric.rates is not None:
+            rates |= dict(_totals(following, metric.rates, reading))
+    return ClusterSeries(
+        followers={each.place: each for each in followers},
+        pods=pods,
+        rates=rates,
+        external=dict(_external(targets, reading, settings)),
+    )
+
+
+def series_of(values: Floats) -> Series:
+    """A row as a noun has it."""
+    return tuple(values.tolist())
+
+
+def only_elements(elements: Elements, ticks: int) -> tuple[Floats, Integers]:
+    """The value of each tick at which a query answered with one element, and how many it had, shapes (ticks,)."""
+    rows = np.array(list(elements.rows.values())).reshape(-1, ticks)
+    count = np.count_nonzero(~np.isnan(rows), axis=0)
+    return np.where(count == 1, np.nansum(rows, axis=0), np.nan), np.asarray(count, dtype=np.int64)
+
+
+def read_activity(members: Sequence[int], reading: ClusterReading) -> Series | None:
+    """What the ready pods of these backends finish in a second and have under way, None when no engine tells."""
+    rows = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(reading.crew.members[each] for each in members)]))
+    ready = reading.crew.ready[rows] == 1
+    told = np.array([reading.crew.rows(table.rows)[rows] for table in reading.activity])
+    told = np.where(np.isfinite(told) & (told >= 0), told, np.nan)
+    if not reading.activity or np.isnan(told).all():
+        return None
+    working = told.sum(axis=0)  # one that is unknown makes all unknown: a request may be under way that nobody saw
+    asleep = (reading.replicas[list(members)] == 0).all(axis=0)
+    seen = ready.any(axis=0)
+    active = np.where(ready, working, 0.0).sum(axis=0)
+    return series_of(np.where(seen, active, np.where(asleep, 0.0, np.nan)))
+
+
+def _followers(targets: Sequence[TrackedTarget], reading: ClusterReading) -> Iterator[Follower]:
+    pods = list(reading.crew.pods)
+    first = 0
+    for target in targets:
+        for metric, position, source in pod_metrics(target):
+            rows = reading.crew.members[first + position]
+            if source.selector != EVERY_POD:
+                rows = _selected(source, rows, pods, reading)
+            yield Follower(place=(first + position, metric), source=source, rows=rows)
+        first += len(target.backends)
+
+
+def _selected(source: PodMetric, rows: Integers, pods: Sequence[Named], reading: ClusterReading) -> Integers:
+    chosen = [row for row in rows.tolist() if is_selected(source.selector.requirements, pods[row], reading.labels)]
+    return np.array(chosen, dtype=np.int64)
+
+
+def _totals(
+    followers: Sequence[Follower], table: Table[Named], reading: ClusterReading
+) -> Iterator[tuple[Place, PodTotals]]:
+    crew = reading.crew.following([each.place[0] for each in followers], [each.rows for each in followers])
+    totals = crew.totals(table.rows)
+    columns = zip(followers, totals.total, totals.reporting, totals.missing, strict=True)
+    for follower, total, reporting, missing in columns:
+        yield (
+            follower.place,
+            PodTotals(total=series_of(total), reporting=series_of(reporting), missing=series_of(missing)),
+        )
+
+
+def _external(
+    targets: Sequence[TrackedTarget], reading: ClusterReading, settings: PrometheusSettings | None
+) -> Iterator[tuple[Place, Series]]:
+    answered = {
+        text: series_of(only_elements(elements, reading.grid.count)[0]) for text, elements in reading.external.items()
+    }
+    unknown = (np.nan,) * reading.grid.count
+    first = 0
+    for target in targets:
+        for metric, position, source in external_metrics(target):
+            is_ours = settings is not None and not foreign_origin(source, settings)
+            yield (first + position, metric), answered.get(source.query, unknown) if is_ours else unknown
+        first += len(target.backends)

@@ -1,0 +1,78 @@
+"""Where the metrics of policies come from, and how their pods are told apart by labels."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from reconciler.domain.settings import PrometheusSettings
+from reconciler.domain.tracking import (
+    LabelRequirement,
+    LabelSelector,
+    PodMetric,
+    PrometheusMetric,
+    TrackedTarget,
+)
+
+METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+COUNTER = "_total"
+ORIGIN = re.compile(r"(https?)://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^:/?#@]*)(?::([0-9]*))?(?=[/?#]|$)", re.IGNORECASE)
+PORTS = {"http": "80", "https": "443"}
+
+
+def is_counter(metric: str) -> bool:
+    """Whether a metric's name says that it only ever grows."""
+    return metric.endswith(COUNTER)
+
+
+def is_askable(metric: str) -> bool:
+    """Whether any series could have that name."""
+    return METRIC_NAME.fullmatch(metric) is not None
+
+
+def pod_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PodMetric]]:
+    """Each metric of a target's policy that pods export, with the position of their backend."""
+    for metric in target.policy.metrics:
+        for position, backend in enumerate(target.backends):
+            source = backend.source_of(metric.name)
+            if isinstance(source, PodMetric):
+                yield metric.name, position, source
+
+
+def external_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PrometheusMetric]]:
+    """Each metric of a target's policy that a query of its own answers, with the position of its backend."""
+    for metric in target.policy.metrics:
+        for position, backend in enumerate(target.backends):
+            source = backend.source_of(metric.name)
+            if isinstance(source, PrometheusMetric):
+                yield metric.name, position, source
+
+
+def foreign_origin(source: PrometheusMetric, settings: PrometheusSettings) -> str:
+    """The origin that a policy's query is meant for, when it is not this Prometheus; else empty."""
+    theirs, ours = _origin(source.server_url), _origin(settings.url)
+    return theirs if source.server_url and theirs != ours else ""
+
+
+def exported_label(key: str) -> str:
+    """How kube-state-metrics spells a pod's label on its series."""
+    plain = re.sub(r"[^a-zA-Z0-9_]", "_", key)
+    return "label_" + re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", plain).lower()
+
+
+def selected_labels(targets: Iterable[TrackedTarget]) -> tuple[str, ...]:
+    """The labels, as kube-state-metrics spells them, that tell the targets' pods apart."""
+    return tuple(sorted({exported_label(each.key) for target in targets for each in _requirements(target)}))
+
+
+def _requirements(target: TrackedTarget) -> Iterator[LabelRequirement]:
+    for backend in target.backends:
+        yield from LabelSelector(match_labels=backend.pod_labels).requirements
+    for _, _, source in pod_metrics(target):
+        yield from source.selector.requirements
+
+
+def _origin(url: str) -> str:
+    found = ORIGIN.match(url)
+    if not found:
+        return url
+    scheme = found[1].lower()
+    return f"{scheme}://{found[2].lower()}:{found[3] or PORTS[scheme]}"
