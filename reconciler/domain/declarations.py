@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.domain.conditions import Condition
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.launch import LaunchSettings
@@ -39,17 +40,6 @@ class StatusShape(StrEnum):
     FULL = "full"
     TTFT = "ttft"
     TARGET = "target"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A Kubernetes condition as it stands in Git."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

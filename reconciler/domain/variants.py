@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import Condition, DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.conditions import Condition
+from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced

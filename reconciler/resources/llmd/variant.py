@@ -9,6 +9,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
 from reconciler.resources.annotations import check_annotations
+from reconciler.resources.conditions import read_conditions
 from reconciler.resources.llmd.forms import FormOfSpec, find_contradiction, tell_form
 from reconciler.resources.llmd.spec import (
     FlatAccelerator,
@@ -19,7 +20,7 @@ from reconciler.resources.llmd.spec import (
     Spec,
     TargetSpec,
 )
-from reconciler.resources.llmd.status import check_status, read_conditions
+from reconciler.resources.llmd.status import check_status
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
 from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
 from reconciler.resources.wording import describe, escape, quote

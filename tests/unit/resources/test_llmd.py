@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.domain.conditions import Condition
 from reconciler.domain.declarations import (
     Annotation,
-    Condition,
     Declaration,
     Form,
     SloClassRef,
