@@ -23,8 +23,9 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, replay.SIZES)), help="variants of each fleet")
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
-    sized = [*sizing.measure(), *candidates.measure()]
+    # first: the peak of a new process is never below what this one holds when it starts it
     fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
+    sized = [*sizing.measure(), *candidates.measure()]
     queries = replay.queries_by_size()
     tracked = tracking.measure()
     learned = learning.measure()
