@@ -54,20 +54,23 @@ class Crew:
         return add_up(self.members, self.ready == 0)
 
     def totals(self, found: Mapping[Named, Floats]) -> Totals:
-        """The sum of a metric over ready pods; one that nobody calls ready or not is, while it reports."""
+        """The sum of a metric over ready pods; where nobody tells of any of them, over those that report."""
         values = self.rows(found)
         known = np.isfinite(values) & (values >= 0)
-        unseen = np.isnan(self.ready)
-        reads = known & ((self.ready == 1) | unseen)
-        reporting = add_up(self.members, reads)
-        total = add_up(self.members, np.where(reads, values, 0.0))
+        untold = add_up(self.members, ~np.isnan(self.ready)) == 0
+        reads = known & (self.ready == 1)
+        reporting = np.where(untold, add_up(self.members, known), add_up(self.members, reads))
+        total = np.where(
+            untold,
+            add_up(self.members, np.where(known, values, 0.0)),
+            add_up(self.members, np.where(reads, values, 0.0)),
+        )
         silent = add_up(self.members, (self.ready == 1) & ~known)
-        nobody_says = add_up(self.members, ~unseen) == 0
         lacking = np.fmax(self.expected - reporting, 0.0)
         return Totals(
             total=np.where(reporting > 0, total, np.nan),
             reporting=reporting,
-            missing=np.where(nobody_says & ~np.isnan(lacking), lacking, silent),
+            missing=np.where(untold & ~np.isnan(lacking), lacking, silent),
         )
 
 
