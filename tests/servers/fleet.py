@@ -196,10 +196,10 @@ def history_of(day: Day) -> History:
     )
     qwen = {"namespace": "batch", "pod": "qwen-6c9d8b7f54-x2v4k", "model_name": "Qwen/Qwen2.5-7B-Instruct"}
     _replica(history, day, qwen, lambda _at_s: 1.0)
-    for index, pod in enumerate(("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm")):
+    for pod in ("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "starcoder"}
         _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)
-        _cache(history, day, labels, lambda at_s, index=index: min(day.rate_at(at_s) / 118 - 0.01 * index, 0.98))
+        _cache(history, day, labels, lambda at_s: min(day.rate_at(at_s) / 118, 0.98))
     for pod in ("nemo-6b8d7c9f54-bcdfg", "nemo-6b8d7c9f54-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "nemo"}
         _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10)
