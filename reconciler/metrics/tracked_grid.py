@@ -116,12 +116,18 @@ def _places_of(row: Row, grid: Grid) -> _Places:
 def _joined(placed: Sequence[_Placed]) -> _Placed:
     if len(placed) == 1:
         return placed[0]
-    values = np.stack([each.values for each in placed])
-    known = np.count_nonzero(~np.isnan(values), axis=0)
-    total = np.where(known == 1, np.nansum(values, axis=0), np.nan)
-    twice = int(np.count_nonzero(known > 1))
+    values, count = lone_values(np.stack([each.values for each in placed]))
+    several = int(np.count_nonzero(count > 1))
     oddities = [each.oddity for each in placed if each.oddity]
     return _Placed(
-        values=total,
-        oddity=f"{twice} ticks have several samples" if twice else "".join(oddities[:1]),
+        values=values,
+        oddity=f"{several} ticks have several samples" if several else "".join(oddities[:1]),
     )
+
+
+def lone_values(rows: Floats) -> tuple[Floats, Integers]:
+    """The value of each tick that only one row has, else NaN, and how many have one; (rows, ticks) to (ticks,)."""
+    known = ~np.isnan(rows)
+    count = np.count_nonzero(known, axis=0)
+    values = np.where(known, rows, -np.inf).max(axis=0, initial=-np.inf)
+    return np.where(count == 1, values, np.nan), np.asarray(count, dtype=np.int64)

@@ -10,7 +10,7 @@ from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Floats, Integers, Table
+from reconciler.metrics.tracked_grid import Floats, Integers, Table, lone_values
 from reconciler.metrics.tracked_pods import is_selected
 from reconciler.metrics.tracked_reading import ClusterReading, Elements
 from reconciler.metrics.tracked_sources import external_metrics, foreign_origin, pod_metrics
@@ -66,9 +66,7 @@ def series_of(values: Floats) -> Series:
 
 def only_elements(elements: Elements, ticks: int) -> tuple[Floats, Integers]:
     """The value of each tick at which a query answered with one element, and how many it had, shapes (ticks,)."""
-    rows = np.array(list(elements.rows.values())).reshape(-1, ticks)
-    count = np.count_nonzero(~np.isnan(rows), axis=0)
-    return np.where(count == 1, np.nansum(rows, axis=0), np.nan), np.asarray(count, dtype=np.int64)
+    return lone_values(np.array(list(elements.rows.values())).reshape(-1, ticks))
 
 
 def read_activity(members: Sequence[int], reading: ClusterReading) -> Series | None:
@@ -79,11 +77,11 @@ def read_activity(members: Sequence[int], reading: ClusterReading) -> Series | N
     told = np.where(np.isfinite(told) & (told >= 0), told, np.nan)
     if not reading.activity or np.isnan(told).all():
         return None
-    working = told.sum(axis=0)  # one that is unknown makes all unknown: a request may be under way that nobody saw
+    with np.errstate(over="ignore"):  # infinitely many requests are requests
+        working = told.sum(axis=0)  # one that is unknown makes all unknown: one may be under way that nobody saw
+        active = np.where(ready, working, 0.0).sum(axis=0)
     asleep = (reading.replicas[list(members)] == 0).all(axis=0)
-    seen = ready.any(axis=0)
-    active = np.where(ready, working, 0.0).sum(axis=0)
-    return series_of(np.where(seen, active, np.where(asleep, 0.0, np.nan)))
+    return series_of(np.where(ready.any(axis=0), active, np.where(asleep, 0.0, np.nan)))
 
 
 def _followers(targets: Sequence[TrackedTarget], reading: ClusterReading) -> Iterator[Follower]:

@@ -81,5 +81,6 @@ def add_up(members: Sequence[Integers], values: Floats | Bools) -> Floats:
     if manned:
         rows = np.concatenate([members[index] for index in manned])
         starts = np.cumsum([0, *(members[index].size for index in manned[:-1])])
-        sums[manned] = np.add.reduceat(values[rows].astype(np.float64), starts, axis=0)
+        with np.errstate(over="ignore"):  # an infinite sum is no reading, as any infinite one
+            sums[manned] = np.add.reduceat(values[rows].astype(np.float64), starts, axis=0)
     return sums
