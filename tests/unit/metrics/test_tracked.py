@@ -17,6 +17,8 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Sett
 from reconciler.domain.tracking import (
     Backend,
     Generation,
+    LabelOperator,
+    LabelRequirement,
     LabelSelector,
     MetricSource,
     MetricTarget,
@@ -236,6 +238,14 @@ def test_a_selector_narrows_a_metric_to_some_pods() -> None:
     assert labelled.reasons == ()
 
 
+def test_a_label_that_nobody_shows_may_be_absent_and_that_is_said() -> None:
+    canaries = LabelRequirement(key="canary", operator=LabelOperator.DOES_NOT_EXIST)
+    asked = target(sources={METRIC: PodMetric(name=METRIC, selector=LabelSelector(match_expressions=(canaries,)))})
+    got = history(Server().replicas(1).pod(POD_A), asked)
+    assert got.backends[0].pods[METRIC].total[-1] == 5.0
+    assert got.notes == ("no pod is said to have the label canary, and so every pod counts as without it",)
+
+
 # -- replicas ------------------------------------------------------------------------------------------------------
 
 SERVING = {"modelserving.volcano.sh/name": "chat"}
@@ -270,6 +280,8 @@ def test_pods_that_are_not_found_are_not_gone() -> None:
     assert history(labelled, serving(replicas=5)).reasons == (
         "no pod of ModelServing llm/chat is known: none has the labels modelserving.volcano.sh/name=chat, or its name",
     )
+    labelled.failed["tracked_pod_labels"] = "HTTP 503"
+    assert history(labelled, serving(replicas=5)).reasons == ("HTTP 503",)
     asleep = history(Server().add("tracked_pods_counted", 9.0), serving(replicas=0))
     assert asleep.backends[0].replicas == (0.0,) * TICKS
     assert asleep.reasons == (f"ModelServing llm/chat has no pods: at zero replicas nothing reports {METRIC}",)
