@@ -5,7 +5,13 @@ its unit, or why there is none. `history_queries` and `read_traces` do the same 
 """
 
 from reconciler.metrics.decoding import decode, warnings_of
-from reconciler.metrics.history_quantities import HISTORY, LEARNING_HISTORY, LEARNING_WINDOW_S, SATURATION_HISTORY
+from reconciler.metrics.history_quantities import (
+    HISTORY,
+    LEARNING_HISTORY,
+    LEARNING_WINDOW_S,
+    SATURATION_HISTORY,
+    TRACED_HISTORY,
+)
 from reconciler.metrics.load_quantities import QUANTITIES
 from reconciler.metrics.observed import Observed, read_observed
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
@@ -23,6 +29,7 @@ __all__ = [
     "QUANTITIES",
     "SATURATION_HISTORY",
     "SATURATION_QUANTITIES",
+    "TRACED_HISTORY",
     "Name",
     "Needs",
     "Observed",

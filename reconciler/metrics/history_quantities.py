@@ -15,6 +15,8 @@ LEARNING_HISTORY = (
     *(Name.INPUT_TOKENS, Name.OUTPUT_TOKENS),
 )
 """What a performance profile is learned from, and corrected by."""
+TRACED_HISTORY = (*LEARNING_HISTORY, Name.COMPLETIONS)
+"""What a run looks at of the last hour: for that correction, and as the samples of upstream's throughput analyzer."""
 LEARNING_WINDOW_S = 120.0
 """One window for all that is learned from together: two scrapes a minute apart are in it, and little else."""
 

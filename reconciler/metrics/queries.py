@@ -8,7 +8,7 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.batches import NAMED_NAMESPACES, batches_of
 from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import label_names, matchers, render
-from reconciler.metrics.history_quantities import LEARNING_HISTORY, LEARNING_WINDOW_S, SATURATION_HISTORY
+from reconciler.metrics.history_quantities import LEARNING_WINDOW_S, SATURATION_HISTORY, TRACED_HISTORY
 from reconciler.metrics.load_quantities import CLUSTER_LABEL, QUANTITIES
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name, Quantity
 from reconciler.metrics.ranges import SAMPLE_BUDGET, history_queries
@@ -123,7 +123,7 @@ def _history(cluster: ClusterSettings, needs: Needs, now_s: float, sample_budget
         start_s,
         now_s,
         LEARNING_STEP_S,
-        (*LEARNING_HISTORY, Name.COMPLETIONS),
+        TRACED_HISTORY,
         sample_budget=sample_budget,
         window_s=LEARNING_WINDOW_S,
     )

@@ -12,11 +12,11 @@ from reconciler.domain.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics import (
     HISTORY,
-    LEARNING_HISTORY,
     OWNERSHIP,
     QUANTITIES,
     SATURATION_HISTORY,
     SATURATION_QUANTITIES,
+    TRACED_HISTORY,
     Name,
     Needs,
     history_queries,
@@ -43,7 +43,7 @@ def test_needs_add_their_quantities_in_their_namespaces_alone() -> None:
     instants = [query.quantity for query in more if query.step_s is None]
     assert instants == [quantity.name for quantity in SATURATION_QUANTITIES]
     assert [query.quantity for query in more if query.step_s == 15.0] == list(SATURATION_HISTORY)
-    assert [query.quantity for query in more if query.step_s == 60.0] == list(LEARNING_HISTORY)
+    assert [query.quantity for query in more if query.step_s == 60.0] == list(TRACED_HISTORY)
     for query in more:
         namespace = "traced" if query.step_s == 60.0 else "full"
         where = '=~"|full"' if query.quantity.startswith("flow_control") else f'="{namespace}"'

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Floats, Table
-from reconciler.metrics.tracked_histograms import Bucket, percentile_since, percentiles_of, recent_percentiles
+from reconciler.metrics.tracked.grid import Floats, Table
+from reconciler.metrics.tracked.histograms import Bucket, percentile_since, percentiles_of, recent_percentiles
 
 NAN = float("nan")
 POD = Named("llm", "chat-0")

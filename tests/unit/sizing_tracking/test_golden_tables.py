@@ -19,7 +19,7 @@ from reconciler.domain.tracking import (
     RatioRange,
     Select,
 )
-from reconciler.metrics.tracked_histograms import percentile_since, references
+from reconciler.metrics.tracked.histograms import percentile_since, references
 from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,

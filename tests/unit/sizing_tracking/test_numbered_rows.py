@@ -27,7 +27,7 @@ from reconciler.domain.tracking import (
     sync_period_s,
 )
 from reconciler.metrics.tracked import read_tracked, tracking_queries
-from reconciler.metrics.tracked_histograms import percentile_since, references
+from reconciler.metrics.tracked.histograms import percentile_since, references
 from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,

@@ -10,10 +10,10 @@ from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Floats, Integers, Table, lone_values
-from reconciler.metrics.tracked_pods import is_selected
-from reconciler.metrics.tracked_reading import ClusterReading, Elements
-from reconciler.metrics.tracked_sources import external_metrics, foreign_origin, pod_metrics
+from reconciler.metrics.tracked.grid import Floats, Integers, Table, lone_values
+from reconciler.metrics.tracked.pods import is_selected
+from reconciler.metrics.tracked.reading import ClusterReading, Elements
+from reconciler.metrics.tracked.sources import external_metrics, foreign_origin, pod_metrics
 
 Place: TypeAlias = tuple[int, str]
 """A backend of the cluster, by index, and a metric of its policy."""

@@ -9,11 +9,11 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.domain.tracking import LabelSelector, PodMetric, PrometheusMetric, Series, TrackedBackend, TrackedTarget
 from reconciler.metrics.decoding import printable
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Integers
-from reconciler.metrics.tracked_pods import unexported
-from reconciler.metrics.tracked_reading import ClusterReading, Elements
-from reconciler.metrics.tracked_series import ClusterSeries, only_elements
-from reconciler.metrics.tracked_sources import external_metrics, foreign_origin, pod_metrics
+from reconciler.metrics.tracked.grid import Integers
+from reconciler.metrics.tracked.pods import unexported
+from reconciler.metrics.tracked.reading import ClusterReading, Elements
+from reconciler.metrics.tracked.series import ClusterSeries, only_elements
+from reconciler.metrics.tracked.sources import external_metrics, foreign_origin, pod_metrics
 
 SHOWN_PODS = 3
 ALLOWED = "kube-state-metrics must be started with --metric-labels-allowlist=pods=[{labels}]"

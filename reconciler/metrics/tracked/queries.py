@@ -14,9 +14,9 @@ from reconciler.metrics.expressions import LabelNames, duration, label_names, ma
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.load_quantities import QUANTITIES
 from reconciler.metrics.quantities import Name
-from reconciler.metrics.tracked_grid import grid_for, reach_back
-from reconciler.metrics.tracked_histograms import EXPIRY_S
-from reconciler.metrics.tracked_sources import (
+from reconciler.metrics.tracked.grid import grid_for, reach_back
+from reconciler.metrics.tracked.histograms import EXPIRY_S
+from reconciler.metrics.tracked.sources import (
     external_metrics,
     foreign_origin,
     is_askable,

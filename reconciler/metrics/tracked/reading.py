@@ -13,12 +13,12 @@ from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Floats, Table, grid_for, tabulate
-from reconciler.metrics.tracked_histograms import Bucket, percentiles_of
-from reconciler.metrics.tracked_pods import PodLabels, find_pods, read_pod_labels
-from reconciler.metrics.tracked_queries import ACTIVITY, REPLICAS_OF, Asked
-from reconciler.metrics.tracked_sources import is_askable, is_counter, pod_metrics
-from reconciler.metrics.tracked_totals import Crew
+from reconciler.metrics.tracked.grid import Floats, Table, grid_for, tabulate
+from reconciler.metrics.tracked.histograms import Bucket, percentiles_of
+from reconciler.metrics.tracked.pods import PodLabels, find_pods, read_pod_labels
+from reconciler.metrics.tracked.queries import ACTIVITY, REPLICAS_OF, Asked
+from reconciler.metrics.tracked.sources import is_askable, is_counter, pod_metrics
+from reconciler.metrics.tracked.totals import Crew
 
 KIND_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Bools, Floats, Integers, Table
+from reconciler.metrics.tracked.grid import Bools, Floats, Integers, Table
 
 PERCENTILE = 95
 FRESH_S = 60.0

@@ -11,7 +11,7 @@ from reconciler.metrics.attribution import SAFE
 from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_sources import exported_label
+from reconciler.metrics.tracked.sources import exported_label
 
 LONGEST_NAME = 253
 PARTS = r"[0-9a-z]([-0-9a-z]*[0-9a-z])?"

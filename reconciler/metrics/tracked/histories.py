@@ -11,14 +11,11 @@ from reconciler.domain.tracking import BackendHistory, TrackedHistory, TrackedTa
 from reconciler.metrics.expressions import LabelNames, label_names
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.grouping import grouped
-from reconciler.metrics.tracked_grid import grid_for
-from reconciler.metrics.tracked_queries import tracking_queries
-from reconciler.metrics.tracked_reading import read_cluster
-from reconciler.metrics.tracked_reasons import Case, unasked
-from reconciler.metrics.tracked_series import read_activity, read_series, series_of
-from reconciler.metrics.tracked_sources import external_metrics, pod_metrics
-
-__all__ = ["read_tracked", "tracking_queries"]
+from reconciler.metrics.tracked.grid import grid_for
+from reconciler.metrics.tracked.reading import read_cluster
+from reconciler.metrics.tracked.reasons import Case, unasked
+from reconciler.metrics.tracked.series import read_activity, read_series, series_of
+from reconciler.metrics.tracked.sources import external_metrics, pod_metrics
 
 
 def read_tracked(

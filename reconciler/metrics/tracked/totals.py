@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked_grid import Bools, Floats, Integers
+from reconciler.metrics.tracked.grid import Bools, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
