@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.decision.answers import answer
 from reconciler.decision.saturated import answer_saturation
 from reconciler.decision.standing import standings_of
 from reconciler.domain.engines import Engine
@@ -34,6 +35,8 @@ def chain_of(snapshot: Snapshot, decision: Decision) -> tuple[Figure, ...]:
     if decision.engine and Engine(decision.engine).is_saturation:
         figures += [*_replica_figures(snapshot, variant), *_model_figures(snapshot, variant)]
         figures += _answer_figures(snapshot, variant)
+    if decision.engine and Engine(decision.engine).is_tracking:
+        figures += _tracking_figures(snapshot, variant)
     return tuple(figures)
 
 
@@ -140,9 +143,14 @@ def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
         )
 
 
+def _tracking_figures(snapshot: Snapshot, variant: Variant) -> tuple[Figure, ...]:
+    tracked = answer(snapshot, standings_of(snapshot, {})).tracking.get(variant.key)
+    return () if tracked is None else tracked.figures
+
+
 def _answer_figures(snapshot: Snapshot, variant: Variant) -> tuple[Figure, ...]:
     """What the engine says of the model and of this variant; other variants' numbers stand in their own chain."""
     answers = answer_saturation(snapshot, standings_of(snapshot, {}))
-    answer = answers.get(variant.model)
+    saturation = answers.get(variant.model)
     others = {each.key.label for each in snapshot.variants} - {variant.key.label}
-    return () if answer is None else tuple(each for each in answer.figures if each.subject not in others)
+    return () if saturation is None else tuple(each for each in saturation.figures if each.subject not in others)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from reconciler.decision.answers import answer
 from reconciler.decision.capacities import Capacities
 from reconciler.decision.case import Case
 from reconciler.decision.groups import head_branch
@@ -10,7 +11,6 @@ from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
 from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
-from reconciler.decision.saturated import answer_saturation
 from reconciler.decision.standing import Standing, is_counted, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
@@ -32,7 +32,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     """
     standings = standings_of(snapshot, refused or {})
     capacities = Capacities(rows_of(standings))
-    posed = pose(standings, capacities, answer_saturation(snapshot, standings), snapshot.settings.objective)
+    posed = pose(standings, capacities, answer(snapshot, standings), snapshot.settings.objective)
     solution = SOLVERS[SOLVER].solve(posed.problem)
     allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
     groups = {standing.variant.settings.group.value for standing in standings}

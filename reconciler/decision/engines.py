@@ -54,6 +54,8 @@ def _choose(members: Sequence[Variant], load: Load | None) -> Choice:
 
 def _automatic(members: Sequence[Variant], load: Load | None) -> Choice:
     """Metric targets, a given profile, a learned one, saturation: the first that every variant admits."""
+    if all(member.tracked_by is not None for member in members):
+        return Choice(engine=Engine.TRACKING, reason=f"auto: metric targets of {members[0].tracked_by}")
     obstacles = [words for member in members if (words := _against_queueing(member, load))]
     if obstacles:
         return Choice(engine=Engine.SATURATION, reason=f"auto: {obstacles[0]}")

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.decision.answers import Answers
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.needs import Needs
 from reconciler.decision.options import CHOOSE, IN_ORDER
@@ -29,14 +30,14 @@ class ModelDemand:
 class Posed:
     """A problem with what was left out of it: variants that got no candidate, options that were not considered.
 
-    `demands` are of models that are sized by a queue, `answers` of those that saturation sizes. `partial` says of
+    `demands` are of models that are sized by a queue, `answers` of the other engines. `partial` says of
     variants whose model was not wholly seen what is missing: none of them may shrink.
     """
 
     problem: Problem
     needs: Needs
     demands: Mapping[ModelKey, ModelDemand]
-    answers: Mapping[ModelKey, SaturationAnswer] = field(default_factory=dict)
+    answers: Answers
     stuck: Mapping[ResourceKey, str] = field(default_factory=dict)
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: Mapping[ResourceKey, str] = field(default_factory=dict)
@@ -50,14 +51,16 @@ def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
 def pose(
     standings: Sequence[Standing],
     capacities: Capacities,
-    answers: Mapping[ModelKey, SaturationAnswer],
+    answers: Answers,
     objective: str,
 ) -> Posed:
     """The problem of all models together, each in the unit of its engine."""
     draft = _Draft(capacities=capacities, answers=answers)
     for model, members in _by_model(standings).items():
-        if model in answers:
-            draft.add_saturated(members, answers[model])
+        if model in answers.saturation:
+            draft.add_saturated(members, answers.saturation[model])
+        elif members[0].engine.is_tracking:
+            draft.add_tracked(model, members)
         else:
             draft.add_model(model, members)
     return draft.posed(standings, objective)
@@ -100,7 +103,7 @@ class _Draft:
     """Collects the problem model by model."""
 
     capacities: Capacities
-    answers: Mapping[ModelKey, SaturationAnswer]
+    answers: Answers
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
@@ -138,6 +141,24 @@ class _Draft:
         for variant in offered:
             self.current_weights[variant.key] = _current_weight(variant, is_priced=is_priced)
             self.candidates.append(_kept(variant, is_priced=is_priced))
+
+    def add_tracked(self, model: ModelKey, members: Sequence[Standing]) -> None:
+        """What metric targets ask for is a finished answer; a workload that they cannot judge stays as it is."""
+        fixed: dict[ResourceKey, int] = {}
+        for variant in (standing.variant for standing in members if standing.is_free):
+            answer = self.answers.tracking.get(variant.key)
+            if answer is None or answer.replicas is None:
+                reasons = answer.reasons if answer is not None else ()
+                self.stuck[variant.key] = "; ".join(reasons) or "its metric targets were not followed"
+            else:
+                fixed[variant.key] = answer.replicas
+                self.notes[variant.key] = answer.notes
+        keys = [CandidateKey(variant=key, accelerator=_running(members, key)) for key in fixed]
+        segments = (Segment(amount=float(sum(fixed.values()))),)
+        carried = dict.fromkeys(keys, 1.0)
+        self.requirements.append(
+            Requirement(model=model, unit="replicas", segments=segments, per_replica=carried, fixed=fixed)
+        )
 
     def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
         """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
@@ -254,13 +275,17 @@ class _Draft:
         )
         return Posed(
             problem=problem,
-            needs=Needs.of(self.requirements, _fillings(self.answers.values())),
+            needs=Needs.of(self.requirements, _fillings(self.answers.saturation.values())),
             demands=self.demands,
             answers=self.answers,
             stuck=self.stuck,
             notes=self.notes,
             partial=self.partial,
         )
+
+
+def _running(members: Iterable[Standing], key: ResourceKey) -> str:
+    return next(each.variant.current.accelerator for each in members if each.variant.key == key)
 
 
 def _fillings(answers: Iterable[SaturationAnswer]) -> dict[ModelKey, Filling]:

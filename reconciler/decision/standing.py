@@ -109,7 +109,12 @@ def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:
 
 
 def _absence(engine: Engine, load: Load | NoAnswer | None, observation: Observation | None) -> str:
-    """What is missing of what the engine looks at: a queue needs the model's load, saturation the replicas' word."""
+    """What is missing of what the engine looks at: a queue needs the model's load, saturation the replicas' word.
+
+    Metric targets have a history of their own.
+    """
+    if engine.is_tracking:
+        return ""
     if engine is Engine.QUEUEING and isinstance(load, NoAnswer):
         return load.reason
     if observation is not None and observation.absence is not None:
@@ -146,7 +151,9 @@ def _beside(standing: Standing, unknown: Variant, words: str) -> Standing:
 
 def _gap(variant: Variant, engine: Engine, load: Load | None) -> str:
     if engine.is_tracking:
-        return f"{engine} needs metric targets, and no policy gives any for it"
+        return (
+            "" if variant.tracked_by is not None else f"{engine} needs metric targets, and no policy gives any for it"
+        )
     if engine is not Engine.QUEUEING:
         return ""
     if not variant.current.accelerator:

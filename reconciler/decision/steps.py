@@ -17,7 +17,7 @@ from reconciler.domain.variants import Option, Variant
 def steps_of(case: Case, standing: Standing, desired: Allocation, outcome: Outcome, reason: str) -> tuple[Step, ...]:
     variant = standing.variant
     steps = [*_engine_steps(standing), *_load_steps(case, standing), *_capacity_steps(case, standing)]
-    steps += _saturation_steps(case, variant)
+    steps += [*_saturation_steps(case, variant), *_tracking_steps(case, variant)]
     notes = case.posed.notes.get(variant.key, ())
     steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
     current = _words(variant.current)
@@ -41,7 +41,7 @@ def _engine_steps(standing: Standing) -> list[Step]:
 
 def _saturation_steps(case: Case, variant: Variant) -> list[Step]:
     """What saturation saw of the variant, and what it makes of that for all of its model."""
-    answer = case.posed.answers.get(variant.model)
+    answer = case.posed.answers.saturation.get(variant.model)
     if answer is None:
         return []
     own = [figure for figure in answer.figures if figure.subject == variant.key.label and figure.value is not None]
@@ -53,6 +53,12 @@ def _saturation_steps(case: Case, variant: Variant) -> list[Step]:
     if role in answer.reasons:
         steps.append(Step(stage="need", before="", after=_need(case, role), reason=answer.reasons[role]))
     return steps
+
+
+def _tracking_steps(case: Case, variant: Variant) -> tuple[Step, ...]:
+    """From votes to a count, as the loop of its policy took it; what slowed the answer is among them."""
+    tracked = case.posed.answers.tracking.get(variant.key)
+    return () if tracked is None else tracked.steps
 
 
 def _need(case: Case, role: ModelKey) -> str:
@@ -137,7 +143,10 @@ def _why(case: Case, variant: Variant, desired: Allocation) -> str:
         return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} {need.unit}: {shortfall.reason}"
     if variant.key in case.solution.reasons:
         return case.solution.reasons[variant.key]
-    answer = case.posed.answers.get(variant.model)
+    tracked = case.posed.answers.tracking.get(variant.key)
+    if tracked is not None:
+        return "; ".join(tracked.reasons) or f"as its metric targets ask, by {tracked.rule}"
+    answer = case.posed.answers.saturation.get(variant.model)
     if answer is not None:
         return "; ".join(dict.fromkeys(answer.reasons.values()))
     if desired.replicas:

@@ -14,6 +14,7 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
+from reconciler.domain.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.variants import Variant
 
 
@@ -52,6 +53,10 @@ class Snapshot:
     """What upstream's ConfigMaps say of a model's saturation, where they say anything."""
     zero: Mapping[ModelKey, ZeroRules] = field(default_factory=dict)
     """What upstream's ConfigMap says of scaling a model to zero, where it says anything."""
+    tracked: tuple[TrackedTarget, ...] = ()
+    """What policies with metric targets scale."""
+    histories: Mapping[ResourceKey, TrackedHistory] = field(default_factory=dict)
+    """What was seen of each tracked target, by its key."""
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Cluster -> quantity -> the PromQL that was asked."""
     catalogs: Mapping[str, Catalog] = field(default_factory=dict)

@@ -68,5 +68,7 @@ class Variant:
     relative_cost: float | None
     current_cost_per_hour: float | None
     conditions: tuple[Condition, ...] = ()
+    tracked_by: ResourceKey | None = None
+    """The policy (or binding) whose metric targets ask for its replicas."""
     obstacle: str = ""
     missing_class: str = ""
