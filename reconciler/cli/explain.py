@@ -1,4 +1,4 @@
-"""`reconciler explain RESOURCE`: every value and step behind one variant."""
+"""`reconciler explain RESOURCE`: every value, query, figure and step behind one variant."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="E
 
 @with_common(outputs=("text", "json"))
 def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
-    """Show every value and step behind one variant."""
+    """Show every value, query, figure and step behind one variant."""
     from reconciler.cli.console import width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.settings import find_decision, setting_rows
