@@ -8,6 +8,7 @@ from reconciler.domain.conditions import Condition
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.llmaz import Llmaz
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.service_classes import ServiceClass
@@ -193,6 +194,7 @@ class Declaration:
     excluded_namespaces: frozenset[tuple[str, str]] = frozenset()
     """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
     ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
+    llmaz: Llmaz = field(default_factory=Llmaz)
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
     shared_paths: frozenset[str] = frozenset()

@@ -15,8 +15,9 @@ class ResourceKey:
 
     @property
     def label(self) -> str:
-        """NAMESPACE/NAME as every output prints it."""
-        return f"{self.namespace}/{self.name}" + (f"/{self.part}" if self.part else "")
+        """NAMESPACE/NAME as every output prints it; the name alone of what belongs to the whole cluster."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return name + (f"/{self.part}" if self.part else "")
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (f"/{self.part}" if self.part else "")

@@ -18,12 +18,13 @@ from reconciler.domain.declarations import (
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.saturation_settings import UpstreamNamespace
+from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.kustomize import own_workload
+from reconciler.resources.llmaz.folding import fold_llmaz
 from reconciler.resources.objects import Patch, Piece, UpstreamSettings
 from reconciler.resources.scopes import settle
 
 Kind = TypeVar("Kind", bound=Piece)
-Resource = TypeVar("Resource", VariantResource, Workload)
 Listed = TypeVar("Listed", ListedClass, ListedCost)
 
 # A person's pattern runs against every name of a cluster: no backtracking that a hostile one could drive.
@@ -50,26 +51,30 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     ordered = sorted(files, key=lambda file: (file.cluster, file.path))
     files_of_objects, patches = _set_patches_apart(ordered)
     whole = _sort_by_type(files_of_objects)
-    variants, broken_variants = _split_duplicates(_pick(whole, VariantResource))
-    workloads, broken_workloads = _split_duplicates(_pick(whole, Workload))
+    variants, broken_variants = split_duplicates(_pick(whole, VariantResource))
+    workloads, broken_workloads = split_duplicates(_pick(whole, Workload))
     targets = {_target_of(variant) for variant in variants} if broken_workloads else set()
     classes, class_findings = _agree(_by_cluster(files_of_objects, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(files_of_objects, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = _pick(whole, UpstreamNamespace)
     settled = settle(_pick(whole, UpstreamSettings), namespaces)
     broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
+    llmaz = fold_llmaz([piece for pieces in whole.values() for piece in pieces], broken)
+    broken += llmaz.broken
+    targets |= llmaz.targets
     findings = [
         *_pick(whole, Finding),
-        *(_report_duplicate(found, Severity.ERROR) for found in broken_variants),
-        *(_report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
+        *(report_duplicate(found) for found in broken_variants),
+        *(report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
         *class_findings,
         *cost_findings,
         *settled.findings,
+        *llmaz.findings,
     ]
     return Declaration(
         variants=tuple(variants),
         workloads=tuple(workloads),
-        owners=(*_pick(whole, ReplicaOwner), *_resolve_patches(patches, [*workloads, *variants])),
+        owners=(*_pick(whole, ReplicaOwner), *llmaz.owners, *_resolve_patches(patches, [*workloads, *variants])),
         classes=classes,
         costs=costs,
         saturation=settled.saturation,
@@ -77,6 +82,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         opted_in_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_opted_in),
         excluded_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_excluded),
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
+        llmaz=llmaz.declared,
         broken=tuple(dict.fromkeys(broken)),
         findings=tuple(sorted(set(findings))),
         shared_paths=_find_shared_paths(ordered),
@@ -150,25 +156,6 @@ def _matches(pattern: str, text: str) -> bool:
     if not pattern or len(pattern) > _LONGEST_PATTERN or not _TAME_PATTERN.fullmatch(pattern):
         return True
     return re.fullmatch(pattern, text) is not None
-
-
-def _split_duplicates(resources: list[Resource]) -> tuple[list[Resource], list[BrokenResource]]:
-    by_key: dict[ResourceKey, list[Resource]] = {}
-    for resource in resources:
-        by_key.setdefault(resource.key, []).append(resource)
-    single = [same[0] for same in by_key.values() if len(same) == 1]
-    broken = [_break_duplicate(here, same) for same in by_key.values() if len(same) > 1 for here in same]
-    return single, broken
-
-
-def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
-    others = ", ".join(str(other.place) for other in same if other is not here)
-    reason = f"{here.key.kind} {here.key.label} is declared again at {others}: keep one"
-    return BrokenResource(key=here.key, place=here.place, reason=reason)
-
-
-def _report_duplicate(found: BrokenResource, severity: Severity) -> Finding:
-    return Finding(place=replace(found.place, field="metadata.name"), severity=severity, message=found.reason)
 
 
 def _target_of(variant: VariantResource) -> ResourceKey:

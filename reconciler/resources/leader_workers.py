@@ -30,7 +30,7 @@ class _Fields(LooseShape):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-class GroupFields(_Fields):
+class _GroupFields(_Fields):
     """What a group is made of: without a leader's template the leader is made from the workers'."""
 
     leader_template: TemplateFields | None = None
@@ -38,7 +38,7 @@ class GroupFields(_Fields):
 
 
 class _Spec(_Fields):
-    group: Annotated[GroupFields | None, Field(alias="leaderWorkerTemplate")] = None
+    group: Annotated[_GroupFields | None, Field(alias="leaderWorkerTemplate")] = None
 
 
 class _LeaderWorkerSet(_Fields):
@@ -49,6 +49,7 @@ def read_leader_worker_set(source: KubernetesObject) -> Iterator[Piece]:
     """The workload, or the broken resource, and all that must be said about it."""
     validated = validate(_LeaderWorkerSet, source.fields, locate=source.locate)
     spec = (validated.value.spec if validated.value else None) or _Spec()
+    group = spec.group or _GroupFields()
     size = mapping_at(source.fields, GROUP_PATH).get("size")
     findings = [
         *find_unknown(source, ("spec",), _SPEC_FIELDS),
@@ -59,18 +60,19 @@ def read_leader_worker_set(source: KubernetesObject) -> Iterator[Piece]:
     if count is None and size is not None and not is_templated(size):
         message = f"expected an integer from 1 to {_MAX_SIZE}, got {describe(size)}"
         findings.append(source.complain((*GROUP_PATH, "size"), message))
-    templates = split_group(spec.group or GroupFields(), GROUP_PATH, count or 1)
+    templates = split_group(group.leader_template, group.worker_template, GROUP_PATH, count or 1)
     templated = ".".join((*GROUP_PATH, "size")) if is_templated(size) else ""
     yield from read_scale_target(
         source, mapping_at(source.fields, ("spec",)).get("replicas"), templates, findings, templated
     )
 
 
-def split_group(group: GroupFields, path: tuple[str, ...], size: int) -> tuple[PodTemplate, ...]:
+def split_group(
+    leader: TemplateFields | None, worker: TemplateFields | None, path: tuple[str, ...], size: int
+) -> tuple[PodTemplate, ...]:
     """The leader's template, and the workers' with the other `size` - 1 pods."""
-    worker = PodTemplate(path=(*path, "workerTemplate"), fields=group.worker_template or TemplateFields(), pods=size)
-    if group.leader_template is None:
-        return (worker,)
-    leader = PodTemplate(path=(*path, "leaderTemplate"), fields=group.leader_template)
-    workers = PodTemplate(path=worker.path, fields=worker.fields, pods=size - 1)
-    return (leader, workers) if size > 1 else (leader,)
+    worker, worker_path = worker or TemplateFields(), (*path, "workerTemplate")
+    if leader is None:
+        return (PodTemplate(path=worker_path, fields=worker, pods=size),)
+    leading = PodTemplate(path=(*path, "leaderTemplate"), fields=leader)
+    return (leading, PodTemplate(path=worker_path, fields=worker, pods=size - 1)) if size > 1 else (leading,)

@@ -19,6 +19,7 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
 from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.manifests import Document
 from reconciler.resources.validation import LooseShape
@@ -69,6 +70,11 @@ Piece: TypeAlias = (
     | BrokenResource
     | Finding
     | Patch
+    | OpenModel
+    | Playground
+    | InferenceService
+    | BackendRuntime
+    | GlobalConfig
 )
 Reader: TypeAlias = "Callable[[KubernetesObject], Iterator[Piece]]"
 Name = Annotated[str, Field(min_length=1, max_length=253, description="a name")]

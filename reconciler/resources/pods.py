@@ -37,9 +37,10 @@ class Resources(_Fields):
 class Container(_Fields):
     """The command line of a container and its resources.
 
-    `image` and `env` stay unvalidated: what is wrong in them takes nothing from what they tell of the engine.
+    `name`, `image` and `env` stay unvalidated: what is wrong in them takes nothing from what they tell of the engine.
     """
 
+    name: object = None
     image: object = None
     env: object = None
     command: list[str] | None = None
@@ -100,7 +101,7 @@ class Devices:
     findings: tuple[Finding, ...]
 
 
-def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str, ...]) -> Devices:
+def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str | int, ...]) -> Devices:
     """Add up what the containers ask for: limits, else requests; `pod_path` is where the pod stands in the object."""
     counts: dict[str, int] = {}
     asking: set[int] = set()

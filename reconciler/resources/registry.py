@@ -11,6 +11,7 @@ from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.kustomize import is_kustomization, read_kustomization
 from reconciler.resources.leader_workers import read_leader_worker_set
+from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service
 from reconciler.resources.llmd import read_variant
 from reconciler.resources.objects import (
     DEFAULT_NAMESPACE,
@@ -34,7 +35,8 @@ class Kind:
 
     `retired` are versions that a cluster no longer serves. A kind that is `ours_alone` has no namesake in another
     group, so another group is a mistake; else the object is somebody else's and ignored. One that `reads_templates`
-    matters even when its own name is filled in later.
+    matters even when its own name is filled in later. `word` stands in every document of the kind where the kind's
+    own name is one of a more common namesake, whose objects may leave out their version.
     """
 
     versions: tuple[str, ...]
@@ -44,16 +46,22 @@ class Kind:
     is_namespaced: bool = True
     is_named: bool = True
     reads_templates: bool = False
+    word: str = ""
 
 
 # What the API server accepts of the kinds above, namespaces included but for their dots.
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
+_LLMAZ = "inference.llmaz.io/v1alpha1"
 _KINDS: Mapping[str, Kind] = {
     "VariantAutoscaling": Kind(versions=("llmd.ai/v1alpha1",), read=read_variant, ours_alone=True),
     "Deployment": Kind(versions=("apps/v1",), read=read_deployment, retired=("extensions/v1beta1",)),
     "StatefulSet": Kind(versions=("apps/v1",), read=read_stateful_set, retired=("apps/v1beta1", "apps/v1beta2")),
     "LeaderWorkerSet": Kind(versions=("leaderworkerset.x-k8s.io/v1",), read=read_leader_worker_set),
+    "OpenModel": Kind(versions=("llmaz.io/v1alpha1",), read=read_model, ours_alone=True, is_namespaced=False),
+    "Playground": Kind(versions=(_LLMAZ,), read=read_playground),
+    "Service": Kind(versions=(_LLMAZ,), read=read_service, word="inference.llmaz.io"),
+    "BackendRuntime": Kind(versions=(_LLMAZ,), read=read_runtime, is_namespaced=False),
     "HorizontalPodAutoscaler": Kind(
         versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),
         read=read_autoscaler,
@@ -72,7 +80,7 @@ _KINDS: Mapping[str, Kind] = {
 _LIST = "List"
 
 # A `List` of these holds their names too, so it needs no word of its own.
-KINDS: frozenset[bytes] = frozenset(kind.encode() for kind in _KINDS)
+KINDS: frozenset[bytes] = frozenset((kind.word or name).encode() for name, kind in _KINDS.items())
 """The words of which one stands in every document worth parsing, but for kustomizations: see `is_kustomization`."""
 
 
@@ -145,7 +153,7 @@ def _read_object(source: KubernetesObject) -> Iterator[Piece]:
 def _is_ours(source: KubernetesObject, kind: Kind, version: object) -> bool:
     """Whether an object is of the kind we mean, in whatever version, and not a namesake of another group."""
     if version is None:
-        return not kind.is_named or "metadata" in source.fields
+        return not kind.is_named or (not kind.word and "metadata" in source.fields)
     if not isinstance(version, str) or version in kind.versions or kind.ours_alone or version in kind.retired:
         return True
     groups = {known.rpartition("/")[0] for known in kind.versions}

@@ -7,6 +7,7 @@ from math import isfinite
 from reconciler.domain.declarations import ListedCost
 from reconciler.domain.units import cost_per_hour_from_cents
 from reconciler.resources.listed_classes import CLASSES_CONFIG_MAP, read_classes
+from reconciler.resources.llmaz import GLOBAL_CONFIG_MAP, read_global_config
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.saturation import SATURATION_CONFIG_MAPS, read_saturation
 from reconciler.resources.scale_to_zero import ZERO_CONFIG_MAP, read_zero
@@ -76,4 +77,5 @@ _READERS: Mapping[str, Callable[[KubernetesObject, Mapping[str, object]], Iterat
     CLASSES_CONFIG_MAP: read_classes,
     **dict.fromkeys(SATURATION_CONFIG_MAPS, read_saturation),
     ZERO_CONFIG_MAP: read_zero,
+    GLOBAL_CONFIG_MAP: read_global_config,
 }

@@ -1,0 +1,96 @@
+"""The common steps of reading a custom resource: its spec validated, what is filled in later held, the rest told."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
+from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
+from reconciler.resources.wording import describe
+
+Model = TypeVar("Model", bound=BaseModel)
+_TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+
+
+def read_resource(
+    source: KubernetesObject,
+    model: type[Model],
+    *,
+    named: Sequence[str],
+    check: Callable[[Model], Iterable[Finding]],
+    build: Callable[[Model], Iterator[Piece]],
+    ignored: Sequence[str] = (),
+    braced: Sequence[str] = (),
+    notes: Mapping[str, str] | None = None,
+) -> Iterator[Piece]:
+    """What `build` makes of the spec, or the broken resource, and all that must be said about it.
+
+    `named` are the fields that must not be filled in later, `ignored` those that the caller reads itself, `braced`
+    those whose `{{ }}` are the resource's own; `notes` say of unknown fields, by name, what became of them.
+    """
+    validated = _read_spec(source, model, ignored)
+    path = _find_filled_in(source, validated, named, (*ignored, *braced))
+    if path:
+        yield from hold_templated(source, path)
+        return
+    checked = check(validated.value) if validated.value is not None else ()
+    findings = (*_explain_unknown(validated.findings, notes or {}), *checked)
+    broken = tuple(break_on(source, findings))
+    yield from broken
+    if validated.value is not None and len(broken) == len(findings):
+        yield from build(validated.value)
+
+
+def _read_spec(source: KubernetesObject, model: type[Model], ignored: Sequence[str]) -> Validated[Model]:
+    """The spec as a model, without the fields that the caller reads itself; unknown fields are warnings."""
+    spec = source.fields.get("spec")
+    if not isinstance(spec, dict):
+        message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
+        return Validated(None, (*_find_unknown_top(source), source.complain(("spec",), message)))
+    fields = {name: value for name, value in spec.items() if name not in ignored} if ignored else spec
+    found = validate(model, fields, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING)
+    return Validated(found.value, (*_find_unknown_top(source), *found.findings))
+
+
+def _find_unknown_top(source: KubernetesObject) -> list[Finding]:
+    """The top-level fields that no custom resource has."""
+    names = [name for name in source.fields if name not in _TOP_LEVEL]
+    return [source.complain((name,), "unknown field", Severity.WARNING) for name in names[:MAX_FINDINGS]]
+
+
+def hold_templated(source: KubernetesObject, path: tuple[str | int, ...]) -> Iterator[Piece]:
+    """The resource as one that cannot be read from Git: no mistake, but nothing to decide by."""
+    message = "filled in by a substitution: it cannot be read from Git"
+    finding = source.complain(path, message, Severity.WARNING)
+    yield finding
+    yield source.broken(f"{finding.place.field} is {message}")
+
+
+def _find_filled_in(
+    source: KubernetesObject, validated: Validated[Model], named: Sequence[str], exempt: Sequence[str]
+) -> tuple[str | int, ...]:
+    """The path of a text that is filled in later and matters; empty when there is none.
+
+    In a valid spec only the fields `named` matter, whose text is valid whatever it says; in another one any may be
+    the reason.
+    """
+    spec = source.fields.get("spec")
+    fields: Mapping[str, object] = spec if isinstance(spec, dict) else {}
+    if validated.value is not None:
+        fields = {name: value for name, value in fields.items() if name in named}
+    path = find_templated({name: value for name, value in fields.items() if name not in exempt})
+    return () if path is None else ("spec", *path)
+
+
+def _explain_unknown(findings: Sequence[Finding], notes: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The findings, with words for the unknown fields that an older version had: by the last part of their path."""
+    return tuple(_explain(finding, notes) for finding in findings)
+
+
+def _explain(finding: Finding, notes: Mapping[str, str]) -> Finding:
+    note = notes.get(finding.place.field.rpartition(".")[2])
+    if note is None or not finding.message.startswith("unknown field"):
+        return finding
+    return Finding(place=finding.place, severity=finding.severity, message=f"unknown field: {note}")
