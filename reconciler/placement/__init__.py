@@ -1,0 +1,28 @@
+"""PURE. What a cluster's repository builds, and in which file, line and field a value of a built object stands.
+
+`build_fleet` builds every cluster of a commit: Kustomize, and what Flux and Argo CD change on the way.
+`effective_place` says where an edit changes a number, or why there is no such place.
+"""
+
+from reconciler.placement.fleet import Fleet, build_fleet
+from reconciler.placement.markers import Marker, read_markers
+from reconciler.placement.objects import BuiltObject, Obstacle, Root
+from reconciler.placement.origins import Origin, OriginKind
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
+from reconciler.placement.repository import Repository
+
+__all__ = [
+    "BuiltObject",
+    "EffectivePlace",
+    "Fleet",
+    "Marker",
+    "NoPlace",
+    "Obstacle",
+    "Origin",
+    "OriginKind",
+    "Repository",
+    "Root",
+    "build_fleet",
+    "effective_place",
+    "read_markers",
+]

@@ -1,0 +1,265 @@
+"""All that one cluster gets from a repository: roots built, deployers followed, objects by name."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from reconciler.domain.findings import Finding, finding_of
+from reconciler.domain.globs import path_matches
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.errors import InputError
+from reconciler.manifests import Field, Value
+from reconciler.placement.build import Builder, Gathering
+from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read
+from reconciler.placement.kustomization import Kustomization
+from reconciler.placement.objects import BuiltObject, Draft, Identity, Obstacle, Root, identify
+from reconciler.placement.origins import Source
+from reconciler.placement.repository import directory_of, is_yaml
+from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
+from reconciler.placement.transformers import set_namespace
+
+MAX_DEPLOYERS: Final = 20_000
+# The number of no document: what is read from an object as it was built cannot be edited there.
+AS_BUILT: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBuild:
+    """What a cluster gets: objects in the order of their keys, findings, and who deploys which root.
+
+    `paths` are all files that any of its builds read; `unbuilt` those that look like manifests and that nobody
+    builds.
+    """
+
+    cluster: str
+    objects: tuple[BuiltObject, ...]
+    findings: tuple[Finding, ...]
+    deployers: Mapping[Root, Deployer]
+    paths: frozenset[str]
+    unbuilt: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """One cluster while its roots are being built."""
+
+    cluster: str
+    builder: Builder
+    holds: Callable[[str], bool]
+    used: Used
+    charts: frozenset[str]
+    objects: list[BuiltObject] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    paths: set[str] = field(default_factory=set)
+    followed: set[Identity] = field(default_factory=set)
+    deployers: dict[Root, Deployer] = field(default_factory=dict)
+
+
+def build_cluster(
+    builder: Builder, cluster: str, holds: Callable[[str], bool], used: Used, charts: frozenset[str]
+) -> ClusterBuild:
+    """Build everything in a cluster's paths, and everything that deployers found there point to; nothing is raised."""
+    job = _Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
+    declared = _declared_deployers(job)
+    _build_free_roots(job, frozenset(deployer.directory for _, _, deployer in declared))
+    _follow_built(job, 0)
+    # What is left is deployed by what it deploys itself, or by nobody whom Git shows.
+    for identity, source, _ in declared:
+        start = len(job.objects)
+        _follow(job, identity, source)
+        _follow_built(job, start)
+    return ClusterBuild(
+        cluster=cluster,
+        objects=tuple(sorted(job.objects, key=lambda each: (each.key, each.root.path))),
+        findings=tuple(sorted(set(job.findings))),
+        deployers=job.deployers,
+        paths=frozenset(job.paths),
+        unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.paths)),
+    )
+
+
+def _declared_deployers(job: _Job) -> list[tuple[Identity, Source, Deployer]]:
+    """Deployers as they are written in the cluster's paths; those that deploy themselves come first."""
+    repository = job.builder.repository
+    found: list[tuple[Identity, Source, Deployer]] = []
+    for path, documents in repository.files.items():
+        for document in documents:
+            value = document.value
+            if isinstance(value, dict) and value.get("kind") in DEPLOYER_KINDS and job.holds(path):
+                identity, source = identify(value), Source(document)
+                found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
+    return sorted(found, key=_bootstrap_order)
+
+
+def _bootstrap_order(found: tuple[Identity, Source, Deployer]) -> tuple[bool, str, int]:
+    _, source, deployer = found
+    path = source.document.path
+    return not is_below(path, {deployer.directory}), path, source.document.index
+
+
+def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
+    """What no deployer points to: it is applied by somebody whom Git does not show."""
+    for directory in root_directories(job.builder, job.used, job.holds):
+        if not is_below(directory, pointed):
+            _build_directory(job, Root(cluster=job.cluster, path=directory))
+    for path in plain_files(job.builder.repository, job.used, job.charts, job.holds):
+        if not is_below(directory_of(path), pointed):
+            _keep(job, Root(cluster=job.cluster, path=path), job.builder.build_files((path,)))
+
+
+def _build_directory(job: _Job, root: Root) -> None:
+    try:
+        kustomization = job.builder.read(root.path)
+    except InputError as error:
+        job.findings.append(finding_of(error))
+        return
+    _keep(job, root, job.builder.build(kustomization))
+
+
+def _follow_built(job: _Job, start: int) -> None:
+    """Follow every deployer among the objects from a position on, and those among what they build."""
+    position = start
+    while position < len(job.objects):
+        built = job.objects[position]
+        position += 1
+        if built.key.kind in DEPLOYER_KINDS:
+            _follow(job, identify(built.fields), source_as_built(built))
+
+
+def source_as_built(built: BuiltObject) -> Source:
+    """An object to read rules from: where it is written, or as it was patched, which has no place to edit."""
+    if "spec" not in built.trace.members:
+        return built.source
+    document = replace(built.source.document, value=dict(built.fields), index=AS_BUILT)
+    return Source(document, (), built.source.kind)
+
+
+def _follow(job: _Job, identity: Identity, source: Source) -> None:
+    """Build what one deployer deploys, once."""
+    key = identity.effective
+    if key in job.followed or len(job.followed) >= MAX_DEPLOYERS:
+        return
+    deployers, error = try_read(job.builder.repository, identity, source)
+    job.followed.add(key)
+    if error is not None:
+        job.findings.append(finding_of(error))
+    for deployer in deployers:
+        _deploy(job, deployer)
+
+
+def _deploy(job: _Job, deployer: Deployer) -> None:
+    repository = job.builder.repository
+    root = Root(cluster=job.cluster, path=deployer.directory, deployer=str(deployer))
+    job.deployers[root] = deployer
+    if is_below(deployer.directory, job.charts):
+        return
+    try:
+        if repository.kustomizations_in(deployer.directory):
+            kustomization = job.builder.read(deployer.directory)
+        elif deployer.is_flux:
+            kustomization = _imply(job, deployer)
+        else:
+            _keep(job, root, job.builder.build_files(_files_of(job, deployer)), deployer)
+            return
+    except InputError as error:
+        job.findings.append(finding_of(error))
+        return
+    _keep(job, root, job.builder.build(deployer.amend(kustomization)), deployer)
+
+
+def _imply(job: _Job, deployer: Deployer) -> Kustomization:
+    """The kustomization that Flux makes up for a directory without one: everything in it, and below."""
+    return Kustomization(
+        source=deployer.source, directory=deployer.directory, implied=tuple(_implied_entries(job, deployer.directory))
+    )
+
+
+def _implied_entries(job: _Job, directory: str) -> Iterator[str]:
+    entered: list[str] = []
+    for path in job.builder.repository.files_below(directory):
+        below = directory_of(path)
+        if is_below(below, frozenset(entered)):
+            continue
+        if below != directory and job.builder.repository.kustomizations_in(below):
+            entered.append(below)
+            yield below
+        elif is_yaml(path) and not path.endswith(".json") and not is_below(below, job.charts):
+            yield path
+
+
+def _files_of(job: _Job, deployer: Deployer) -> Iterator[str]:
+    """The files of a directory as Argo CD reads them: with `recurse` also those below."""
+    repository, directory = job.builder.repository, deployer.directory
+    paths = repository.files_below(directory) if deployer.is_recursive else repository.files_in(directory)
+    for path in paths:
+        relative = path[len(directory) + 1 :] if directory else path
+        is_included = not deployer.include or _matches_any(deployer.include, relative)
+        is_excluded = bool(deployer.exclude) and _matches_any(deployer.exclude, relative)
+        if is_yaml(path) and is_included and not is_excluded and not is_below(directory_of(path), job.charts):
+            yield path
+
+
+def _matches_any(pattern: str, path: str) -> bool:
+    """Whether a path fits a glob, or one of those in `{a,b}`; Argo CD's `*` crosses directories."""
+    inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
+    return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))
+
+
+def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
+    """Take over what a build made; what it fails at holds every object of it."""
+    job.paths |= gathering.paths
+    job.findings += gathering.findings
+    job.findings += [finding_of(error) for error in gathering.failures]
+    shared = tuple(_failed(error, root) for error in gathering.failures[:1])
+    if deployer is not None and deployer.fallback_namespace:
+        set_namespace(
+            [draft for draft in gathering.drafts if not draft.identity.namespace], deployer.fallback_namespace
+        )
+    for draft in gathering.drafts:
+        filled = () if deployer is None or not deployer.substitutes else tuple(_substituted(draft, deployer))
+        job.objects.append(_finished(draft, root, (*draft.obstacles, *shared, *filled)))
+
+
+def _failed(error: InputError, root: Root) -> Obstacle:
+    place = Place(path=error.path, line=error.line, field=error.field)
+    return Obstacle(reason=f"{root} does not build: {error.message}", place=place)
+
+
+def _substituted(draft: Draft, deployer: Deployer) -> Iterator[Obstacle]:
+    """What a substitution after the build will fill in."""
+    for name in ("annotations", "labels"):
+        if draft.value_at("metadata", name, f"{FLUX_GROUP}/substitute") == "disabled":
+            return
+    for path in find_substituted(draft.fields):
+        yield Obstacle(reason=f"filled in by the substitution of {deployer}", place=deployer.source.place, field=path)
+
+
+def find_substituted(value: Value) -> Iterator[Field]:
+    """The fields whose text holds `${}`."""
+    if isinstance(value, str):
+        if "${" in value:
+            yield ()
+        return
+    members: Iterable[tuple[str | int, Value]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for part, member in members:
+        for path in find_substituted(member):
+            yield (part, *path)
+
+
+def _finished(draft: Draft, root: Root, obstacles: tuple[Obstacle, ...]) -> BuiltObject:
+    identity = draft.identity.effective
+    key = ResourceKey(cluster=root.cluster, namespace=identity.namespace, kind=identity.kind, name=identity.name)
+    version = draft.fields.get("apiVersion")
+    return BuiltObject(
+        key=key,
+        api_version=version if isinstance(version, str) else "",
+        fields=draft.fields,
+        root=root,
+        source=draft.source,
+        trace=draft.trace,
+        obstacles=obstacles,
+    )

@@ -1,0 +1,202 @@
+"""Who deploys a directory, and what they change on the way: Flux Kustomizations and Argo CD Applications."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.errors import InputError
+from reconciler.placement.kustomization import (
+    Kustomization,
+    LabelRule,
+    PatchRule,
+    ReplicaRule,
+    read_patches,
+    read_replicas,
+    with_rules,
+)
+from reconciler.placement.objects import Identity
+from reconciler.placement.origins import OriginKind, Source
+from reconciler.placement.repository import Repository, join, resolve
+
+FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
+ARGO_GROUP: Final = "argoproj.io"
+DEPLOYER_KINDS: Final = frozenset({"Kustomization", "Application"})
+_DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Application")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployer:
+    """One deployment of one directory: `source` is the deployer's object, or one source of several in it.
+
+    `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` says
+    how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build.
+    """
+
+    identity: Identity
+    source: Source
+    directory: str
+    is_recursive: bool = True
+    namespace: Source | None = None
+    fallback_namespace: str = ""
+    name_prefix: str = ""
+    name_suffix: str = ""
+    labels: tuple[LabelRule, ...] = ()
+    annotations: Mapping[str, Source] | None = None
+    replicas: tuple[ReplicaRule, ...] = ()
+    patches: tuple[PatchRule, ...] = ()
+    components: tuple[Source, ...] = ()
+    substitutes: bool = False
+    helm: Source | None = None
+    include: str = ""
+    exclude: str = ""
+
+    def __str__(self) -> str:
+        return str(self.identity)
+
+    def key_in(self, cluster: str) -> ResourceKey:
+        """The deployer's own object in a cluster."""
+        own = self.identity.effective
+        return ResourceKey(cluster=cluster, namespace=own.namespace, kind=own.kind, name=own.name)
+
+    @property
+    def is_flux(self) -> bool:
+        """Whether Flux deploys it: a directory without kustomization is given one."""
+        return self.identity.group == FLUX_GROUP
+
+    def amend(self, kustomization: Kustomization) -> Kustomization:
+        """The kustomization with the deployer's own rules written into it."""
+        return with_rules(
+            kustomization,
+            namespace=self.namespace,
+            name_prefix=self.name_prefix,
+            name_suffix=self.name_suffix,
+            labels=self.labels,
+            annotations=self.annotations,
+            replicas=self.replicas,
+            patches=self.patches,
+            components=self.components,
+        )
+
+
+def read_deployers(repository: Repository, identity: Identity, source: Source) -> Iterator[Deployer]:
+    """The directories of this repository that an object deploys; none for an object that is no deployer.
+
+    InputError where one of its fields has no meaning.
+    """
+    spec = source.get("spec") if (identity.group, identity.kind) in _DEPLOYERS and identity.name else None
+    if spec is None:
+        return
+    if identity.group == FLUX_GROUP:
+        yield from _read_flux(repository, identity, spec)
+    else:
+        yield from _read_argo(repository, identity, spec)
+
+
+def _read_flux(repository: Repository, identity: Identity, spec: Source) -> Iterator[Deployer]:
+    reference = spec.get("sourceRef")
+    kind = "" if reference is None else reference.text("kind")
+    if kind not in {"", "GitRepository"}:
+        return
+    directory = resolve("", spec.text("path") or ".")
+    if directory is None or not repository.has_directory(directory):
+        return
+    post_build = spec.get("postBuild")
+    own = spec.of_kind(OriginKind.DEPLOYER)
+    common = spec.get("commonMetadata")
+    labels = {} if common is None else _leaves(common, "labels")
+    yield Deployer(
+        identity=identity,
+        source=spec,
+        directory=directory,
+        namespace=own.get("targetNamespace"),
+        name_prefix=spec.text("namePrefix"),
+        name_suffix=spec.text("nameSuffix"),
+        labels=(LabelRule(labels=labels),) if labels else (),
+        annotations=None if common is None else _leaves(common, "annotations"),
+        patches=tuple(read_patches(spec.of_kind(OriginKind.PATCH), directory)),
+        components=tuple(own.items("components")),
+        substitutes=post_build is not None and post_build.value not in ({}, None),
+    )
+
+
+def _leaves(source: Source, key: str) -> Mapping[str, Source]:
+    member = source.get(key)
+    return {} if member is None else {name: member.below(name) for name in source.texts(key)}
+
+
+def _read_argo(repository: Repository, identity: Identity, spec: Source) -> Iterator[Deployer]:
+    destination = spec.get("destination")
+    namespace = "" if destination is None else destination.text("namespace")
+    single = spec.get("source")
+    sources = [single] if single is not None else list(spec.items("sources"))
+    for source in sources:
+        if not repository.is_ours(source.text("repoURL")):
+            continue
+        path = source.text("path")
+        directory = resolve("", path) if path else None
+        if directory is not None and repository.has_directory(directory):
+            yield _read_argo_source(repository, identity, source, directory, namespace)
+
+
+def _read_argo_source(
+    repository: Repository, identity: Identity, source: Source, directory: str, namespace: str
+) -> Deployer:
+    plain = source.get("directory")
+    sections = _sections(repository, identity, source, directory, "kustomize")
+    own = {key: section for section in reversed(sections) for key in section.mapping() if section.get(key) is not None}
+    replicas = own.get("replicas")
+    patches = own.get("patches")
+    labels = own.get("commonLabels")
+    annotations = own.get("commonAnnotations")
+    components = own.get("components")
+    return Deployer(
+        identity=identity,
+        source=source,
+        directory=directory,
+        is_recursive=plain is not None and plain.flag("recurse"),
+        include="" if plain is None else plain.text("include"),
+        exclude="" if plain is None else plain.text("exclude"),
+        namespace=None if "namespace" not in own else own["namespace"].get("namespace"),
+        fallback_namespace=namespace,
+        name_prefix=own["namePrefix"].text("namePrefix") if "namePrefix" in own else "",
+        name_suffix=own["nameSuffix"].text("nameSuffix") if "nameSuffix" in own else "",
+        replicas=() if replicas is None else tuple(read_replicas(replicas, OriginKind.DEPLOYER)),
+        patches=() if patches is None else tuple(read_patches(patches.of_kind(OriginKind.PATCH), directory)),
+        labels=() if labels is None else (LabelRule(labels=_leaves(labels, "commonLabels"), in_selectors=True),),
+        annotations=None if annotations is None else _leaves(annotations, "commonAnnotations"),
+        components=() if components is None else tuple(components.items("components")),
+        helm=source.get("helm"),
+    )
+
+
+def _sections(repository: Repository, identity: Identity, source: Source, directory: str, key: str) -> list[Source]:
+    """The section of a source, after those of the override files in the directory, which win."""
+    found = [*_overrides(repository, identity, directory, key)]
+    own = source.of_kind(OriginKind.DEPLOYER).get(key)
+    return [*found, *([] if own is None else [own])]
+
+
+def _overrides(repository: Repository, identity: Identity, directory: str, key: str) -> Iterator[Source]:
+    for name in (f".argocd-source-{identity.name}.yaml", ".argocd-source.yaml"):
+        path = join(directory, name)
+        if not repository.has_file(path):
+            continue
+        for document in repository.read(path):
+            root = Source(document, (), OriginKind.DEPLOYER)
+            member = root.get(key) if isinstance(document.value, dict) else None
+            if member is not None:
+                yield member
+
+
+def helm_sections(repository: Repository, deployer: Deployer) -> list[Source]:
+    """Where an Application's Helm parameters and values stand, the winning section first."""
+    return _sections(repository, deployer.identity, deployer.source, deployer.directory, "helm")
+
+
+def try_read(repository: Repository, identity: Identity, source: Source) -> tuple[list[Deployer], InputError | None]:
+    """The deployers of an object, or what is wrong with it."""
+    try:
+        return list(read_deployers(repository, identity, source)), None
+    except InputError as error:
+        return [], error

@@ -1,0 +1,107 @@
+"""All clusters of a commit, and which objects a file reaches."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import ResourceKey
+from reconciler.manifests import Field
+from reconciler.placement.build import Builder
+from reconciler.placement.cluster import ClusterBuild, build_cluster
+from reconciler.placement.deployers import Deployer
+from reconciler.placement.markers import Marker
+from reconciler.placement.objects import BuiltObject
+from reconciler.placement.origins import Origin
+from reconciler.placement.repository import Repository
+from reconciler.placement.roots import find_charts, find_used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What every cluster gets from one commit.
+
+    `objects` holds each object under its key, more than one where two roots build the same name. `shared_paths` are
+    files that the builds of two clusters read: never edited. `repository`, `holds` (does a path belong to a cluster)
+    and `markers` are what it was built from.
+    """
+
+    repository: Repository
+    clusters: Mapping[str, ClusterBuild]
+    objects: Mapping[ResourceKey, tuple[BuiltObject, ...]]
+    holds: Mapping[str, Callable[[str], bool]] = field(repr=False)
+    shared_paths: frozenset[str] = frozenset()
+    markers: tuple[Marker, ...] = ()
+    _by_path: Mapping[str, tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
+    _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that must be told about the builds, sorted."""
+        return tuple(sorted({finding for cluster in self.clusters.values() for finding in cluster.findings}))
+
+    def find(self, key: ResourceKey) -> BuiltObject | None:
+        """The object of that name, when one root builds it and no other."""
+        found = self.objects.get(key, ())
+        return found[0] if len(found) == 1 else None
+
+    def named(self, cluster: str, kind: str, name: str) -> tuple[ResourceKey, ...]:
+        """The objects of a kind and name in whatever namespace of a cluster."""
+        return self._by_name.get((cluster, kind, name), ())
+
+    def reaches(self, path: str) -> tuple[BuiltObject, ...]:
+        """Every object, in every root and cluster, that something of this file ends up in."""
+        return self._by_path.get(path, ())
+
+    def readers_of(self, origin: Origin) -> tuple[tuple[BuiltObject, Field], ...]:
+        """Every object, with the field in it, whose value this very place decides: an edit there changes them all."""
+        return tuple(
+            (built, path)
+            for built in self.reaches(origin.place.path)
+            for path in built.fields_from(origin.place.path, origin.document, origin.field, origin.embedding)
+        )
+
+    def deployer_of(self, built: BuiltObject) -> Deployer | None:
+        """Who deploys an object, if Git shows it."""
+        return self.clusters[built.key.cluster].deployers.get(built.root)
+
+    def holders_of(self, path: str) -> frozenset[str]:
+        """The clusters that a file belongs to or is built into; all of them when it is in the paths of none."""
+        found = {name for name, holds in self.holds.items() if holds(path) or path in self.clusters[name].paths}
+        return frozenset(found or self.holds)
+
+
+def build_fleet(
+    repository: Repository, clusters: Mapping[str, Callable[[str], bool]], markers: Iterable[Marker] = ()
+) -> Fleet:
+    """Build every cluster; `clusters` says by name whether a path belongs to it. Nothing is raised."""
+    builder = Builder(repository)
+    used, charts = find_used(repository), find_charts(repository)
+    builds = {name: build_cluster(builder, name, holds, used, charts) for name, holds in sorted(clusters.items())}
+    objects: dict[ResourceKey, list[BuiltObject]] = {}
+    by_path: dict[str, list[BuiltObject]] = {}
+    for build in builds.values():
+        for built in build.objects:
+            objects.setdefault(built.key, []).append(built)
+            for path in built.paths:
+                by_path.setdefault(path, []).append(built)
+    names: dict[tuple[str, str, str], list[ResourceKey]] = {}
+    for key in objects:
+        names.setdefault((key.cluster, key.kind, key.name), []).append(key)
+    return Fleet(
+        repository=repository,
+        clusters=builds,
+        objects={key: tuple(found) for key, found in objects.items()},
+        holds=dict(clusters),
+        shared_paths=_find_shared(builds.values()),
+        markers=tuple(markers),
+        _by_path={path: tuple(found) for path, found in by_path.items()},
+        _by_name={name: tuple(keys) for name, keys in names.items()},
+    )
+
+
+def _find_shared(builds: Iterable[ClusterBuild]) -> frozenset[str]:
+    seen: dict[str, str] = {}
+    shared: set[str] = set()
+    for build in builds:
+        shared.update(path for path in build.paths if seen.setdefault(path, build.cluster) != build.cluster)
+    return frozenset(shared)

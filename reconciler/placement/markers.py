@@ -1,0 +1,140 @@
+"""Marker comments: a person says behind a number whose it is."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.errors import InputError
+from reconciler.manifests import Document, Field, OpenFile, Value
+from reconciler.manifests.nodes import MappingNode, Node, ScalarNode, SequenceNode, build_tree
+from reconciler.placement.origins import value_at
+from reconciler.resources.wording import describe, name_field, quote
+
+PREFIX: Final = "reconciler.io/"
+IGNORE: Final = "ignore"
+_WORDS: Final = ("replicas", "min-replicas", "max-replicas")
+_SCREEN: Final = b"reconciler.io/"
+_COMMENT: Final = re.compile(
+    r"(?:^|[ \t])#[ \t]*reconciler\.io/([A-Za-z-]+)[ \t]*(:?)[ \t]*(\S*)[ \t]*\r?$", re.MULTILINE
+)
+_TARGET: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)/([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """A number that a person marked: `word` says what it is, `kind` and `name` whose; empty inside the own manifest.
+
+    `ignore` markers have the word `ignore` and no target.
+    """
+
+    path: str
+    document: int
+    field: Field
+    line: int
+    word: str
+    kind: str = ""
+    name: str = ""
+    value: Value = None
+
+    @property
+    def place(self) -> Place:
+        """File, line and field."""
+        return Place(path=self.path, line=self.line, field=name_field(self.field))
+
+
+def read_markers(path: str, body: bytes) -> tuple[tuple[Marker, ...], tuple[Finding, ...]]:
+    """The markers of one YAML file, and what is wrong with them; a file that is no YAML has none."""
+    if _SCREEN not in body or b"#" not in body:
+        return (), ()
+    try:
+        file = OpenFile(path, body)
+    except InputError:
+        return (), ()
+    markers: list[Marker] = []
+    findings: list[Finding] = []
+    for position, section in enumerate(file.sections):
+        text = file.source.text[section.start : section.end]
+        comments = list(_COMMENT.finditer(text))
+        if not comments:
+            continue
+        try:
+            documents = file.documents_in(position)
+        except InputError:
+            continue
+        for found in _read_section(documents, text, section.first_line, comments):
+            if isinstance(found, Marker):
+                markers.append(found)
+            else:
+                findings.append(found)
+    return tuple(markers), tuple(findings)
+
+
+def _read_section(
+    documents: Sequence[Document], text: str, first_line: int, comments: Iterable[re.Match[str]]
+) -> Iterator[Marker | Finding]:
+    """Every comment with the scalar that ends before it on its line."""
+    spans = [
+        (leaf, number, path) for number, root in enumerate(build_tree(text).roots) for leaf, path in _leaves(root, ())
+    ]
+    for comment in comments:
+        hash_index = text.index("#", comment.start())
+        if any(leaf.start <= hash_index < leaf.end for leaf, _, _ in spans):
+            continue
+        line_start = text.rfind("\n", 0, hash_index) + 1
+        before = [span for span in spans if line_start <= span[0].start and span[0].end <= hash_index]
+        line = first_line + text.count("\n", 0, hash_index)
+        path = documents[0].path
+        if not before:
+            message = "expected a number before this comment, on its line"
+            yield Finding(place=Place(path=path, line=line), severity=Severity.ERROR, message=message)
+            continue
+        _, number, field = before[-1]
+        yield _marker(documents[number], field, line, comment)
+
+
+def _leaves(node: Node, path: Field) -> Iterator[tuple[ScalarNode, Field]]:
+    if isinstance(node, ScalarNode):
+        yield node, path
+    elif isinstance(node, MappingNode):
+        for key, member in node.members.items():
+            yield from _leaves(member.value, (*path, key))
+    elif isinstance(node, SequenceNode):
+        for index, item in enumerate(node.items):
+            yield from _leaves(item, (*path, index))
+
+
+def _marker(document: Document, field: Field, line: int, comment: re.Match[str]) -> Marker | Finding:
+    word, colon, target = comment.groups()
+    place = Place(path=document.path, line=line, field=name_field(field))
+    value = value_at(document.value, field)
+    if word == IGNORE and not target:
+        return Marker(path=document.path, document=document.index, field=field, line=line, word=word, value=value)
+    if word not in _WORDS:
+        message = f"expected {PREFIX}replicas, min-replicas, max-replicas or ignore, got {quote(PREFIX + word)}"
+        return Finding(place=place, severity=Severity.ERROR, message=message)
+    match = _TARGET.fullmatch(target) if target else None
+    if (target and match is None) or (target and not colon):
+        message = f"expected {PREFIX}{word}: KIND/NAME, got {quote(target)}"
+        return Finding(place=place, severity=Severity.ERROR, message=message)
+    if not _is_number(value):
+        message = f"expected a whole number before this comment, got {describe(value)}"
+        return Finding(place=place, severity=Severity.ERROR, message=message)
+    return Marker(
+        path=document.path,
+        document=document.index,
+        field=field,
+        line=line,
+        word=word,
+        kind="" if match is None else match[1],
+        name="" if match is None else match[2],
+        value=value,
+    )
+
+
+def _is_number(value: Value) -> bool:
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,280 @@
+"""Where values stand: a source is one place in one document, a trace says of a built object which source won where."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reconciler.domain.identity import Place
+from reconciler.errors import InputError
+from reconciler.manifests import Document, Field, Value
+from reconciler.resources.wording import describe, name_field
+
+
+class OriginKind(StrEnum):
+    """How a value came into a built object."""
+
+    MARKER = "marker"
+    REPLICAS = "overlay replicas"
+    PATCH = "patch"
+    COMPONENT = "component"
+    BASE = "base"
+    PLAIN = "plain"
+    HELM = "helm values"
+    DEPLOYER = "deployer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """The text field that holds a whole document: an inline patch inside of a kustomization."""
+
+    document: Document
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place in one document, readable as a tree: `get` and `items` go down, errors name the place."""
+
+    document: Document
+    field: Field = ()
+    kind: OriginKind = OriginKind.PLAIN
+    embedding: Embedding | None = None
+
+    @property
+    def value(self) -> Value:
+        """What stands there; None when nothing does."""
+        return value_at(self.document.value, self.field)
+
+    @property
+    def place(self) -> Place:
+        """File, line and field path, for people."""
+        shown = self.field if self.embedding is None else self.embedding.field
+        return Place(path=self.document.path, line=self.document.line_of(self.field), field=name_field(shown))
+
+    @property
+    def exists(self) -> bool:
+        """Whether the field is written, be it null."""
+        if not self.field:
+            return True
+        parent, part = value_at(self.document.value, self.field[:-1]), self.field[-1]
+        if isinstance(parent, dict):
+            return part in parent
+        return isinstance(parent, list) and isinstance(part, int) and 0 <= part < len(parent)
+
+    def holds(self, path: str, document: int, field: Field, embedding: Field | None) -> bool:
+        """Whether a written place lies here or below."""
+        holder = self.document if self.embedding is None else self.embedding.document
+        return (
+            self.document.path == path
+            and holder.index == document
+            and (None if self.embedding is None else self.embedding.field) == embedding
+            and field[: len(self.field)] == self.field
+        )
+
+    def below(self, *parts: str | int) -> "Source":
+        """A place further down, whether or not something stands there."""
+        return Source(self.document, (*self.field, *parts), self.kind, self.embedding)
+
+    def of_kind(self, kind: OriginKind) -> "Source":
+        """The same place under another kind."""
+        return Source(self.document, self.field, kind, self.embedding)
+
+    def get(self, key: str) -> "Source | None":
+        """A member that is written and not null."""
+        value = self.value
+        if isinstance(value, dict) and value.get(key) is not None:
+            return self.below(key)
+        return None
+
+    def items(self, key: str) -> Iterator["Source"]:
+        """The items of a member list; none when it is not written."""
+        member = self.get(key)
+        if member is None:
+            return
+        value = member.value
+        if not isinstance(value, list):
+            raise member.error(f"expected a list, got {describe(value)}")
+        yield from (member.below(index) for index in range(len(value)))
+
+    def mapping(self) -> dict[str, Value]:
+        """The value as a mapping."""
+        value = self.value
+        if not isinstance(value, dict):
+            raise self.error(f"expected a mapping, got {describe(value)}")
+        return value
+
+    def text(self, key: str) -> str:
+        """A member text, empty when it is not written; numbers are no text."""
+        member = self.get(key)
+        return "" if member is None else member.as_text()
+
+    def as_text(self) -> str:
+        """The value as a text."""
+        value = self.value
+        if not isinstance(value, str):
+            raise self.error(f"expected a text, got {describe(value)}")
+        return value
+
+    def texts(self, key: str) -> dict[str, str]:
+        """A member mapping of texts, as labels are; empty when it is not written."""
+        member = self.get(key)
+        if member is None:
+            return {}
+        return {name: member.below(name).as_label() for name in member.mapping()}
+
+    def as_label(self) -> str:
+        """The value of a label or annotation: Kustomize takes booleans and numbers for texts, null for empty."""
+        value = self.value
+        if isinstance(value, dict | list):
+            raise self.error(f"expected a text, got {describe(value)}")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "" if value is None else str(value)
+
+    def flag(self, key: str) -> bool:
+        """A member switch, off when it is not written."""
+        member = self.get(key)
+        if member is not None and not isinstance(member.value, bool):
+            raise member.error(f"expected true or false, got {describe(member.value)}")
+        return member is not None and member.value is True
+
+    def error(self, message: str) -> InputError:
+        """What is wrong at this place."""
+        place = self.place
+        return InputError(place.path, place.line, place.field, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """One link of the chain of a value: where it is written, how it came in, and what it says there.
+
+    `document` and `field` address the scalar in the file `place.path`. With `embedding`, the field of that document
+    that holds a text, `field` leads on inside the text, in its document number `inner_document`.
+    """
+
+    place: Place
+    kind: OriginKind
+    value: Value
+    document: int
+    field: Field
+    embedding: Field | None = None
+    inner_document: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.place.field}".rstrip()
+
+
+def origin_of_source(source: Source) -> Origin:
+    """The link that a source amounts to."""
+    holder = source.document if source.embedding is None else source.embedding.document
+    place = source.place
+    if source.embedding is not None:
+        inner = name_field(source.field)
+        place = replace(place, field=f"{place.field}: {inner}")
+    return Origin(
+        place=place,
+        kind=source.kind,
+        value=source.value,
+        document=holder.index,
+        field=source.field,
+        embedding=None if source.embedding is None else source.embedding.field,
+        inner_document=0 if source.embedding is None else source.document.index,
+    )
+
+
+@dataclass(slots=True)
+class Trace:
+    """Which sources a built object's values come from, the winning one first; sparse.
+
+    A node without sources has its parent's, one step further down. Nodes are made only where something was changed,
+    so that an object that nobody touches costs one node.
+    """
+
+    sources: tuple[Source, ...] = ()
+    members: "dict[str | int, Trace]" = field(default_factory=dict)
+
+    def sources_at(self, path: Field) -> tuple[Source, ...]:
+        """Every source that says something about a field, the winning one first."""
+        node: Trace | None = self
+        current = self.sources
+        for part in path:
+            node = None if node is None else node.members.get(part)
+            if node is not None and node.sources:
+                current = node.sources
+            else:
+                current = tuple(source.below(part) for source in current)
+        return current
+
+    def chain(self, path: Field) -> tuple[Source, ...]:
+        """The sources at a field that do write it."""
+        return tuple(source for source in self.sources_at(path) if source.exists)
+
+    def record(self, path: Field, source: Source) -> None:
+        """All of the value at a path comes from `source` now; what was there before is displaced."""
+        self.place(path, Trace((source, *self.chain(path))))
+
+    def place(self, path: Field, subtree: "Trace") -> None:
+        """Put another subtree's sources at a path."""
+        if not path:
+            self.sources, self.members = subtree.sources, subtree.members
+            return
+        node = self
+        for part in path[:-1]:
+            node = node.members.setdefault(part, Trace())
+        node.members[path[-1]] = subtree
+
+    def subtree(self, path: Field) -> "Trace":
+        """The node at a path with its sources spelled out, to be put elsewhere."""
+        node: Trace | None = self
+        for part in path:
+            node = None if node is None else node.members.get(part)
+        return Trace(self.sources_at(path), {} if node is None else dict(node.members))
+
+    def fields_from(
+        self, path: str, document: int, written: Field, embedding: Field | None, prefix: Field = ()
+    ) -> Iterator[Field]:
+        """The fields whose winning source is one written place."""
+        if self.sources and self.sources[0].holds(path, document, written, embedding):
+            candidate = (*prefix, *written[len(self.sources[0].field) :])
+            if not self._is_overruled(candidate[len(prefix) :]):
+                yield candidate
+        for part, member in self.members.items():
+            yield from member.fields_from(path, document, written, embedding, (*prefix, part))
+
+    def _is_overruled(self, path: Field) -> bool:
+        """Whether a node on the way to a field, below this one, has sources of its own."""
+        node: Trace | None = self
+        for part in path:
+            node = None if node is None else node.members.get(part)
+            if node is not None and node.sources:
+                return True
+        return False
+
+    def documents(self) -> Iterator[Source]:
+        """Every source that is recorded anywhere."""
+        yield from self.sources
+        for member in self.members.values():
+            yield from member.documents()
+
+
+def value_at(value: Value, path: Field) -> Value:
+    """The value at a field path; None when it is not there."""
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def with_value(root: Value, path: Field, value: Value) -> Value:
+    """A copy with one field set, mappings on the way made where they are missing; the rest is shared."""
+    if not path:
+        return value
+    part, rest = path[0], path[1:]
+    if isinstance(root, list) and isinstance(part, int) and 0 <= part < len(root):
+        return [*root[:part], with_value(root[part], rest, value), *root[part + 1 :]]
+    members = root if isinstance(root, dict) else {}
+    return {**members, str(part): with_value(members.get(str(part)), rest, value)}

@@ -1,0 +1,206 @@
+"""The effective place of a number: where an edit changes what the cluster gets, or why there is no such place."""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.manifests import Edit, Field, OpenFile, SetScalar, Value
+from reconciler.placement.cluster import AS_BUILT
+from reconciler.placement.embedded import edit_embedded
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.markers import IGNORE, Marker
+from reconciler.placement.objects import BuiltObject, Obstacle
+from reconciler.placement.origins import Origin, OriginKind
+from reconciler.resources.objects import is_templated
+from reconciler.resources.wording import describe, join_words, name_field
+
+REPLICAS: Final[Field] = ("spec", "replicas")
+_MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectivePlace:
+    """The scalar that decides a number; `considered` is the whole chain, the effective link first."""
+
+    origin: Origin
+    considered: tuple[Origin, ...]
+
+    @property
+    def place(self) -> Place:
+        """File, line and field path, for people."""
+        return self.origin.place
+
+    @property
+    def value(self) -> Value:
+        """What stands there."""
+        return self.origin.value
+
+    def edit(self, file: OpenFile, value: int) -> Edit:
+        """The edit that writes another number there; EditRefused where the text around it cannot be edited."""
+        origin = self.origin
+        if origin.embedding is None:
+            return SetScalar(document=origin.document, field=origin.field, value=value)
+        return edit_embedded(file, origin, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlace:
+    """Why a number cannot be written, with what was considered."""
+
+    obstacle: Obstacle
+    considered: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.obstacle)
+
+
+def effective_place(
+    fleet: Fleet, key: ResourceKey, path: Field = REPLICAS, *, word: str = "replicas"
+) -> EffectivePlace | NoPlace:
+    """Where a number of an object is decided; `word` is what a marker comment calls it.
+
+    Marker comment, else the chain of the built object: overlay's `replicas`, patch, component, base. An object that no
+    root builds has no place here: see `helm_place`.
+    """
+    marked = marked_place(fleet, key, word)
+    if marked is not None:
+        return marked
+    found = fleet.objects.get(key, ())
+    if not found:
+        return _no_place(f"no build of {key.cluster} holds {key.kind} {key.label}")
+    if len(found) > 1:
+        roots = join_words([f"{built.root}" for built in found[:_MOST_NAMED]], "and")
+        return _no_place(f"{key.kind} {key.label} is built by {roots}: keep one", found[0].place)
+    return place_in(fleet, found[0], path)
+
+
+def _no_place(reason: str, place: Place | None = None, considered: tuple[Origin, ...] = ()) -> NoPlace:
+    return NoPlace(obstacle=Obstacle(reason=reason, place=place), considered=considered)
+
+
+def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | NoPlace:
+    """Where a field of one built object is decided, markers aside."""
+    obstacle = built.obstacle_at(path)
+    chain = built.origin_of(path)
+    if obstacle is not None:
+        return NoPlace(obstacle=obstacle, considered=chain)
+    if not chain:
+        words = f"{built.key.kind} {built.key.label} has no {name_field(path)}: write the live count there"
+        return _no_place(words, built.place)
+    if built.value_at(*path) is None:
+        return _no_place(
+            f"{name_field(path)} of {built.key.label} is removed by a {chain[0].kind}", chain[0].place, chain
+        )
+    deployer = fleet.deployer_of(built)
+    carriers = set() if deployer is None else {deployer.key_in(built.key.cluster)}
+    return judge(fleet, built.key, chain, carriers)
+
+
+def judge(
+    fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], carriers: Set[ResourceKey]
+) -> EffectivePlace | NoPlace:
+    """The first link of a chain as the place to edit, unless something is in its way.
+
+    `carriers` are the objects that hold the number for another: the release, the deployer.
+    """
+    origin = chain[0]
+    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, carriers)
+    if reason:
+        return _no_place(reason, origin.place, chain)
+    return EffectivePlace(origin=origin, considered=chain)
+
+
+def _unwritable(origin: Origin) -> str:
+    if is_templated(origin.value):
+        return f"it is filled in by a template: {describe(origin.value)}"
+    if origin.document == AS_BUILT:
+        return "who deploys it is itself patched: the number has no place of its own"
+    value = origin.value
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if not is_count and not (isinstance(value, str) and value.isascii() and value.isdigit()):
+        return f"expected a whole number, got {describe(value)}"
+    return ""
+
+
+def _ignored(fleet: Fleet, origin: Origin) -> str:
+    for marker in fleet.markers:
+        if marker.word == IGNORE and _is_at(marker, origin):
+            return "ignored: the comment behind it says so"
+    return ""
+
+
+def _is_at(marker: Marker, origin: Origin) -> bool:
+    where = (origin.place.path, origin.document, origin.field)
+    return origin.embedding is None and (marker.path, marker.document, marker.field) == where
+
+
+def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, carriers: Set[ResourceKey]) -> str:
+    """An edit must change one object of one cluster."""
+    path = origin.place.path
+    clusters = {built.key.cluster for built in fleet.reaches(path)} | {key.cluster}
+    if len(clusters) > 1 or path in fleet.shared_paths:
+        names = join_words(sorted(clusters | fleet.holders_of(path)), "and")
+        return f"{path} is reached by {names}: a change would reach all of them"
+    others = sorted({str(built.key) for built, _ in fleet.readers_of(origin) if built.key not in {key, *carriers}})
+    if others:
+        named = join_words(others[:_MOST_NAMED], "and")
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return f"a change here would also change {named}{more}: give each overlay a `replicas` entry of its own"
+    return ""
+
+
+def marked_place(fleet: Fleet, key: ResourceKey, word: str) -> EffectivePlace | NoPlace | None:
+    """Where a marker comment says that an object's number stands; None when none does."""
+    markers = [marker for marker in fleet.markers if marker.word == word and _is_for(fleet, marker, key)]
+    if not markers:
+        return None
+    considered = tuple(origin_of_marker(marker) for marker in markers)
+    if len(markers) > 1:
+        places = join_words([str(marker.place) for marker in markers], "and")
+        return _no_place(f"{len(markers)} marker comments claim {word} of {key.kind} {key.label}: {places}: keep one")
+    rivals = _namesakes(fleet, markers[0], key)
+    if rivals:
+        words = f"the marker comment means {key.kind} {key.name} in several namespaces: {join_words(rivals, 'and')}"
+        return _no_place(words, markers[0].place, considered)
+    clusters = fleet.holders_of(markers[0].path)
+    if len(clusters) > 1:
+        words = (
+            f"{markers[0].path} is reached by {join_words(sorted(clusters), 'and')}: a change would reach all of them"
+        )
+        return _no_place(words, markers[0].place, considered)
+    reason = _unwritable(considered[0])
+    if reason:
+        return _no_place(reason, markers[0].place, considered)
+    chains = [built.origin_of(REPLICAS) for built in fleet.objects.get(key, ())[:1]]
+    return EffectivePlace(origin=considered[0], considered=(*considered, *(link for chain in chains for link in chain)))
+
+
+def _is_for(fleet: Fleet, marker: Marker, key: ResourceKey) -> bool:
+    if marker.kind:
+        return (marker.kind, marker.name) == (key.kind, key.name) and key.cluster in fleet.holders_of(marker.path)
+    return any(
+        built.path == marker.path
+        and built.source.document.index == marker.document
+        and marker.field[: len(built.source.field)] == built.source.field
+        for built in fleet.objects.get(key, ())
+    )
+
+
+def _namesakes(fleet: Fleet, marker: Marker, key: ResourceKey) -> Sequence[str]:
+    """Objects that a marker's words fit as well; in their own manifest they fit one."""
+    if not marker.kind:
+        return ()
+    fitting = fleet.named(key.cluster, key.kind, key.name)
+    return sorted(each.label for each in fitting) if len(fitting) > 1 else ()
+
+
+def origin_of_marker(marker: Marker) -> Origin:
+    """The link that a marker amounts to."""
+    return Origin(
+        place=marker.place,
+        kind=OriginKind.MARKER,
+        value=marker.value,
+        document=marker.document,
+        field=marker.field,
+    )

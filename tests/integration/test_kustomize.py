@@ -1,0 +1,63 @@
+"""Every object of the sample repositories, built by the real tool and by us."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.manifests import Value, parse_documents, parse_readable
+from reconciler.placement.build import Builder
+from reconciler.placement.repository import Repository
+
+FOLDER = Path(__file__).parents[1] / "testdata" / "clusters"
+TOOLS = (("kustomize", ["kustomize", "build"]), ("kubectl", ["kubectl", "kustomize"]))
+# It names a remote base, which nobody fetches here.
+UNBUILDABLE = {"remote-base"}
+
+pytestmark = pytest.mark.integration
+
+
+def _command() -> list[str]:
+    for name, command in TOOLS:
+        if shutil.which(name):
+            return command
+    pytest.skip("kustomize: neither kustomize nor kubectl is installed")
+
+
+def _directories() -> list[tuple[str, str]]:
+    return [
+        (path.relative_to(FOLDER).parts[0], path.parent.as_posix())
+        for path in sorted(FOLDER.rglob("kustomization.yaml"))
+        if path.relative_to(FOLDER).parts[0] not in UNBUILDABLE and "kind: Component" not in path.read_text()
+    ]
+
+
+def _by_name(objects: list[Value]) -> dict[tuple[Value, ...], Value]:
+    named: dict[tuple[Value, ...], Value] = {}
+    for each in objects:
+        metadata = each.get("metadata") if isinstance(each, dict) else None
+        if isinstance(each, dict) and isinstance(metadata, dict):
+            named[each.get("apiVersion"), each.get("kind"), metadata.get("namespace"), metadata.get("name")] = each
+    return named
+
+
+def _read(root: Path) -> Repository:
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.yaml")}
+    return Repository(files={path: parse_readable(path, body)[0] for path, body in files.items()})
+
+
+@pytest.mark.parametrize(("case", "directory"), _directories(), ids=lambda text: Path(text).name)
+def test_every_object_is_built_as_the_real_tool_builds_it(case: str, directory: str) -> None:
+    result = subprocess.run([*_command(), directory], capture_output=True, text=True, check=False, timeout=60)
+    root = FOLDER / case / "before"
+    builder = Builder(_read(root))
+    gathering = builder.build(builder.read(Path(directory).relative_to(root).as_posix()))
+    if result.returncode:
+        assert gathering.failures, result.stderr
+        return
+    assert not gathering.failures
+    built: Mapping[tuple[Value, ...], Value] = _by_name([draft.fields for draft in gathering.drafts])
+    documents = parse_documents("stdout", result.stdout.encode())
+    assert built == _by_name([document.value for document in documents])

@@ -1,0 +1,49 @@
+"""Building fleets from files given as texts or folders."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.globs import path_matches
+from reconciler.errors import InputError
+from reconciler.manifests import Document, parse_readable
+from reconciler.placement import Fleet, Repository, build_fleet, read_markers
+
+Build = Callable[..., Fleet]
+CASES = Path(__file__).parents[2] / "testdata" / "clusters"
+
+
+def _read(files: Mapping[str, bytes]) -> Repository:
+    documents: dict[str, tuple[Document, ...]] = {}
+    unreadable: dict[str, InputError] = {}
+    for path, body in files.items():
+        found, errors = parse_readable(path, body)
+        if errors:
+            unreadable[path] = errors[0]
+        else:
+            documents[path] = found
+    return Repository(files=documents, unreadable=unreadable)
+
+
+def _holds(patterns: list[str]) -> Callable[[str], bool]:
+    return lambda path: any(path_matches(pattern, path) for pattern in patterns)
+
+
+@pytest.fixture(scope="session")
+def build() -> Build:
+    """Build the clusters of a repository given as texts by path; without `clusters` all of it is `prod`."""
+
+    def _build(texts: Mapping[str, str], clusters: Mapping[str, list[str]] | None = None) -> Fleet:
+        files = {path: text.encode() for path, text in texts.items()}
+        holds = {name: _holds(patterns) for name, patterns in (clusters or {"prod": ["**"]}).items()}
+        markers = [marker for path, body in files.items() for marker in read_markers(path, body)[0]]
+        return build_fleet(_read(files), holds, markers)
+
+    return _build
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of repositories and what must be found in them."""
+    return CASES

@@ -1,0 +1,58 @@
+"""Whole repositories: which numbers their clusters get, and where each of them is written."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.manifests import Value, parse_documents
+from reconciler.placement import Fleet, NoPlace, effective_place
+
+Build = Callable[..., Fleet]
+FOLDER = Path(__file__).parents[2] / "testdata" / "clusters"
+SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet")
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
+
+
+def _expected(case: Path) -> Mapping[str, Value]:
+    value = parse_documents("expected.yaml", (case / "expected.yaml").read_bytes())[0].value
+    assert isinstance(value, dict)
+    return value
+
+
+def describe(fleet: Fleet, key: ResourceKey) -> dict[str, Value]:
+    """What is found about the replicas of one target, as `expected.yaml` says it."""
+    found = effective_place(fleet, key)
+    entry: dict[str, Value] = {"target": str(key)}
+    if isinstance(found, NoPlace):
+        entry["held"] = str(found)
+    else:
+        entry["written"] = f"{found.origin}"
+        entry["replicas"] = found.value
+    entry["considered"] = [f"{each.kind}: {each} = {each.value}" for each in found.considered]
+    return entry
+
+
+def targets_of(fleet: Fleet, asked: Value) -> list[ResourceKey]:
+    """Every workload that is built, and those that only a chart makes."""
+    built = {key for key in fleet.objects if key.kind in SCALED}
+    named = {_key(each) for each in asked if isinstance(each, str)} if isinstance(asked, list) else set()
+    return sorted(built | named)
+
+
+def _key(text: str) -> ResourceKey:
+    cluster, namespace, kind, name = text.split("/")
+    return ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=name)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.iterdir()))
+def test_every_number_is_found_where_it_is_written(name: str, build: Build) -> None:
+    expected = _expected(FOLDER / name)
+    fleet = build(_texts(FOLDER / name / "before"), expected.get("clusters"))
+    found = [describe(fleet, key) for key in targets_of(fleet, expected.get("asked"))]
+    assert found == expected["targets"]
+    assert [str(finding) for finding in fleet.findings] == expected.get("findings", [])

@@ -1,0 +1,211 @@
+"""What Kustomize builds, told without running it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.manifests import parse_documents
+from reconciler.placement import BuiltObject, Fleet, OriginKind, Repository
+from reconciler.placement.build import Budget, Builder
+
+Build = Callable[..., Fleet]
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llama, labels: {tier: gold}}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+        - {name: vllm, image: "vllm:1", resources: {limits: {nvidia.com/gpu: 1}}}
+        - {name: proxy, image: envoy}
+"""
+SCALER = "HorizontalPodAutoscaler"
+BASE = "resources: [deployment.yaml]\n"
+
+
+def only(fleet: Fleet, kind: str = "Deployment") -> BuiltObject:
+    (found,) = (built for built in fleet.clusters["prod"].objects if built.key.kind == kind)
+    return found
+
+
+def overlay(text: str, **more: str) -> dict[str, str]:
+    base = {"base/deployment.yaml": DEPLOYMENT, "base/kustomization.yaml": BASE}
+    return {
+        **base,
+        "prod/kustomization.yaml": text,
+        **{f"{path.replace('__', '/')}.yaml": body for path, body in more.items()},
+    }
+
+
+def patched(build: Build, patch: str, target: str = "") -> BuiltObject:
+    lines = "".join(f"      {line}\n" for line in patch.splitlines())
+    return only(build(overlay(f"resources: [../base]\npatches:\n  - {target}patch: |\n{lines}")))
+
+
+MERGE = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: llama}\n"
+
+
+def test_containers_merge_by_name_and_the_patch_comes_first(build: Build) -> None:
+    patch = "spec: {template: {spec: {containers: [{name: proxy, image: envoy:2}, {name: new, image: x}]}}}"
+    built = patched(build, MERGE + patch)
+    containers = built.value_at("spec", "template", "spec", "containers")
+    assert isinstance(containers, list)
+    assert [each.get("image") for each in containers if isinstance(each, dict)] == ["envoy:2", "x", "vllm:1"]
+
+
+def test_a_merged_container_still_knows_where_its_other_fields_stand(build: Build) -> None:
+    patch = "spec: {template: {spec: {containers: [{name: vllm, image: vllm:2}]}}}"
+    built = patched(build, MERGE + patch)
+    container = ("spec", "template", "spec", "containers", 0)
+    (image, before) = built.origin_of((*container, "image"))
+    (limit,) = built.origin_of((*container, "resources", "limits", "nvidia.com/gpu"))
+    assert (image.kind, image.place.path, image.value) == (OriginKind.PATCH, "prod/kustomization.yaml", "vllm:2")
+    assert (before.place.path, before.value) == ("base/deployment.yaml", "vllm:1")
+    assert (limit.place.path, limit.place.line, limit.kind) == ("base/deployment.yaml", 9, OriginKind.BASE)
+
+
+def test_null_deletes_and_the_place_of_the_deletion_is_known(build: Build) -> None:
+    built = patched(build, MERGE + "spec: {replicas: null}")
+    assert built.value_at("spec", "replicas") is None
+    assert built.origin_of(("spec", "replicas"))[0].place.path == "prod/kustomization.yaml"
+
+
+def test_patch_replace_replaces_a_whole_mapping(build: Build) -> None:
+    built = patched(build, MERGE + "spec: {template: {$patch: replace, spec: {nodeSelector: {a: b}}}}")
+    assert built.value_at("spec", "template") == {"spec": {"nodeSelector": {"a": "b"}}}
+
+
+def test_patch_delete_removes_an_object(build: Build) -> None:
+    patch = "$patch: delete\n" + MERGE
+    assert not build(overlay("resources: [../base]\npatchesStrategicMerge: [gone.yaml]\n", prod__gone=patch)).objects
+
+
+def test_operations_move_containers_and_their_places_move_along(build: Build) -> None:
+    insertion = "- {op: add, path: /spec/template/spec/containers/0, value: {name: first}}"
+    removal = "- {op: remove, path: /spec/template/spec/containers/2}"
+    built = patched(build, f"{insertion}\n{removal}", "target: {kind: Deployment}\n    ")
+    containers = ("spec", "template", "spec", "containers")
+    assert [origin.place.path for origin in built.origin_of((*containers, 0, "name"))] == ["prod/kustomization.yaml"]
+    assert built.value_at(*containers, 1, "name") == "vllm"
+    assert built.origin_of((*containers, 1, "image"))[0].place.line == 9
+
+
+@pytest.mark.parametrize(
+    ("target", "is_hit"),
+    [
+        ("kind: Deploy.*", True),
+        ("kind: Deploy", False),
+        ("name: x|llama", True),
+        ("{kind: Deployment, group: apps, version: v1}", True),
+        ("group: batch", False),
+        ("labelSelector: 'tier in (gold,silver), !beta'", True),
+        ("labelSelector: tier!=gold", False),
+        ("namespace: default", True),
+        ("namespace: llm", False),
+        ("annotationSelector: a=b", False),
+    ],
+)
+def test_a_target_selects_as_kustomize_does(build: Build, target: str, is_hit: bool) -> None:
+    target = target if target.startswith("{") else f"{{{target}}}" if "'" in target or "in (" not in target else target
+    built = patched(build, "- {op: replace, path: /spec/replicas, value: 9}", f"target: {target}\n    ")
+    assert (built.value_at("spec", "replicas") == 9) is is_hit
+
+
+def test_a_pattern_that_is_not_followed_is_an_obstacle_and_no_guess(build: Build) -> None:
+    built = patched(build, "- {op: replace, path: /spec/replicas, value: 9}", "target: {name: '(a+)+$'}\n    ")
+    obstacle = built.obstacle_at(("spec", "replicas"))
+    assert obstacle is not None
+    assert "not followed" in obstacle.reason
+
+
+def test_replicas_find_a_workload_by_any_name_it_ever_had(build: Build) -> None:
+    for name in ("llama", "prod-llama"):
+        text = f"namePrefix: prod-\nresources: [../base]\nreplicas: [{{name: {name}, count: 8}}]\n"
+        assert only(build(overlay(text))).value_at("spec", "replicas") == 8
+
+
+def test_replicas_for_nobody_fail_the_build_and_hold_its_objects(build: Build) -> None:
+    fleet = build(overlay("resources: [../base]\nreplicas: [{name: nobody, count: 8}]\n"))
+    obstacle = only(fleet).obstacle_at(("spec", "replicas"))
+    assert obstacle is not None
+    assert "nobody" in obstacle.reason
+    assert [finding.place.line for finding in fleet.findings] == [2]
+
+
+def test_what_stands_behind_an_address_may_hold_the_target(build: Build) -> None:
+    text = "resources: [../base, 'https://example.com/x']\nreplicas: [{name: nobody, count: 8}]\n"
+    fleet = build(overlay(text))
+    assert only(fleet).obstacles == ()
+    assert "nothing is fetched" in fleet.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "key", ["transformers: [t.yaml]", "replacements: [{path: r.yaml}]", "configurations: [c.yaml]"]
+)
+def test_an_unsupported_transformer_makes_what_it_touches_unreadable(build: Build, key: str) -> None:
+    built = only(build(overlay(f"resources: [../base]\n{key}\n")))
+    assert built.obstacle_at(("spec", "replicas")) is not None
+
+
+def test_generated_objects_are_known_by_name_alone(build: Build) -> None:
+    fleet = build(overlay("namespace: llm\nresources: [../base]\nconfigMapGenerator: [{name: c, literals: [a=b]}]\n"))
+    built = only(fleet, "ConfigMap")
+    assert built.key == ResourceKey(cluster="prod", namespace="llm", kind="ConfigMap", name="c")
+    assert built.obstacle_at(("data",)) is not None
+
+
+def test_a_cycle_is_told_and_ends(build: Build) -> None:
+    fleet = build(
+        {
+            "a/kustomization.yaml": "resources: [../b]\n",
+            "b/kustomization.yaml": "resources: [../c]\n",
+            "c/kustomization.yaml": "resources: [../b]\n",
+        }
+    )
+    assert "cycle" in fleet.findings[0].message
+
+
+def test_every_doubling_of_bases_ends_within_the_budget() -> None:
+    files = {"l0/deployment.yaml": DEPLOYMENT, "l0/kustomization.yaml": BASE}
+    for level in range(1, 25):
+        for side in "ab":
+            below = "[../l0]" if level == 1 else f"[../l{level - 1}a, ../l{level - 1}b]"
+            files[f"l{level}{side}/kustomization.yaml"] = f"namePrefix: {side}-\nresources: {below}\n"
+    repository = Repository(files={path: parse_documents(path, body.encode()) for path, body in files.items()})
+    builder = Builder(repository, Budget(directories=500))
+    failures = builder.build(builder.read("l24a")).failures
+    assert "fewer directories" in failures[0].message
+
+
+def test_a_file_that_no_kustomization_lists_is_told(build: Build) -> None:
+    fleet = build(overlay("resources: [../base]\n") | {"prod/extra.yaml": DEPLOYMENT})
+    assert "prod/extra.yaml" in fleet.clusters["prod"].unbuilt
+
+
+def test_a_list_of_objects_is_its_items(build: Build) -> None:
+    items = DEPLOYMENT.replace("\n", "\n    ")
+    fleet = build({"list.yaml": f"apiVersion: v1\nkind: List\nitems:\n  - {items.rstrip()}\n"})
+    (origin,) = only(fleet).origin_of(("spec", "replicas"))
+    assert (origin.field, origin.place.line) == (("items", 0, "spec", "replicas"), 8)
+
+
+def test_a_file_reaches_every_object_it_is_built_into(build: Build) -> None:
+    files = overlay("resources: [../base]\nnamespace: a\n") | {
+        "dev/kustomization.yaml": "resources: [../base]\nnamespace: b\n"
+    }
+    fleet = build(files)
+    assert sorted(built.key.namespace for built in fleet.reaches("base/deployment.yaml")) == ["a", "b"]
+    assert fleet.reaches("nowhere.yaml") == ()
+
+
+def test_an_autoscaler_follows_the_new_name_of_its_target(build: Build) -> None:
+    scaler = (
+        "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\n"
+        "spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: llama}}\n"
+    )
+    built = only(build(overlay("namePrefix: p-\nresources: [../base, hpa.yaml]\n", prod__hpa=scaler)), SCALER)
+    assert built.value_at("spec", "scaleTargetRef", "name") == "p-llama"
