@@ -14,7 +14,7 @@ from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
 from reconciler.resources.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
-from reconciler.resources.wording import describe
+from reconciler.resources.wording import describe, name_field
 
 MAX_REPLICAS = 2**31 - 1
 _REPLICAS = ("spec", "replicas")
@@ -41,7 +41,7 @@ class TemplateFields(_Fields):
 class PodTemplate:
     """One of the templates that a replica's pods are made from, and how many of them are."""
 
-    path: tuple[str, ...]
+    path: tuple[str | int, ...]
     fields: TemplateFields
     pods: int = 1
 
@@ -186,7 +186,7 @@ def _agree_on_affinity(templates: Sequence[PodTemplate]) -> dict[str, tuple[str,
 
 def _find_templated(templates: Sequence[PodTemplate]) -> str:
     paths = ((*each.path, "spec", "nodeSelector") for each in templates if find_templated(each.pod.node_selector))
-    return ".".join(next(paths, ()))
+    return name_field(next(paths, ()))
 
 
 def _cite(
