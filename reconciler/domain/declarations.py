@@ -7,6 +7,8 @@ from enum import StrEnum
 from reconciler.domain.conditions import Condition
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.kthena import KthenaResources
+from reconciler.domain.inference import Inference
 from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.llmaz import Llmaz
 from reconciler.domain.profiles import PerformanceProfile
@@ -21,6 +23,15 @@ class DocumentRef:
     path: str
     document: int
     prefix: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaField:
+    """Where a number of replicas is written: a field of an object, and its place for people."""
+
+    document: DocumentRef
+    field: tuple[str | int, ...]
+    place: Place
 
 
 class Form(StrEnum):
@@ -98,7 +109,8 @@ class Workload:
     asks for, over its pods and their containers; `device_container` is the only one that asks, of the only pod.
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
-    text.
+    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
+    number.
     """
 
     key: ResourceKey
@@ -118,6 +130,13 @@ class Workload:
     settings: Mapping[str, Annotation] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
     templated: str = ""
+    replica_fields: tuple[ReplicaField, ...] = ()
+
+    @property
+    def written_at(self) -> tuple[ReplicaField, ...]:
+        """Every field that says how many replicas run."""
+        own = ReplicaField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
+        return self.replica_fields or (own,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +214,8 @@ class Declaration:
     """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
     ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
     llmaz: Llmaz = field(default_factory=Llmaz)
+    inference: Inference = field(default_factory=Inference)
+    kthena: KthenaResources = field(default_factory=KthenaResources)
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
     shared_paths: frozenset[str] = frozenset()

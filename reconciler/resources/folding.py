@@ -17,8 +17,11 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.kthena import ModelResource, ServingResource
 from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
+from reconciler.resources.kthena.folding import fold_kthena
+from reconciler.resources.inference.folding import fold_inference
 from reconciler.resources.kustomize import own_workload
 from reconciler.resources.llmaz.folding import fold_llmaz
 from reconciler.resources.objects import Patch, Piece, UpstreamSettings
@@ -60,8 +63,12 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     settled = settle(_pick(whole, UpstreamSettings), namespaces)
     broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
     llmaz = fold_llmaz([piece for pieces in whole.values() for piece in pieces], broken)
-    broken += llmaz.broken
+    inference = fold_inference([piece for pieces in whole.values() for piece in pieces], broken)
+    broken += (*llmaz.broken, *inference.broken)
     targets |= llmaz.targets
+    kthena = fold_kthena([piece for pieces in whole.values() for piece in pieces], broken)
+    workloads += kthena.declared.workloads
+    broken += kthena.broken
     findings = [
         *_pick(whole, Finding),
         *(report_duplicate(found) for found in broken_variants),
@@ -70,6 +77,8 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         *cost_findings,
         *settled.findings,
         *llmaz.findings,
+        *inference.findings,
+        *kthena.findings,
     ]
     return Declaration(
         variants=tuple(variants),
@@ -83,6 +92,8 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         excluded_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_excluded),
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
         llmaz=llmaz.declared,
+        inference=inference.declared,
+        kthena=kthena.declared,
         broken=tuple(dict.fromkeys(broken)),
         findings=tuple(sorted(set(findings))),
         shared_paths=_find_shared_paths(ordered),
@@ -132,7 +143,7 @@ def _set_patches_apart(files: list[FileDeclaration]) -> tuple[list[FileDeclarati
 
 def _keys_in(file: FileDeclaration) -> Iterator[ResourceKey]:
     for piece in file.pieces:
-        if isinstance(piece, VariantResource | Workload | BrokenResource):
+        if isinstance(piece, VariantResource | Workload | BrokenResource | ServingResource | ModelResource):
             yield piece.key
 
 

@@ -19,6 +19,8 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
+from reconciler.domain.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
 from reconciler.domain.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
 from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.manifests import Document
@@ -60,6 +62,10 @@ class UpstreamSettings:
 
 Piece: TypeAlias = (
     VariantResource
+    | PolicyResource
+    | BindingResource
+    | ModelResource
+    | ServingResource
     | Workload
     | ReplicaOwner
     | ListedClass
@@ -75,6 +81,10 @@ Piece: TypeAlias = (
     | InferenceService
     | BackendRuntime
     | GlobalConfig
+    | InferencePool
+    | InferenceObjective
+    | InferenceModel
+    | ModelRewrite
 )
 Reader: TypeAlias = "Callable[[KubernetesObject], Iterator[Piece]]"
 Name = Annotated[str, Field(min_length=1, max_length=253, description="a name")]

@@ -9,6 +9,9 @@ from reconciler.manifests import Document
 from reconciler.resources.apps import read_deployment, read_stateful_set
 from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.kthena import read_binding, read_booster, read_policy, read_serving
+from reconciler.resources.kthena import read_model as read_kthena_model
+from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kustomize import is_kustomization, read_kustomization
 from reconciler.resources.leader_workers import read_leader_worker_set
 from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service
@@ -52,7 +55,11 @@ class Kind:
 # What the API server accepts of the kinds above, namespaces included but for their dots.
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
+_KTHENA = ("workload.serving.volcano.sh/v1alpha1", "registry.volcano.sh/v1alpha1", "registry.matrixinfer.ai/v1alpha1")
+_MODEL_INFER = ("workload.volcano.sh/v1alpha1", "workload.matrixinfer.ai/v1alpha1")
 _LLMAZ = "inference.llmaz.io/v1alpha1"
+_EXPERIMENTAL = "inference.networking.x-k8s.io"
+_GATEWAY = (f"{_EXPERIMENTAL}/v1alpha2", "llm-d.ai/v1alpha2")
 _KINDS: Mapping[str, Kind] = {
     "VariantAutoscaling": Kind(versions=("llmd.ai/v1alpha1",), read=read_variant, ours_alone=True),
     "Deployment": Kind(versions=("apps/v1",), read=read_deployment, retired=("extensions/v1beta1",)),
@@ -62,6 +69,22 @@ _KINDS: Mapping[str, Kind] = {
     "Playground": Kind(versions=(_LLMAZ,), read=read_playground),
     "Service": Kind(versions=(_LLMAZ,), read=read_service, word="inference.llmaz.io"),
     "BackendRuntime": Kind(versions=(_LLMAZ,), read=read_runtime, is_namespaced=False),
+    "InferencePool": Kind(
+        versions=("inference.networking.k8s.io/v1", f"{_EXPERIMENTAL}/v1alpha2", f"{_EXPERIMENTAL}/v1alpha1"),
+        read=read_pool,
+        ours_alone=True,
+    ),
+    "InferenceObjective": Kind(versions=_GATEWAY, read=read_objective, ours_alone=True),
+    "InferenceModelRewrite": Kind(versions=_GATEWAY, read=read_rewrite, ours_alone=True),
+    "InferenceModel": Kind(
+        versions=(f"{_EXPERIMENTAL}/v1alpha2", f"{_EXPERIMENTAL}/v1alpha1"), read=read_inference_model, ours_alone=True
+    ),
+    "AutoscalingPolicy": Kind(versions=_KTHENA, read=read_policy),
+    "AutoscalingPolicyBinding": Kind(versions=_KTHENA, read=read_binding, ours_alone=True),
+    "Model": Kind(versions=_KTHENA[1:], read=read_kthena_model),
+    "ModelBooster": Kind(versions=_KTHENA[:1], read=read_booster, ours_alone=True),
+    "ModelServing": Kind(versions=_KTHENA[:1], read=read_serving),
+    "ModelInfer": Kind(versions=_MODEL_INFER, read=read_serving, ours_alone=True),
     "HorizontalPodAutoscaler": Kind(
         versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),
         read=read_autoscaler,

@@ -1,0 +1,269 @@
+"""Model and ModelBooster: backends whose number of replicas stands in Git, and the policies inside."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.domain.declarations import Workload
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Place
+from reconciler.domain.kthena import (
+    DEFAULT_COST_EXPANSION_PERCENT,
+    FieldPath,
+    LoraAdapter,
+    ModelBackend,
+    ModelMatch,
+    ModelResource,
+    PolicySpec,
+    StringMatch,
+    Worker,
+)
+from reconciler.domain.tracking import Generation
+from reconciler.resources.conditions import read_conditions
+from reconciler.resources.durations import parse_duration
+from reconciler.resources.kthena.model_fields import (
+    AnyBackendFields,
+    AnyModelFields,
+    BackendFieldsBeforeG3,
+    BackendFieldsG4,
+    BoosterFieldsG3,
+    BoosterFieldsG4,
+    MatchFields,
+    ModelFieldsBeforeG3,
+    StringMatchFields,
+)
+from reconciler.resources.kthena.model_rules import PlacedBackend, backends_of, check_model, has_policy, ref_name
+from reconciler.resources.kthena.policy_specs import read_spec
+from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, field_of, read_with
+from reconciler.resources.kthena.references import tell_era
+from reconciler.resources.kthena.statuses import ModelStatus, read_backend_replicas, read_observed_generation
+from reconciler.resources.kthena.workers import (
+    add_devices,
+    agree_on_nodes,
+    find_templated_device,
+    read_engine_of,
+    read_served_name,
+    read_worker,
+)
+from reconciler.resources.objects import KubernetesObject, Piece
+
+_DEFAULT_GRACE_S = 30.0
+_DEFAULT_ROUTE_WEIGHT = 100
+_BOUND_FIELDS = ("minReplicas", "maxReplicas")
+_CITED = (*_BOUND_FIELDS, "replicas", "scalingCost", "cost", "routeWeight", "scaleToZeroGracePeriod", "loraAdapters")
+_CITED_OF_SPEC = ("name", "modelMatch", "costExpansionRatePercent", "autoscalingPolicy", "autoscalingPolicyRef")
+
+
+def read_model(source: KubernetesObject) -> Iterator[Piece]:
+    """The model, or the broken resource, and all that must be said about it."""
+    yield from read_with(source, _tell)
+
+
+def read_booster(source: KubernetesObject) -> Iterator[Piece]:
+    """The same of a ModelBooster."""
+    yield from read_with(source, _tell_booster)
+
+
+def _tell(_: KubernetesObject, __: Mapping[str, object]) -> SpecReader:
+    decides = ("name", "autoscalingPolicyRef")
+    return Reader(model=ModelFieldsBeforeG3, check=check_model, build=_build, status=ModelStatus, decides=decides)
+
+
+def _tell_booster(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+    backend = spec.get("backend")
+    if "backends" in spec:
+        if backend is not None:
+            message = "backend (since v0.2) contradicts backends (before it): remove one of the two"
+            return source.complain(("spec", "backend"), message)
+        return _tell(source, spec)
+    written = backend if isinstance(backend, dict) else {}
+    bounds = [name for name in _BOUND_FIELDS if written.get(name) is not None]
+    if written.get("replicas") is not None and bounds:
+        message = f"replicas (since v1.0) contradicts {bounds[0]} (before it): remove one of the two"
+        return source.complain(("spec", "backend", "replicas"), message)
+    if bounds or spec.get("autoscalingPolicy") is not None:
+        return Reader(model=BoosterFieldsG3, check=check_model, build=_build, status=ModelStatus, decides=("name",))
+    return Reader(model=BoosterFieldsG4, check=check_model, build=_build, status=ModelStatus, decides=("name",))
+
+
+def _generation_of(fields: AnyModelFields) -> Generation | None:
+    if isinstance(fields, BoosterFieldsG3):
+        return Generation.G3
+    return Generation.G4 if isinstance(fields, BoosterFieldsG4) else None
+
+
+def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings) -> ModelResource:
+    era = tell_era(source, _generation_of(fields))
+    older = fields if isinstance(fields, ModelFieldsBeforeG3) else None
+    reference = older.autoscaling_policy_ref if older else None
+    rate = older.cost_expansion_rate_percent if older else None
+    status = source.fields.get("status")
+    return ModelResource(
+        key=source.key,
+        document=source.ref,
+        place=source.place,
+        generation=era.generation,
+        label_prefix=era.label_prefix,
+        model_id=fields.name or source.name,
+        owner=fields.owner or "",
+        backends=tuple(_read_backend(source, fields, each, settings) for each in backends_of(fields)),
+        match=None if fields.model_match is None else _read_match(source, fields.model_match),
+        policy=_read_policy(source, fields, ("spec",)),
+        policy_ref=ref_name(reference),
+        policy_ref_place=source.locate(("spec", "autoscalingPolicyRef")) if reference else None,
+        cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
+        labels=source.labels,
+        settings=settings,
+        conditions=read_conditions(status),
+        status_replicas=read_backend_replicas(status),
+        observed_generation=read_observed_generation(status),
+        places={place.field: place for place in _cite(source, ("spec",), _CITED_OF_SPEC)},
+    )
+
+
+def _read_policy(
+    source: KubernetesObject, fields: AnyModelFields | AnyBackendFields, path: FieldPath
+) -> PolicySpec | None:
+    if isinstance(fields, ModelFieldsBeforeG3 | BoosterFieldsG3 | BackendFieldsBeforeG3):
+        policy = fields.autoscaling_policy
+        return read_spec(source, policy, (*path, "autoscalingPolicy"), is_inline=True) if policy is not None else None
+    return None
+
+
+def _read_backend(
+    source: KubernetesObject, model: AnyModelFields, backend: PlacedBackend, settings: Settings
+) -> ModelBackend:
+    fields, path = backend.fields, backend.path
+    workers = tuple(
+        read_worker(source, worker, (*path, "workers", index)) for index, worker in enumerate(fields.workers)
+    )
+    serving = f"{source.name}-{fields.name}" if fields.name else source.name
+    lowest, highest, names = _replicas_of(fields, is_scaled=has_policy(model) or has_policy(fields))
+    older = fields if isinstance(fields, BackendFieldsBeforeG3) else None
+    plain = ModelBackend(
+        name=fields.name or "",
+        type=fields.type,
+        serving=serving,
+        workload=_read_workload(source, backend, workers, names, lowest, settings),
+        min_replicas=lowest,
+        max_replicas=highest,
+        place=source.locate(path),
+        model_uri=fields.model_uri,
+        cache_uri=fields.cache_uri or "",
+        env=read_env(fields.env),
+        env_from=tuple(_read_env_from(fields.env_from)),
+        workers=workers,
+        places={place.field: place for place in _cite(source, path, _CITED)},
+    )
+    return plain if older is None else _add_older(source, plain, older, model, path)
+
+
+def _add_older(
+    source: KubernetesObject,
+    backend: ModelBackend,
+    fields: BackendFieldsBeforeG3,
+    model: AnyModelFields,
+    path: FieldPath,
+) -> ModelBackend:
+    """What backends had while they were several."""
+    grace, reference = fields.scale_to_zero_grace_period, fields.autoscaling_policy_ref
+    weight, loras = fields.route_weight, fields.lora_adapters or ()
+    return replace(
+        backend,
+        cost=fields.scaling_cost or fields.cost or 0,
+        route_weight=_DEFAULT_ROUTE_WEIGHT if weight is None else weight,
+        scale_to_zero_grace_s=parse_duration(grace) if grace else _DEFAULT_GRACE_S if has_policy(model) else None,
+        lora_adapters=tuple(LoraAdapter(name=each.name, artifact_url=each.artifact_url or "") for each in loras),
+        policy=_read_policy(source, fields, path),
+        policy_ref=ref_name(reference),
+        policy_ref_place=source.locate((*path, "autoscalingPolicyRef")) if reference else None,
+    )
+
+
+def _replicas_of(fields: AnyBackendFields, *, is_scaled: bool) -> tuple[int, int, tuple[str, ...]]:
+    """Both bounds, and the fields that hold the number in Git: where nothing scales, the webhook wants both equal."""
+    if isinstance(fields, BackendFieldsG4):
+        replicas = 1 if fields.replicas is None else fields.replicas
+        return replicas, replicas, ("replicas",)
+    return fields.min_replicas, fields.max_replicas, _BOUND_FIELDS[:1] if is_scaled else _BOUND_FIELDS
+
+
+def _read_workload(
+    source: KubernetesObject,
+    backend: PlacedBackend,
+    workers: Sequence[Worker],
+    names: Sequence[str],
+    replicas: int,
+    settings: Settings,
+) -> Workload:
+    fields = backend.fields
+    selector, affinity = agree_on_nodes(workers)
+    engine, launch = read_engine_of(fields.type, workers, read_env(fields.env))
+    place = source.locate((*backend.path, names[0]))
+    is_written = not (isinstance(fields, BackendFieldsG4) and fields.replicas is None)
+    return Workload(
+        key=replace(source.key, part=fields.name or ""),
+        document=source.ref,
+        place=source.locate(backend.path),
+        replicas=replicas if is_written else None,
+        replicas_place=place if is_written else None,
+        node_selector=selector,
+        affinity=affinity,
+        devices=add_devices(workers),
+        served_names=read_served_name(workers),
+        engine=engine,
+        launch=launch,
+        labels=source.labels,
+        settings=settings,
+        places={each.field: each for each in (place, *(worker.place for worker in workers))},
+        templated=_find_templated(source, backend),
+        replica_fields=tuple(field_of(source, (*backend.path, name)) for name in names),
+    )
+
+
+def _find_templated(source: KubernetesObject, backend: PlacedBackend) -> str:
+    for index, worker in enumerate(backend.fields.workers):
+        found = find_templated_device(worker.resources)
+        if found is not None:
+            return source.locate((*backend.path, "workers", index, "resources", *found)).field
+    return ""
+
+
+def read_env(entries: Sequence[Mapping[str, object]] | None) -> dict[str, str]:
+    """Environment variables with a value of their own."""
+    return {str(entry["name"]): str(entry["value"]) for entry in entries or () if {"name", "value"} <= entry.keys()}
+
+
+def _read_env_from(entries: Sequence[Mapping[str, object]] | None) -> Iterator[str]:
+    for entry in entries or ():
+        for kind, reference in entry.items():
+            if isinstance(reference, dict) and isinstance(reference.get("name"), str):
+                yield f"{kind}/{reference['name']}"
+
+
+def _read_match(source: KubernetesObject, fields: MatchFields) -> ModelMatch:
+    model = fields.body.model if fields.body else None
+    return ModelMatch(
+        headers={name: _read_string(each) for name, each in (fields.headers or {}).items()},
+        uri=None if fields.uri is None else _read_string(fields.uri),
+        model=None if model is None else _read_string(model),
+        place=source.locate(("spec", "modelMatch")),
+    )
+
+
+def _read_string(fields: StringMatchFields | str) -> StringMatch:
+    if isinstance(fields, str):
+        return StringMatch(how="exact", value=fields)
+    written = (("exact", fields.exact), ("prefix", fields.prefix), ("regex", fields.regex))
+    return next((StringMatch(how=how, value=value) for how, value in written if value is not None))
+
+
+def _cite(source: KubernetesObject, path: FieldPath, names: Sequence[str]) -> Iterator[Place]:
+    value: object = source.fields
+    for part in path:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+    for name in names:
+        if isinstance(value, dict) and value.get(name) is not None:
+            yield source.locate((*path, name))

@@ -1,0 +1,117 @@
+"""What a policy scales, found among all that is in Git: where its number stands, and which pods are its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.domain.declarations import Workload
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.kthena import (
+    KthenaResources,
+    ModelBackend,
+    ModelResource,
+    PolicyResource,
+    ServingResource,
+    TargetReference,
+)
+from reconciler.domain.tracking import Generation
+from reconciler.resources.kthena.references import MODEL_INFER, MODEL_SERVING
+
+_LEADER = "leader"
+_GENERATED = {"Model": MODEL_INFER, "ModelBooster": MODEL_SERVING}
+_SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What is not in Git, in words: a mistake, or perhaps somewhere else."""
+
+    words: str
+    is_mistake: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a reference means: the key that is scaled, its workload where Git has it, and pods of one replica."""
+
+    key: ResourceKey
+    workload: Workload | None
+    pods_per_replica: int = 1
+    missing: Missing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """The resources of a commit by what names them; `generated` are backends by the workload made from them."""
+
+    policies: Mapping[ResourceKey, PolicyResource]
+    servings: Mapping[ResourceKey, ServingResource]
+    generated: Mapping[ResourceKey, tuple[ModelResource, ModelBackend]]
+    broken: frozenset[ResourceKey]
+
+    def find(self, reference: TargetReference, near: ResourceKey, role: str, generation: Generation) -> Found:
+        """What `near`, a policy or binding, means by a reference, with a role of it."""
+        namespace = reference.namespace or near.namespace
+        key = ResourceKey(cluster=near.cluster, namespace=namespace, kind=reference.kind, name=reference.name)
+        serving = self.servings.get(key)
+        if serving is not None:
+            return _find_in_serving(serving, role, generation)
+        made = self.generated.get(key)
+        if made is not None and not role:
+            backend = made[1]
+            return Found(
+                key=backend.workload.key,
+                workload=backend.workload,
+                pods_per_replica=pods_of_backend(backend, generation),
+            )
+        missing = None if key in self.broken else Missing(words=f"{key.kind} {key.label} is not in Git")
+        return Found(key=replace(key, part=role), workload=None, missing=missing)
+
+
+def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:
+    """The index of all clusters; `broken` are objects that Git has but nobody can use."""
+    return Index(
+        policies={policy.key: policy for policy in resources.policies},
+        servings={serving.key: serving for serving in resources.servings},
+        generated={
+            replace(model.key, kind=_GENERATED[model.key.kind], name=backend.serving): (model, backend)
+            for model in resources.models
+            for backend in model.backends
+        },
+        broken=broken,
+    )
+
+
+def _find_in_serving(serving: ServingResource, role_name: str, generation: Generation) -> Found:
+    if not role_name:
+        return Found(key=serving.key, workload=serving.workload, pods_per_replica=_pods_of_group(serving, generation))
+    role = serving.role(role_name)
+    if role is None:
+        missing = Missing(words=f"{serving.key.kind} {serving.key.label} has no role {role_name}", is_mistake=True)
+        return Found(key=replace(serving.key, part=role_name), workload=None, missing=missing)
+    groups = serving.workload.replicas
+    return Found(
+        key=role.workload.key, workload=role.workload, pods_per_replica=max(1 if groups is None else groups, 1)
+    )
+
+
+def _pods_of_group(serving: ServingResource, generation: Generation) -> int:
+    """Those pods of a group that have the labels of its generation: the leader's, later each role's entry pods."""
+    if generation in (Generation.G1, Generation.G2):
+        leader = serving.role(_LEADER)
+        return max(leader.replicas * (1 + leader.worker_replicas), 1) if leader else 1
+    return max(sum(role.replicas for role in serving.roles), 1)
+
+
+def pods_of_backend(backend: ModelBackend, generation: Generation) -> int:
+    """The same of the workload that is made from a backend, whose server becomes the leader."""
+    if generation in (Generation.G1, Generation.G2):
+        return max(sum(worker.num_pods for worker in backend.workers if worker.type == _SERVER), 1)
+    return max(sum(1 if worker.replicas is None else worker.replicas for worker in backend.workers), 1)
+
+
+def pod_labels(prefix: str, serving: str, role: str, generation: Generation) -> dict[str, str]:
+    """The labels on every pod that counts (kthena.md 4)."""
+    if generation in (Generation.G1, Generation.G2):
+        return {f"{prefix}name": serving, f"{prefix}role": role or _LEADER}
+    labels = {f"{prefix}name": serving, f"{prefix}entry": "true"}
+    return labels | ({f"{prefix}role": role} if role else {})

@@ -1,0 +1,243 @@
+"""ModelServing and ModelInfer: groups of roles, each of entry pods with their workers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from reconciler.domain.declarations import Annotation, Workload
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.kthena import FieldPath, ServingResource, ServingRole
+from reconciler.resources.annotations import check_annotations
+from reconciler.resources.kthena.fields import NonEmpty
+from reconciler.resources.kthena.reading import field_of
+from reconciler.resources.kthena.references import tell_era
+from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
+from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, validate
+from reconciler.resources.wording import describe, quote
+from reconciler.resources.workloads import MAX_REPLICAS, PodTemplate, TemplateFields, compose, find_unknown
+
+_SPEC_FIELDS = (
+    "replicas",
+    "template",
+    "schedulerName",
+    "plugins",
+    "rolloutStrategy",
+    "recoveryPolicy",
+    "topologySpreadConstraints",
+)
+_GROUP_FIELDS = (
+    "roles",
+    "metadata",
+    "restartGracePeriodSeconds",
+    "gangPolicy",
+    "gangSchedule",
+    "networkTopology",
+)
+_ROLE_FIELDS = (
+    "name",
+    "replicas",
+    "entryTemplate",
+    "workerReplicas",
+    "workerTemplate",
+    "networkTopology",
+    "maxUnavailable",
+)
+_REPLICAS = ("spec", "replicas")
+_GROUP = ("spec", "template")
+_ROLES = (*_GROUP, "roles")
+
+
+class _Fields(LooseShape):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class RoleFields(_Fields):
+    """Counts stay unvalidated here: a template's text in their place is no mistake."""
+
+    name: NonEmpty
+    replicas: object = None
+    entry_template: TemplateFields | None = None
+    worker_replicas: object = None
+    worker_template: TemplateFields | None = None
+
+
+class GroupFields(_Fields):
+    """One group."""
+
+    roles: Annotated[list[RoleFields], Field(min_length=1)]
+
+
+class SpecFields(_Fields):
+    """Several groups."""
+
+    replicas: object = None
+    template: GroupFields
+
+
+class ServingFields(_Fields):
+    """A ModelServing or ModelInfer, as far as it matters."""
+
+    spec: SpecFields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A number of replicas as written, and where."""
+
+    path: FieldPath
+    written: object
+
+    @property
+    def number(self) -> int | None:
+        """None where nothing is written, or text that is filled in later."""
+        is_count = isinstance(self.written, int) and not isinstance(self.written, bool)
+        return self.written if is_count and isinstance(self.written, int) else None
+
+    def check(self, source: KubernetesObject) -> Iterator[Finding]:
+        """A count, nothing, or text that is filled in later: anything else is a mistake."""
+        number = self.number
+        is_valid = number is not None and 0 <= number <= MAX_REPLICAS
+        if not (is_valid or self.written is None or is_templated(self.written)):
+            yield source.complain(self.path, f"expected an integer of at least 0, got {describe(self.written)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Role:
+    """A role with its counts and its pods; `templates` make one replica of it."""
+
+    name: str
+    replicas: Count
+    workers: Count
+    templates: tuple[PodTemplate, ...]
+
+    @property
+    def in_group(self) -> tuple[PodTemplate, ...]:
+        """The templates with as many pods as a whole group has."""
+        number = self.replicas.number
+        times = 1 if number is None else number
+        return tuple(replace(each, pods=each.pods * times) for each in self.templates if times)
+
+
+def read_serving(source: KubernetesObject) -> Iterator[Piece]:
+    """The workload with its roles, or the broken resource, and all that must be said about it."""
+    validated = validate(ServingFields, source.fields, locate=source.locate)
+    fields = validated.value.spec if validated.value else None
+    roles = tuple(_split(index, role) for index, role in enumerate(fields.template.roles)) if fields else ()
+    annotations = check_annotations(source)
+    groups = Count(path=_REPLICAS, written=fields.replicas if fields else None)
+    findings = (
+        *find_unknown(source, ("spec",), _SPEC_FIELDS),
+        *find_unknown(source, _GROUP, _GROUP_FIELDS),
+        *_find_unknown_in_roles(source),
+        *validated.findings,
+        *groups.check(source),
+        *_check_roles(source, roles),
+        *annotations.findings,
+    )
+    broken = tuple(break_on(source, findings))
+    yield from broken
+    if len(broken) == len(findings):
+        yield _build(source, groups, roles, annotations.settings)
+
+
+def _split(index: int, fields: RoleFields) -> _Role:
+    path: FieldPath = (*_ROLES, index)
+    workers = Count(path=(*path, "workerReplicas"), written=fields.worker_replicas)
+    entry = PodTemplate(path=(*path, "entryTemplate"), fields=fields.entry_template or TemplateFields())
+    worker = PodTemplate(
+        path=(*path, "workerTemplate"), fields=fields.worker_template or TemplateFields(), pods=workers.number or 0
+    )
+    return _Role(
+        name=fields.name,
+        replicas=Count(path=(*path, "replicas"), written=fields.replicas),
+        workers=workers,
+        templates=(entry, worker) if worker.pods else (entry,),
+    )
+
+
+def _check_roles(source: KubernetesObject, roles: Sequence[_Role]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for index, role in enumerate(roles):
+        if role.name in seen:
+            yield source.complain((*_ROLES, index, "name"), f"role {quote(role.name)} is already listed above")
+        seen.add(role.name)
+        yield from role.replicas.check(source)
+        yield from role.workers.check(source)
+        yield from compose(source, role.templates).findings
+
+
+def _find_unknown_in_roles(source: KubernetesObject) -> list[Finding]:
+    value: object = source.fields
+    for part in _ROLES:
+        value = value.get(part) if isinstance(value, dict) else None
+    found = [
+        source.complain((*_ROLES, index, name), describe_unknown(name, _ROLE_FIELDS), Severity.WARNING)
+        for index, role in enumerate(value if isinstance(value, list) else ())
+        if isinstance(role, dict)
+        for name in role
+        if name not in _ROLE_FIELDS
+    ]
+    return found[:MAX_FINDINGS]
+
+
+def _build(
+    source: KubernetesObject, groups: Count, roles: Sequence[_Role], settings: Mapping[str, Annotation]
+) -> ServingResource:
+    every = [template for role in roles for template in role.in_group]
+    unread = next(
+        (each for role in roles for each in (role.replicas, role.workers) if is_templated(each.written)), None
+    )
+    templated = source.locate(unread.path).field if unread else ""
+    return ServingResource(
+        workload=_as_workload(source, source.key, groups, every, settings, templated),
+        roles=tuple(_as_role(source, role, settings) for role in roles),
+        label_prefix=tell_era(source).label_prefix,
+    )
+
+
+def _as_role(source: KubernetesObject, role: _Role, settings: Mapping[str, Annotation]) -> ServingRole:
+    templated = source.locate(role.workers.path).field if is_templated(role.workers.written) else ""
+    key = replace(source.key, part=role.name)
+    return ServingRole(
+        name=role.name,
+        workload=_as_workload(source, key, role.replicas, role.templates, settings, templated),
+        worker_replicas=role.workers.number or 0,
+    )
+
+
+def _as_workload(
+    source: KubernetesObject,
+    key: ResourceKey,
+    count: Count,
+    templates: Sequence[PodTemplate],
+    settings: Mapping[str, Annotation],
+    templated: str,
+) -> Workload:
+    composition = compose(source, templates)
+    place = None if count.written is None else source.locate(count.path)
+    cited = composition.places if place is None else (place, *composition.places)
+    filled_in = source.locate(count.path).field if is_templated(count.written) else ""
+    return Workload(
+        key=key,
+        document=source.ref,
+        place=source.place,
+        replicas=count.number,
+        replicas_place=place,
+        node_selector=composition.node_selector,
+        affinity=composition.affinity,
+        devices=composition.devices,
+        device_container=composition.container,
+        served_names=composition.served_names,
+        engine=composition.engine,
+        launch=composition.launch,
+        labels=source.labels,
+        template_labels=composition.labels,
+        settings=settings,
+        places={each.field: each for each in cited},
+        templated=filled_in or templated or composition.templated,
+        replica_fields=(field_of(source, count.path),) if key.part else (),
+    )

@@ -1,0 +1,83 @@
+"""Statuses as their controllers write them: checked as warnings, read for what a person may want to see."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from reconciler.resources.conditions import ConditionFields, Time
+from reconciler.resources.kthena.fields import Count, Fields, NonEmpty
+
+Generation = Annotated[int, Field(ge=0)]
+
+
+class ScalingStatus(Fields):
+    """What a policy last wanted of one workload or role."""
+
+    name: str | None = None
+    current_replicas: Count
+    desired_replicas: Count
+    mode: str | None = None
+    last_scale_time: Time | None = None
+
+
+class RatioStatus(Fields):
+    """The ratio of two roles, as text."""
+
+    numerator_role: str
+    denominator_role: str
+    current_ratio: str | None = None
+
+
+class DisaggregatedStatus(Fields):
+    """What a policy last wanted of roles."""
+
+    roles: list[ScalingStatus] | None = None
+    ratio_status: RatioStatus | None = None
+    ratio_adjusted: bool | None = None
+
+
+class PolicyStatus(Fields):
+    """Of an AutoscalingPolicy; empty before v1.0."""
+
+    observed_generation: Generation | None = None
+    conditions: list[ConditionFields] | None = None
+    homogeneous_status: ScalingStatus | None = None
+    heterogeneous_status: list[ScalingStatus] | None = None
+    disaggregated_status: DisaggregatedStatus | None = None
+
+
+class BindingStatus(Fields):
+    """Of an AutoscalingPolicyBinding: always empty."""
+
+
+class BackendStatus(Fields):
+    """How many replicas a backend has now; the first versions told a hash of it too."""
+
+    name: NonEmpty
+    replicas: Count
+    hash: str | None = None
+
+
+class ModelStatus(Fields):
+    """Of a Model or ModelBooster."""
+
+    conditions: list[ConditionFields] | None = None
+    backend_statuses: list[BackendStatus] | None = None
+    observed_generation: Generation | None = None
+
+
+def read_observed_generation(status: object) -> int | None:
+    """Which generation of the object the controller has seen."""
+    generation = status.get("observedGeneration") if isinstance(status, dict) else None
+    return generation if isinstance(generation, int) and not isinstance(generation, bool) else None
+
+
+def read_backend_replicas(status: object) -> dict[str, int]:
+    """The replicas that are well-formed, by backend."""
+    entries = status.get("backendStatuses") if isinstance(status, dict) else None
+    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {
+        entry["name"]: entry["replicas"]
+        for entry in found
+        if isinstance(entry.get("name"), str) and type(entry.get("replicas")) is int
+    }

@@ -1,0 +1,149 @@
+"""Workers of a backend: which pods a replica has, how their engine is started, and which types belong together."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+
+from reconciler.domain.findings import Finding
+from reconciler.domain.kthena import FieldPath, Worker
+from reconciler.domain.launch import LaunchSettings
+from reconciler.resources.engines import read_launch
+from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
+from reconciler.resources.objects import KubernetesObject, is_templated
+from reconciler.resources.pods import PodSpec, Resources, is_device_resource, read_affinity
+from reconciler.resources.quantities import read_quantity
+from reconciler.resources.wording import describe, join_words, quote
+
+DEFAULT_TYPE = "server"
+_SERVER = (DEFAULT_TYPE,)
+_DISAGGREGATED = ("prefill", "decode")
+_WORKER_TYPES: Mapping[str, tuple[str, ...]] = {
+    "vLLM": _SERVER,
+    "SGLang": _SERVER,
+    "MindIE": _SERVER,
+    "vLLMDisaggregated": _DISAGGREGATED,
+    "MindIEDisaggregated": (*_DISAGGREGATED, "controller", "coordinator"),
+}
+_ENGINES = {"vLLM": "vllm", "vLLMDisaggregated": "vllm", "SGLang": "sglang"}
+# Which worker tells how the engine holds its tokens, where several do.
+_TELLING = ("server", "decode", "prefill")
+_MAX_DEVICES = 10_000
+
+
+def read_worker(source: KubernetesObject, fields: WorkerFields, path: FieldPath) -> Worker:
+    """One worker of a backend."""
+    resources = fields.resources or Resources()
+    return Worker(
+        type=fields.type or DEFAULT_TYPE,
+        place=source.locate(path),
+        image=fields.image or "",
+        replicas=fields.replicas,
+        pods=fields.pods,
+        limits=_texts(resources.limits),
+        requests=_texts(resources.requests),
+        devices=dict(_devices(resources)),
+        affinity=read_affinity(PodSpec(affinity=fields.affinity)),
+        node_selector={key: value or "" for key, value in (fields.node_selector or {}).items()},
+        config={name.lstrip("-").replace("_", "-"): _text(value) for name, value in (fields.config or {}).items()},
+    )
+
+
+def _texts(quantities: Mapping[str, int | float | str | None] | None) -> dict[str, str]:
+    return {resource: "" if quantity is None else str(quantity) for resource, quantity in (quantities or {}).items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _quantities(resources: Resources) -> Iterator[tuple[str, str, int | float | str | None]]:
+    """What counts accelerators: limits, else requests."""
+    limits, requests = resources.limits or {}, resources.requests or {}
+    for where, quantities in (("limits", limits), ("requests", requests)):
+        for resource, quantity in quantities.items():
+            if is_device_resource(resource) and (where == "limits" or resource not in limits):
+                yield where, resource, quantity
+
+
+def _devices(resources: Resources) -> Iterator[tuple[str, int]]:
+    for _, resource, quantity in _quantities(resources):
+        count = _count(quantity)
+        if count:
+            yield resource, count
+
+
+def _count(quantity: int | float | str | None) -> int | None:
+    try:
+        amount = read_quantity(quantity) if quantity is not None else -1.0
+    except ValueError:
+        return None
+    return int(amount) if isfinite(amount) and amount.is_integer() and 0 <= amount <= _MAX_DEVICES else None
+
+
+def find_templated_device(resources: Resources | None) -> tuple[str, str] | None:
+    """Where a number of devices is filled in later."""
+    found = ((where, name) for where, name, quantity in _quantities(resources or Resources()) if is_templated(quantity))
+    return next(found, None)
+
+
+def check_workers(source: KubernetesObject, backend: BackendFields, path: FieldPath) -> Iterator[Finding]:
+    """The types that the type of the backend wants, and whole devices."""
+    types = [worker.type or DEFAULT_TYPE for worker in backend.workers]
+    allowed = _WORKER_TYPES[backend.type]
+    for index, name in enumerate(types):
+        if name not in allowed:
+            message = f"expected {join_words(allowed)} in a backend of type {backend.type}, got {quote(name)}"
+            yield source.complain((*path, "workers", index, "type"), message)
+    if allowed == _SERVER and len(types) != 1:
+        message = f"expected exactly one worker in a backend of type {backend.type}, got {len(types)}"
+        yield source.complain((*path, "workers"), message)
+    for index, worker in enumerate(backend.workers):
+        for where, resource, quantity in _quantities(worker.resources or Resources()):
+            if _count(quantity) is None and not is_templated(quantity):
+                words = f"{'found' if quantity is None else 'got'} {describe(quantity)}"
+                field = (*path, "workers", index, "resources", where, resource)
+                yield source.complain(field, f"expected a whole number of devices, {words}")
+
+
+def add_devices(workers: Sequence[Worker]) -> dict[str, int]:
+    """The devices of one replica of a backend, over all its pods."""
+    total: Counter[str] = Counter()
+    for worker in workers:
+        total.update({resource: count * worker.num_pods for resource, count in worker.devices.items()})
+    return {resource: count for resource, count in total.items() if count}
+
+
+def agree_on_nodes(workers: Sequence[Worker]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The node selector and the affinity that all workers with devices agree on."""
+    placed = [worker for worker in workers if worker.devices] or workers[:1]
+    selector = {
+        key: value
+        for key, value in placed[0].node_selector.items()
+        if all(other.node_selector.get(key) == value for other in placed)
+    }
+    keys = [key for key in placed[0].affinity if all(key in other.affinity for other in placed)]
+    affinity = {key: tuple(dict.fromkeys(value for each in placed for value in each.affinity[key])) for key in keys}
+    return selector, affinity
+
+
+def read_engine_of(
+    backend_type: str, workers: Sequence[Worker], env: Mapping[str, str]
+) -> tuple[str, LaunchSettings | None]:
+    """The engine of a backend, and how its telling worker starts it."""
+    engine = _ENGINES.get(backend_type, "")
+    config = _telling(workers).config
+    words = [f"--{name}={value}" if value else f"--{name}" for name, value in config.items()]
+    return engine, read_launch(engine, words, env)
+
+
+def read_served_name(workers: Sequence[Worker]) -> tuple[str, ...]:
+    """Under which names the engine serves its model, as far as its configuration says."""
+    names = _telling(workers).config.get("served-model-name", "").split()
+    return tuple(dict.fromkeys(name for name in names if "$" not in name))
+
+
+def _telling(workers: Sequence[Worker]) -> Worker:
+    ranked = sorted(workers, key=lambda worker: _TELLING.index(worker.type) if worker.type in _TELLING else 9)
+    return ranked[0]
