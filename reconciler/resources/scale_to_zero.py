@@ -1,20 +1,15 @@
 """Entries of `wva-model-scale-to-zero-config`: which models go to zero, and how long after their last request."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.saturation_settings import ZeroEntry
+from reconciler.resources.durations import parse_duration
 from reconciler.resources.entries import Entry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 from reconciler.resources.wording import quote
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
-
-# Go's durations, as upstream parses them; twelve digits are 30000 years.
-_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ns|us|µs|μs|ms|s|m|h)")
-_DURATION = re.compile(f"(?:{_PART.pattern}){{1,8}}")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class _ZeroFields(EntryFields):
@@ -30,7 +25,7 @@ def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator
             yield entry
             continue
         written = entry.fields.retention_period
-        retention_s = _parse_duration(written) if written else None
+        retention_s = _parse_period(written) if written else None
         if written and retention_s is None:
             # Unlike another mistake this one leaves the rest of the entry in force.
             message = f"expected a duration above zero like 10m, got {quote(written)}: this period is left out"
@@ -53,8 +48,9 @@ def _as_zero(entry: Entry[_ZeroFields], retention_s: float | None) -> ZeroEntry:
     )
 
 
-def _parse_duration(text: str) -> float | None:
-    if not _DURATION.fullmatch(text):
+def _parse_period(text: str) -> float | None:
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
         return None
-    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
     return seconds if seconds > 0 else None
