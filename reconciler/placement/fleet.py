@@ -31,7 +31,8 @@ class Fleet:
     holds: Mapping[str, Callable[[str], bool]] = field(repr=False)
     shared_paths: frozenset[str] = frozenset()
     markers: tuple[Marker, ...] = ()
-    _by_path: Mapping[str, tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
+    _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
+    _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -50,15 +51,14 @@ class Fleet:
 
     def reaches(self, path: str) -> tuple[BuiltObject, ...]:
         """Every object, in every root and cluster, that something of this file ends up in."""
-        return self._by_path.get(path, ())
+        numbers = range(self._documents_in.get(path, 0))
+        found = (built for number in numbers for built in self._by_document.get((path, number), ()))
+        return tuple({id(built): built for built in found}.values())
 
-    def readers_of(self, origin: Origin) -> tuple[tuple[BuiltObject, Field], ...]:
-        """Every object, with the field in it, whose value this very place decides: an edit there changes them all."""
-        return tuple(
-            (built, path)
-            for built in self.reaches(origin.place.path)
-            for path in built.fields_from(origin.place.path, origin.document, origin.field, origin.embedding)
-        )
+    def readers_of(self, origin: Origin, path: Field) -> tuple[BuiltObject, ...]:
+        """Every object whose field `path` is decided at this very place: an edit there changes them all."""
+        address = origin.address
+        return tuple(built for built in self._by_document.get(address[:2], ()) if built.reads(path, address))
 
     def deployer_of(self, built: BuiltObject) -> Deployer | None:
         """Who deploys an object, if Git shows it."""
@@ -78,12 +78,14 @@ def build_fleet(
     used, charts = find_used(repository), find_charts(repository)
     builds = {name: build_cluster(builder, name, holds, used, charts) for name, holds in sorted(clusters.items())}
     objects: dict[ResourceKey, list[BuiltObject]] = {}
-    by_path: dict[str, list[BuiltObject]] = {}
+    by_document: dict[tuple[str, int], list[BuiltObject]] = {}
+    documents_in: dict[str, int] = {}
     for build in builds.values():
         for built in build.objects:
             objects.setdefault(built.key, []).append(built)
-            for path in built.paths:
-                by_path.setdefault(path, []).append(built)
+            for path, number in built.documents:
+                by_document.setdefault((path, number), []).append(built)
+                documents_in[path] = max(documents_in.get(path, 0), number + 1)
     names: dict[tuple[str, str, str], list[ResourceKey]] = {}
     for key in objects:
         names.setdefault((key.cluster, key.kind, key.name), []).append(key)
@@ -94,7 +96,8 @@ def build_fleet(
         holds=dict(clusters),
         shared_paths=_find_shared(builds.values()),
         markers=tuple(markers),
-        _by_path={path: tuple(found) for path, found in by_path.items()},
+        _by_document={where: tuple(found) for where, found in by_document.items()},
+        _documents_in=documents_in,
         _by_name={name: tuple(keys) for name, keys in names.items()},
     )
 

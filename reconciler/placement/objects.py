@@ -127,20 +127,34 @@ class Draft:
         if source is not None:
             self.trace.record(path, source)
 
-    def rename(self, identity: Identity, *, formerly: Identity | None = None) -> None:
-        """Give it another name, namespace or kind; what it was called is kept for those who still call it so."""
-        before = formerly or self.identity
+    def rename(self, *, name: str | None = None, namespace: str | None = None) -> None:
+        """Give it another name or namespace; what it was called is kept for those who still call it so."""
+        now = self.identity
+        name = now.name if name is None else name
+        namespace = now.namespace if namespace is None else namespace
+        if (name, namespace) == (now.name, now.namespace):
+            return
+        self.earlier.append(now)
+        self.identity = Identity(now.group, now.version, now.kind, namespace, name)
+        self.write_names(self.identity)
+
+    def write_names(self, identity: Identity) -> None:
+        """Write a name and a namespace into the object."""
+        metadata = self.fields.get("metadata")
+        names: dict[str, Value] = dict(metadata) if isinstance(metadata, dict) else {}
+        names["name"] = identity.name
+        if identity.namespace:
+            names["namespace"] = identity.namespace
+        else:
+            names.pop("namespace", None)
+        self.fields = {**self.fields, "metadata": names}
+
+    def become(self, identity: Identity, before: Identity) -> None:
+        """Take the identity that a patch left it with."""
         if identity != before:
             self.earlier.append(before)
         if identity != identify(self.fields):
-            metadata = self.fields.get("metadata")
-            names: dict[str, Value] = dict(metadata) if isinstance(metadata, dict) else {}
-            names["name"] = identity.name
-            if identity.namespace:
-                names["namespace"] = identity.namespace
-            else:
-                names.pop("namespace", None)
-            self.fields = {**self.fields, "metadata": names}
+            self.write_names(identity)
         self.identity = identity
 
 
@@ -191,18 +205,16 @@ class BuiltObject:
         sources = self.trace.sources_at(path)
         return sources[0].place if sources else self.place
 
-    def fields_from(
-        self, path: str, document: int, written: Field, embedding: Field | None = None
-    ) -> tuple[Field, ...]:
-        """The fields whose value is decided at one written place."""
-        found = self.trace.fields_from(path, document, written, embedding)
-        return tuple(field for field in found if self.value_at(*field) is not None)
+    def reads(self, path: Field, address: tuple[str, int, Field, Field | None]) -> bool:
+        """Whether a field's value is decided at one written place."""
+        sources = self.trace.sources_at(path)
+        return bool(sources) and sources[0].address == address and self.value_at(*path) is not None
 
     def obstacle_at(self, path: Field) -> Obstacle | None:
         """What makes a field unreadable, if anything does."""
         return next((obstacle for obstacle in self.obstacles if obstacle.covers(path)), None)
 
     @property
-    def paths(self) -> frozenset[str]:
-        """Every file that something of it is written in."""
-        return frozenset(source.document.path for source in self.trace.documents())
+    def documents(self) -> frozenset[tuple[str, int]]:
+        """Every file, with the number of the document in it, that something of it is written in."""
+        return frozenset(source.address[:2] for source in self.trace.recorded())

@@ -61,15 +61,12 @@ class Source:
             return part in parent
         return isinstance(parent, list) and isinstance(part, int) and 0 <= part < len(parent)
 
-    def holds(self, path: str, document: int, field: Field, embedding: Field | None) -> bool:
-        """Whether a written place lies here or below."""
-        holder = self.document if self.embedding is None else self.embedding.document
-        return (
-            self.document.path == path
-            and holder.index == document
-            and (None if self.embedding is None else self.embedding.field) == embedding
-            and field[: len(self.field)] == self.field
-        )
+    @property
+    def address(self) -> tuple[str, int, Field, Field | None]:
+        """What tells this place from every other one: file, document, field, and the text that it lies in."""
+        if self.embedding is None:
+            return self.document.path, self.document.index, self.field, None
+        return self.document.path, self.embedding.document.index, self.field, self.embedding.field
 
     def below(self, *parts: str | int) -> "Source":
         """A place further down, whether or not something stands there."""
@@ -160,6 +157,11 @@ class Origin:
     embedding: Field | None = None
     inner_document: int = 0
 
+    @property
+    def address(self) -> tuple[str, int, Field, Field | None]:
+        """What tells this place from every other one: file, document, field, and the text that it lies in."""
+        return self.place.path, self.document, self.field, self.embedding
+
     def __str__(self) -> str:
         return f"{self.place} {self.place.field}".rstrip()
 
@@ -195,15 +197,17 @@ class Trace:
 
     def sources_at(self, path: Field) -> tuple[Source, ...]:
         """Every source that says something about a field, the winning one first."""
-        node: Trace | None = self
-        current = self.sources
-        for part in path:
-            node = None if node is None else node.members.get(part)
-            if node is not None and node.sources:
-                current = node.sources
-            else:
-                current = tuple(source.below(part) for source in current)
-        return current
+        node: Trace = self
+        current, depth = self.sources, 0
+        for position, part in enumerate(path):
+            member = node.members.get(part)
+            if member is None:
+                break
+            node = member
+            if node.sources:
+                current, depth = node.sources, position + 1
+        rest = path[depth:]
+        return tuple(source.below(*rest) for source in current) if rest else current
 
     def chain(self, path: Field) -> tuple[Source, ...]:
         """The sources at a field that do write it."""
@@ -230,31 +234,11 @@ class Trace:
             node = None if node is None else node.members.get(part)
         return Trace(self.sources_at(path), {} if node is None else dict(node.members))
 
-    def fields_from(
-        self, path: str, document: int, written: Field, embedding: Field | None, prefix: Field = ()
-    ) -> Iterator[Field]:
-        """The fields whose winning source is one written place."""
-        if self.sources and self.sources[0].holds(path, document, written, embedding):
-            candidate = (*prefix, *written[len(self.sources[0].field) :])
-            if not self._is_overruled(candidate[len(prefix) :]):
-                yield candidate
-        for part, member in self.members.items():
-            yield from member.fields_from(path, document, written, embedding, (*prefix, part))
-
-    def _is_overruled(self, path: Field) -> bool:
-        """Whether a node on the way to a field, below this one, has sources of its own."""
-        node: Trace | None = self
-        for part in path:
-            node = None if node is None else node.members.get(part)
-            if node is not None and node.sources:
-                return True
-        return False
-
-    def documents(self) -> Iterator[Source]:
+    def recorded(self) -> Iterator[Source]:
         """Every source that is recorded anywhere."""
         yield from self.sources
         for member in self.members.values():
-            yield from member.documents()
+            yield from member.recorded()
 
 
 def value_at(value: Value, path: Field) -> Value:

@@ -35,7 +35,7 @@ def _operate(draft: Draft, content: Source) -> None:
     """Operations may change names, too."""
     before = draft.identity
     apply_operations(draft, content)
-    draft.rename(identify(draft.fields), formerly=before)
+    draft.become(identify(draft.fields), before)
 
 
 def _merge(draft: Draft, content: Source, rule: PatchRule) -> bool:
@@ -48,7 +48,7 @@ def _merge(draft: Draft, content: Source, rule: PatchRule) -> bool:
         kept = replace(kept, group=after.group, version=after.version, kind=after.kind)
     elif kept != after:
         draft.fields = {**draft.fields, "apiVersion": version, "kind": kept.kind}
-    draft.rename(kept, formerly=before)
+    draft.become(kept, before)
     return stays
 
 

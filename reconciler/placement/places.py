@@ -94,18 +94,18 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
         )
     deployer = fleet.deployer_of(built)
     carriers = set() if deployer is None else {deployer.key_in(built.key.cluster)}
-    return judge(fleet, built.key, chain, carriers)
+    return judge(fleet, built.key, chain, path, carriers)
 
 
 def judge(
-    fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], carriers: Set[ResourceKey]
+    fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], path: Field, carriers: Set[ResourceKey]
 ) -> EffectivePlace | NoPlace:
     """The first link of a chain as the place to edit, unless something is in its way.
 
     `carriers` are the objects that hold the number for another: the release, the deployer.
     """
     origin = chain[0]
-    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, carriers)
+    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, path, carriers)
     if reason:
         return _no_place(reason, origin.place, chain)
     return EffectivePlace(origin=origin, considered=chain)
@@ -135,14 +135,13 @@ def _is_at(marker: Marker, origin: Origin) -> bool:
     return origin.embedding is None and (marker.path, marker.document, marker.field) == where
 
 
-def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, carriers: Set[ResourceKey]) -> str:
+def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, field: Field, carriers: Set[ResourceKey]) -> str:
     """An edit must change one object of one cluster."""
     path = origin.place.path
-    clusters = {built.key.cluster for built in fleet.reaches(path)} | {key.cluster}
-    if len(clusters) > 1 or path in fleet.shared_paths:
-        names = join_words(sorted(clusters | fleet.holders_of(path)), "and")
+    if path in fleet.shared_paths:
+        names = join_words(sorted(fleet.holders_of(path) | {key.cluster}), "and")
         return f"{path} is reached by {names}: a change would reach all of them"
-    others = sorted({str(built.key) for built, _ in fleet.readers_of(origin) if built.key not in {key, *carriers}})
+    others = sorted({str(built.key) for built in fleet.readers_of(origin, field) if built.key not in {key, *carriers}})
     if others:
         named = join_words(others[:_MOST_NAMED], "and")
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from reconciler.manifests import Field, Value
@@ -28,9 +27,9 @@ def set_namespace(drafts: Sequence[Draft], namespace: str) -> None:
     for draft in drafts:
         identity = draft.identity
         if identity.kind == "Namespace" and identity.group == "":
-            draft.rename(replace(identity, name=namespace))
+            draft.rename(name=namespace)
         elif identity.is_namespaced:
-            draft.rename(replace(identity, namespace=namespace))
+            draft.rename(namespace=namespace)
         if identity.kind in _SUBJECT_KINDS:
             _move_subjects(draft, namespace)
 
@@ -48,17 +47,26 @@ def affix_names(drafts: Sequence[Draft], prefix: str, suffix: str) -> None:
     """Put a text before and one behind every name; the name with the prefix alone is remembered, too."""
     for draft in drafts if prefix or suffix else ():
         if draft.identity.kind not in _UNAFFIXED:
-            draft.rename(replace(draft.identity, name=prefix + draft.identity.name))
-            draft.rename(replace(draft.identity, name=draft.identity.name + suffix))
+            draft.rename(name=prefix + draft.identity.name)
+            draft.rename(name=draft.identity.name + suffix)
             draft.affixes.append((prefix, suffix))
 
 
 def set_labels(drafts: Sequence[Draft], rule: LabelRule) -> None:
     """Set labels on objects, and on their templates and selectors where the rule says so."""
+    labels = {key: source.as_label() for key, source in rule.labels.items()}
     for draft in drafts:
-        for path in (("metadata", "labels"), *_label_paths(draft, rule)):
-            for key, source in rule.labels.items():
-                draft.set((*path, key), source.as_label(), source)
+        _set_texts(draft, ("metadata", "labels"), labels, rule.labels)
+        for path in _label_paths(draft, rule):
+            _set_texts(draft, path, labels, {})
+
+
+def _set_texts(draft: Draft, path: Field, texts: Mapping[str, str], sources: Mapping[str, Source]) -> None:
+    """Set members of a mapping of texts; only those of the object itself are asked for their places."""
+    old = draft.value_at(*path)
+    draft.set(path, {**(old if isinstance(old, dict) else {}), **texts})
+    for key, source in sources.items():
+        draft.trace.record((*path, key), source)
 
 
 def _label_paths(draft: Draft, rule: LabelRule) -> Iterator[Field]:
@@ -117,10 +125,11 @@ def _claim_paths(draft: Draft) -> Iterator[Field]:
 
 def set_annotations(drafts: Sequence[Draft], annotations: Mapping[str, Source]) -> None:
     """Set annotations on objects and on their templates."""
-    for draft in drafts:
-        for path in (("metadata", "annotations"), *_template_paths(draft.identity, "annotations")):
-            for key, source in annotations.items():
-                draft.set((*path, key), source.as_label(), source)
+    texts = {key: source.as_label() for key, source in annotations.items()}
+    for draft in drafts if texts else ():
+        _set_texts(draft, ("metadata", "annotations"), texts, annotations)
+        for path in _template_paths(draft.identity, "annotations"):
+            _set_texts(draft, path, texts, {})
 
 
 def set_replicas(drafts: Sequence[Draft], rule: ReplicaRule) -> None:
