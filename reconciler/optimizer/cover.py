@@ -23,6 +23,9 @@ NODE_LIMIT = 20_000
 INTEGER_TOLERANCE = 1e-9
 """A need of 3.0000000001 replicas is 3: the difference is float noise, not a request."""
 
+LEAST_DEMAND = 1e-300
+"""Below it quotients of floats lose their digits, or vanish: nobody asks for that."""
+
 VALUE_TOLERANCE = 1e-9
 """Values closer than this, relatively, are a tie, which the tie-break decides."""
 
@@ -65,6 +68,7 @@ def cheapest_cover(variants: Sequence[Sequence[Line]], demand: float, rank: Rank
     `variants` holds each variant's lines (at least one), every one of which carries something; a cover holds no
     replica that it could lose. Of equal values the smallest `rank` wins, and then the earlier variant keeps more.
     """
+    demand = demand if demand >= LEAST_DEMAND else 0.0
     if _widest(variants) < demand * (1 - INTEGER_TOLERANCE):
         return _widest_cover(variants, rank)
     search = _Search(variants, demand, rank)

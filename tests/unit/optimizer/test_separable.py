@@ -74,6 +74,17 @@ def test_float_noise_above_a_whole_number_takes_no_replica(pose: Make, runs: Mak
     assert short(SOLVER.solve(problem)) == {"a": "3 x H100"}
 
 
+@pytest.mark.parametrize("demand", [5e-324, 1e-310, 1e-300])
+def test_a_demand_beyond_the_reach_of_floats_gets_an_answer_all_the_same(
+    demand: float, pose: Make, runs: Make, short: Short
+) -> None:
+    capped = runs(current=("H100", 1), offers={"H100": (1.0, 3.0)}, bounds=(0, 0))
+    free = runs(current=("H100", 0), offers={"H100": (1.0, 3.0)}, bounds=(0, None))
+    answered = short(SOLVER.solve(pose(demand, {"a": capped, "b": free})))
+    assert answered["a"] == "0 x H100"
+    assert set(answered) == {"a", "b"}
+
+
 @pytest.mark.parametrize("excess", [0.0, 0.5e-9, 0.999999999e-9, 1e-9, 1.000000001e-9, 1.5e-9, 3e-9])
 def test_demand_at_the_edge_of_the_tolerance_is_decided(excess: float, pose: Make, runs: Make) -> None:
     capped = runs(offers={"H100": (1.0, 1.0)}, bounds=(0, 3))
