@@ -20,8 +20,8 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.kthena import ModelResource, ServingResource
 from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
-from reconciler.resources.kthena.folding import fold_kthena
 from reconciler.resources.inference.folding import fold_inference
+from reconciler.resources.kthena.folding import fold_kthena
 from reconciler.resources.kustomize import own_workload
 from reconciler.resources.llmaz.folding import fold_llmaz
 from reconciler.resources.objects import Patch, Piece, UpstreamSettings

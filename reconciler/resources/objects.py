@@ -19,8 +19,8 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
 from reconciler.domain.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
+from reconciler.domain.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
 from reconciler.domain.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
 from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.manifests import Document

@@ -9,9 +9,9 @@ from reconciler.manifests import Document
 from reconciler.resources.apps import read_deployment, read_stateful_set
 from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kthena import read_binding, read_booster, read_policy, read_serving
 from reconciler.resources.kthena import read_model as read_kthena_model
-from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kustomize import is_kustomization, read_kustomization
 from reconciler.resources.leader_workers import read_leader_worker_set
 from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service

@@ -1,0 +1,117 @@
+"""InferenceObjective, and the InferenceModel before it: how important requests to a pool are."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.inference import (
+    DEFAULT_PRIORITY,
+    ROUTER_GROUP,
+    Criticality,
+    InferenceModel,
+    InferenceObjective,
+    WeightedModel,
+)
+from reconciler.resources.conditions import read_conditions
+from reconciler.resources.inference.references import (
+    ExperimentalPoolRefFields,
+    Fields,
+    ObjectName,
+    PoolRefFields,
+    Weight,
+    as_pool_ref,
+    group_of,
+)
+from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.specs import read_resource
+from reconciler.resources.workloads import mapping_at
+
+_MAX_CONDITIONS = 8
+_INT32, _INT64 = 2**31, 2**63
+_PRIORITY, _CRITICALITY = ("spec", "priority"), ("spec", "criticality")
+
+
+class _Objective(Fields):
+    priority: int | None = None
+    pool_ref: PoolRefFields
+
+
+class _Target(Fields):
+    name: ObjectName
+    weight: Weight | None = None
+
+
+class _Model(Fields):
+    model_name: Annotated[str, Field(min_length=1, max_length=256)]
+    criticality: Literal["Critical", "Standard", "Sheddable"] | None = None
+    target_models: Annotated[list[_Target], Field(max_length=10)] | None = None
+    pool_ref: ExperimentalPoolRefFields
+
+
+def read_objective(source: KubernetesObject) -> Iterator[Piece]:
+    """The objective, or the broken resource, and all that must be said about it."""
+    yield from read_resource(
+        source,
+        _Objective,
+        named=("poolRef",),
+        check=lambda spec: _check_objective(source, spec),
+        build=lambda spec: _build_objective(source, spec),
+    )
+
+
+def read_inference_model(source: KubernetesObject) -> Iterator[Piece]:
+    """The same of the older kind."""
+    yield from read_resource(
+        source,
+        _Model,
+        named=("poolRef", "modelName"),
+        check=lambda spec: _check_model(source, spec),
+        build=lambda spec: _build_model(source, spec),
+    )
+
+
+def _check_objective(source: KubernetesObject, spec: _Objective) -> Iterator[Finding]:
+    """The router's own group has 32 bits for a priority; the older one only what any integer has."""
+    limit = _INT32 if group_of(source) == ROUTER_GROUP else _INT64
+    if spec.priority is not None and not -limit <= spec.priority < limit:
+        yield source.complain(_PRIORITY, f"expected an integer from {-limit} to {limit - 1}, got {spec.priority:.3e}")
+    conditions = mapping_at(source.fields, ("status",)).get("conditions")
+    if isinstance(conditions, list) and len(conditions) > _MAX_CONDITIONS:
+        message = f"expected at most {_MAX_CONDITIONS} items, got {len(conditions)}"
+        yield source.complain(("status", "conditions"), message, Severity.WARNING)
+
+
+def _build_objective(source: KubernetesObject, spec: _Objective) -> Iterator[Piece]:
+    yield InferenceObjective(
+        key=source.key,
+        group=group_of(source),
+        place=source.place,
+        pool=as_pool_ref(source, spec.pool_ref),
+        priority=DEFAULT_PRIORITY if spec.priority is None else spec.priority,
+        priority_place=None if spec.priority is None else source.locate(_PRIORITY),
+        conditions=read_conditions(source.fields.get("status")),
+    )
+
+
+def _check_model(source: KubernetesObject, spec: _Model) -> Iterator[Finding]:
+    weighted = [target.weight is not None for target in spec.target_models or ()]
+    if any(weighted) and not all(weighted):
+        message = f"expected a weight for every model or for none, got {sum(weighted)} of {len(weighted)}"
+        yield source.complain(("spec", "targetModels"), message)
+
+
+def _build_model(source: KubernetesObject, spec: _Model) -> Iterator[Piece]:
+    targets = spec.target_models or ()
+    yield InferenceModel(
+        key=source.key,
+        group=group_of(source),
+        place=source.place,
+        model_name=spec.model_name,
+        pool=as_pool_ref(source, spec.pool_ref),
+        criticality=Criticality(spec.criticality or Criticality.STANDARD),
+        criticality_place=None if spec.criticality is None else source.locate(_CRITICALITY),
+        targets=tuple(WeightedModel(name=target.name, weight=target.weight) for target in targets),
+        conditions=read_conditions(source.fields.get("status")),
+    )

@@ -1,0 +1,152 @@
+"""InferencePool, in its own group and in the experimental one before it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from reconciler.domain.findings import Finding
+from reconciler.domain.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
+from reconciler.resources.conditions import read_conditions
+from reconciler.resources.inference.references import Fields, Group, KindName, ObjectName, Port, group_of
+from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.specs import read_resource
+from reconciler.resources.workloads import mapping_at
+
+_EXPORT = "inference.networking.x-k8s.io/export"
+_ASSUMED_PORT = 9002
+_LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+_Value = Annotated[str, Field(max_length=63, pattern=_LABEL_VALUE, description="a label's value")]
+_FailureMode = Literal["FailClose", "FailOpen"]
+
+
+class _Selector(Fields):
+    match_labels: Annotated[dict[str, _Value], Field(min_length=1, max_length=64)]
+
+
+class _Port(Fields):
+    number: Port
+
+
+class _Picker(Fields):
+    group: Group = ""
+    kind: KindName = "Service"
+    name: ObjectName
+    port: _Port | None = None
+    failure_mode: _FailureMode = "FailClose"
+
+
+class _Spec(Fields):
+    selector: _Selector
+    target_ports: Annotated[list[_Port], Field(min_length=1, max_length=8)]
+    app_protocol: Literal["http", "kubernetes.io/h2c"] = "http"
+    endpoint_picker_ref: _Picker | None = None
+
+
+class _ExperimentalPicker(Fields):
+    group: Group = ""
+    kind: KindName = "Service"
+    name: ObjectName
+    port_number: Port | None = None
+    failure_mode: _FailureMode = "FailClose"
+
+
+class _ExperimentalSpec(Fields):
+    selector: dict[str, _Value]
+    target_port_number: Port
+    extension_ref: _ExperimentalPicker | None = None
+
+
+def read_pool(source: KubernetesObject) -> Iterator[Piece]:
+    """The pool, or the broken resource, and all that must be said about it."""
+    if group_of(source) == POOL_GROUP:
+        yield from read_resource(
+            source,
+            _Spec,
+            named=("selector",),
+            check=lambda spec: _check(source, spec),
+            build=lambda spec: _build(source, spec),
+        )
+        return
+    yield from read_resource(
+        source,
+        _ExperimentalSpec,
+        named=("selector",),
+        check=lambda _: (),
+        build=lambda spec: _build_experimental(source, spec),
+    )
+
+
+def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+    seen: set[int] = set()
+    for index, port in enumerate(spec.target_ports):
+        if port.number in seen:
+            path = ("spec", "targetPorts", index, "number")
+            yield source.complain(path, f"port number must be unique, {port.number} is already listed above")
+        seen.add(port.number)
+    picker = spec.endpoint_picker_ref
+    if picker is not None and picker.kind == "Service" and picker.port is None:
+        message = "port is required when the kind is Service or not written, found nothing"
+        yield source.complain(("spec", "endpointPickerRef", "port"), message)
+
+
+def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+    picker = spec.endpoint_picker_ref
+    yield InferencePool(
+        key=source.key,
+        group=group_of(source),
+        place=source.place,
+        selector=spec.selector.match_labels,
+        ports=tuple(port.number for port in spec.target_ports),
+        app_protocol=spec.app_protocol,
+        picker=None
+        if picker is None
+        else EndpointPicker(
+            name=picker.name,
+            group=picker.group,
+            kind=picker.kind,
+            port=picker.port.number if picker.port else None,
+            failure_mode=picker.failure_mode,
+        ),
+        is_exported=_EXPORT in source.annotations,
+        parents=_read_parents(source),
+    )
+
+
+def _build_experimental(source: KubernetesObject, spec: _ExperimentalSpec) -> Iterator[Piece]:
+    picker = spec.extension_ref
+    yield InferencePool(
+        key=source.key,
+        group=group_of(source),
+        place=source.place,
+        selector=spec.selector,
+        ports=(spec.target_port_number,),
+        picker=None
+        if picker is None
+        else EndpointPicker(
+            name=picker.name,
+            group=picker.group,
+            kind=picker.kind,
+            port=_ASSUMED_PORT if picker.port_number is None else picker.port_number,
+            failure_mode=picker.failure_mode,
+        ),
+        is_exported=_EXPORT in source.annotations,
+        parents=_read_parents(source),
+    )
+
+
+def _read_parents(source: KubernetesObject) -> tuple[PoolParent, ...]:
+    """What gateways said, as far as it is well-formed; the experimental group spells the list in the singular."""
+    status = mapping_at(source.fields, ("status",))
+    listed = status.get("parents", status.get("parent"))
+    entries: Sequence[object] = listed if isinstance(listed, list) else ()
+    return tuple(_as_parent(entry) for entry in entries if isinstance(entry, dict))
+
+
+def _as_parent(entry: dict[str, object]) -> PoolParent:
+    name, controller = mapping_at(entry, ("parentRef",)).get("name"), entry.get("controllerName")
+    return PoolParent(
+        name=name if isinstance(name, str) else "",
+        controller_name=controller if isinstance(controller, str) else "",
+        conditions=read_conditions(entry),
+    )

@@ -1,0 +1,59 @@
+"""References and field types that the inference gateway's resources share."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from reconciler.domain.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef, WeightedModel
+from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import Shape
+
+POOL_REF = ("spec", "poolRef")
+_GROUP = r"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_KIND = r"^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$"
+
+Group = Annotated[str, Field(max_length=253, pattern=_GROUP, description="a group like gateway.networking.k8s.io")]
+KindName = Annotated[str, Field(min_length=1, max_length=63, pattern=_KIND, description="a kind like InferencePool")]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Weight = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Fields(Shape):
+    """Base of what is written in camel case."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class PoolRefFields(Fields):
+    """A pool by its group, kind and name."""
+
+    group: Group = POOL_GROUP
+    kind: KindName = "InferencePool"
+    name: ObjectName
+
+
+class ExperimentalPoolRefFields(PoolRefFields):
+    """The same before pools had a group of their own."""
+
+    group: Group = EXPERIMENTAL_GROUP
+
+
+def group_of(source: KubernetesObject) -> str:
+    """The API group an object is written in."""
+    return str(source.fields.get("apiVersion")).rpartition("/")[0]
+
+
+def as_pool_ref(source: KubernetesObject, ref: PoolRefFields) -> PoolRef:
+    """The reference with its place."""
+    return PoolRef(name=ref.name, group=ref.group, kind=ref.kind, place=source.locate(POOL_REF))
+
+
+def share_out(targets: tuple[WeightedModel, ...]) -> dict[str, float]:
+    """The fraction of requests that each model gets; one without a weight counts as 1."""
+    weights: dict[str, float] = {}
+    for target in targets:
+        weights[target.name] = weights.get(target.name, 0.0) + (1 if target.weight is None else target.weight)
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
