@@ -62,8 +62,8 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     )
     yield from _option_rows(variant)
     if variant.workload is not None:
-        place = variant.workload.replicas_place or variant.workload.place
-        yield SettingRow(name="written at", value=str(place), source=variant.workload.key.kind)
+        for written in variant.workload.written_at:
+            yield SettingRow(name="written at", value=str(written.place), source=variant.workload.key.kind)
 
 
 def _engine_row(variant: Variant, decision: Decision) -> SettingRow:

@@ -161,6 +161,7 @@ def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Sett
         "maxReplicas": section.max_replicas,
         "group": section.group,
         "ignore": section.ignore,
+        "whenAutoscaled": section.when_autoscaled,
         "sizing.engine": section.sizing.engine,
         "sizing.headroom": section.sizing.headroom,
     }

@@ -192,7 +192,8 @@ class VariantSection(Section):
     """true or false; true is read and shown, never changed (= false)"""
     sizing: Sizing = Sizing()
     """{engine: auto, headroom: 20%}"""
-    when_autoscaled: NotYet = None
+    when_autoscaled: Annotated[str | None, word("hold", "bounds")] = None
+    """hold or bounds: what is proposed where an HPA or ScaledObject owns the replicas (= hold)"""
     helm_values: NotYet = None
     actuation_delay: NotYet = None
     payback: NotYet = None

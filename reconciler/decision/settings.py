@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from reconciler.domain.declarations import Annotation, VariantResource, Workload
+from reconciler.domain.declarations import Annotation, Form, VariantResource, Workload
 from reconciler.domain.globs import path_matches
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.settings import ModelSettings, Override, Settings, SettingScalar
 from reconciler.domain.variants import VariantSettings
 
 BUILT_IN_HEADROOM = 0.2
+HOLD, BOUNDS = "hold", "bounds"
 Value = TypeVar("Value")
 
 Hit = tuple[SettingScalar, Source]
@@ -76,7 +77,15 @@ def resolve_settings(layers: Layers) -> VariantSettings:
         headroom=_resolve(
             [(float(value), source) for value, source in layers.hits("sizing.headroom")], BUILT_IN_HEADROOM
         ),
+        when_autoscaled=_resolve([*_annotated_bounds(layers), *_texts(layers, "whenAutoscaled")], HOLD),
     )
+
+
+def _annotated_bounds(layers: Layers) -> list[tuple[str, Source]]:
+    """An annotated autoscaler asks for its bounds to be moved: they are all that it has."""
+    resource = layers.resource
+    is_asked = resource.form is Form.ANNOTATED
+    return [(BOUNDS, Source(kind=SourceKind.RESOURCE, place=resource.place))] if is_asked else []
 
 
 def _texts(layers: Layers, name: str) -> list[tuple[str, Source]]:

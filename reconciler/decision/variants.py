@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
 from reconciler.decision.classes import find_class
 from reconciler.decision.options import Running, devices_of, options_for, profiles_for
-from reconciler.decision.settings import Layers, resolve_settings
+from reconciler.decision.settings import BOUNDS, Layers, resolve_settings
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
@@ -54,10 +54,7 @@ class _Index:
             workloads={workload.key: workload for workload in declaration.workloads},
             models={model.model_id: model for model in settings.models},
             classes=_by_model(declaration.classes),
-            owners={
-                (owner.cluster, owner.namespace, owner.target_kind, owner.target_name): owner
-                for owner in reversed(declaration.owners)
-            },
+            owners=_owners_by_target(declaration.owners),
             claims=Counter(_target_key(resource) for resource in declaration.variants),
             ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
             broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
@@ -69,6 +66,14 @@ class _Index:
             if owner is not None:
                 return owner
         return None
+
+
+def _owners_by_target(owners: Iterable[ReplicaOwner]) -> dict[tuple[str, str, str, str], ReplicaOwner]:
+    """Of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it."""
+    found: dict[tuple[str, str, str, str], ReplicaOwner] = {}
+    for owner in sorted(owners, key=lambda each: not each.owner.startswith("ScaledObject ")):
+        found.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
+    return found
 
 
 def _by_model(classes: Mapping[str, Iterable[ListedClass]]) -> dict[tuple[str, str], list[ListedClass]]:
@@ -95,6 +100,9 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     model = index.models.get(resource.model_id)
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
+    owner = index.owner_of(target)
+    if workload is not None and owner is not None and owner.fields and settings.when_autoscaled.value == BOUNDS:
+        workload, owner = _between_bounds(workload, owner), None
     profiles = profiles_for(resource, model)
     label = resource.labels.get(ACCELERATOR_LABEL, "")
     accelerator, source = recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
@@ -123,9 +131,14 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         relative_cost=resource.variant_cost,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
-        obstacle=_obstacle(resource, target, workload, settings, index) or lookup.missing,
+        obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
         missing_class=lookup.missing,
     )
+
+
+def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
+    """The workload with the bounds of its autoscaler as its replicas: the fast loop stays, we move what it moves in."""
+    return replace(workload, replicas=owner.least, replicas_place=owner.fields[0].place, replica_fields=owner.fields)
 
 
 def _served_names(model: ModelSettings | None, workload: Workload | None, model_id: str) -> tuple[str, ...]:
@@ -152,6 +165,7 @@ def _obstacle(
     workload: Workload | None,
     settings: VariantSettings,
     index: _Index,
+    owner: ReplicaOwner | None,
 ) -> str:
     """Why this variant must stay as it is, the most telling reason first; empty when it may change."""
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
@@ -165,7 +179,7 @@ def _obstacle(
         return f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
     return (
         _unwritable(workload, index)
-        or _owned(target, index)
+        or ("" if owner is None else f"replicas are owned by {owner.owner} ({owner.place})")
         or _patched(resource.key, index)
         or _contradictory(settings.min_replicas, settings.max_replicas)
         or resource.unsupported
@@ -183,13 +197,6 @@ def _unwritable(workload: Workload, index: _Index) -> str:
     if workload.document.path in index.declaration.shared_paths:
         return f"{workload.document.path} is reached by two clusters: a change would reach both"
     return ""
-
-
-def _owned(target: ResourceKey, index: _Index) -> str:
-    owner = index.owner_of(target)
-    if owner is None:
-        return ""
-    return f"replicas are owned by {owner.owner} ({owner.place})"
 
 
 def _patched(key: ResourceKey, index: _Index) -> str:

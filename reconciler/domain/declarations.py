@@ -7,8 +7,8 @@ from enum import StrEnum
 from reconciler.domain.conditions import Condition
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import KthenaResources
 from reconciler.domain.inference import Inference
+from reconciler.domain.kthena import KthenaResources
 from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.llmaz import Llmaz
 from reconciler.domain.profiles import PerformanceProfile
@@ -27,31 +27,47 @@ class DocumentRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaField:
-    """Where a number of replicas is written: a field of an object, and its place for people."""
+    """Where a number of replicas is written: a field of an object, and its place for people.
+
+    A ceiling is only ever raised. `written` is what stands there, None when nothing does; `value` is what then counts,
+    None for no limit.
+    """
 
     document: DocumentRef
     field: tuple[str | int, ...]
     place: Place
+    is_ceiling: bool = False
+    written: int | None = None
+    value: int | None = None
 
 
 class Form(StrEnum):
-    """The three shapes of a VariantAutoscaling, told apart by their fields."""
+    """The three shapes of a VariantAutoscaling, told apart by their fields; and what else declares a variant.
+
+    ANNOTATED is a HorizontalPodAutoscaler or ScaledObject with upstream's annotations, TRACKED a workload that a policy
+    with metric targets scales, BACKEND one of Kthena's backends without a policy, FLAVORS what serves an OpenModel.
+    """
 
     PROFILE = "profile"
     TARGET = "target"
     NAME = "name"
+    ANNOTATED = "annotated"
+    TRACKED = "tracked"
+    BACKEND = "backend"
+    FLAVORS = "flavors"
 
 
 class StatusShape(StrEnum):
     """Which status a VariantAutoscaling's own version has.
 
     FULL: currentAlloc with waitAverage, desiredOptimizedAlloc, actuation. TTFT: the same with ttftAverage and
-    conditions. TARGET: desiredOptimizedAlloc, actuation, conditions.
+    conditions. TARGET: desiredOptimizedAlloc, actuation, conditions. NONE: a status that is not ours to write.
     """
 
     FULL = "full"
     TTFT = "ttft"
     TARGET = "target"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +159,8 @@ class Workload:
 class ReplicaOwner:
     """Something else that sets a workload's replicas: an HPA, a ScaledObject, a kustomization.
 
-    `namespace` empty: in any namespace of its cluster (a kustomization does not say).
+    `namespace` empty: in any namespace of its cluster (a kustomization does not say). `fields` are the bounds of an
+    autoscaler, the smaller first, and `least` its smaller one.
     """
 
     cluster: str
@@ -152,6 +169,8 @@ class ReplicaOwner:
     target_kind: str
     target_name: str
     place: Place
+    least: int | None = None
+    fields: tuple[ReplicaField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

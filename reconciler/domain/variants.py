@@ -15,7 +15,8 @@ from reconciler.domain.service_classes import ServiceClass
 class VariantSettings:
     """The effective variant settings, each with its source and what it displaced.
 
-    `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load.
+    `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load. `when_autoscaled` is
+    hold, or bounds where those of an autoscaler are ours to propose.
     """
 
     accelerator: Sourced[str]
@@ -25,6 +26,7 @@ class VariantSettings:
     ignore: Sourced[bool]
     engine: Sourced[str]
     headroom: Sourced[float]
+    when_autoscaled: Sourced[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

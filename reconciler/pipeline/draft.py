@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.decide import decide
 from reconciler.decision.proposals import proposed_change
-from reconciler.domain.declarations import DocumentRef
+from reconciler.domain.declarations import DocumentRef, StatusShape
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Plan
@@ -80,16 +80,13 @@ class _Desk:
     def edits_of(self, decision: Decision) -> _VariantEdits:
         """The edits of one change; none, and a refusal, when something is in the way."""
         variant = self.variants[decision.variant]
-        if variant.workload is None:
-            return _VariantEdits(needed=())
-        resource, target = self._sheet(variant.document), self._sheet(variant.workload.document)
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
         try:
-            needed = tuple(self.editor.edits_for(decision, variant, accelerator, resource, target))
+            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet))
         except InputError as error:
             self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
             return _VariantEdits(needed=())
-        return _VariantEdits(needed=needed, status=self._status(decision, variant, resource))
+        return _VariantEdits(needed=needed, status=self._status(decision, variant))
 
     def apply(self, edits: Mapping[ResourceKey, _VariantEdits]) -> dict[str, bytes]:
         """New bytes of every file; when a file refuses, its variants are tried one by one to tell who is to blame."""
@@ -121,10 +118,10 @@ class _Desk:
             path: edit_file(self._open(path), [each.edit for each in group]) for path, group in sorted(by_path.items())
         }
 
-    def _status(self, decision: Decision, variant: Variant, resource: Sheet) -> tuple[FileEdit, ...]:
-        if self.snapshot.settings.status == "off":
+    def _status(self, decision: Decision, variant: Variant) -> tuple[FileEdit, ...]:
+        if self.snapshot.settings.status == "off" or variant.status_shape is StatusShape.NONE:
             return ()
-        edit = self.editor.status_edit(decision, variant, resource, self.snapshot.now_s)
+        edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
         if isinstance(edit, str):
             self.omissions[variant.key] = edit
             return ()

@@ -1,11 +1,11 @@
 """A change of one variant as edits of its files: existing scalars in place, missing ones rendered and inserted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.products import PRODUCT_KEYS
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator
-from reconciler.domain.declarations import DocumentRef, Workload
+from reconciler.domain.declarations import DocumentRef, ReplicaField, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
@@ -67,6 +67,10 @@ class Sheet:
         return FileEdit(path=self.document.path, edit=edit)
 
 
+OpenSheet = Callable[[DocumentRef], Sheet]
+"""Opens the document that a reference names."""
+
+
 def sheet_of(documents: Iterable[Document], reference: DocumentRef) -> Sheet:
     """The sheet of a document among those of its file."""
     for document in documents:
@@ -82,15 +86,21 @@ class Editor:
     renderer: Renderer
 
     def edits_for(
-        self, decision: Decision, variant: Variant, accelerator: Accelerator | None, resource: Sheet, target: Sheet
+        self, decision: Decision, variant: Variant, accelerator: Accelerator | None, open_sheet: OpenSheet
     ) -> Iterator[FileEdit]:
         """The edits of the scale target and, for another accelerator, of its placement and the resource's label."""
+        workload = variant.workload
+        if workload is None:
+            return
         if decision.desired.replicas != decision.current.replicas:
-            yield target.set_scalar(decision.desired.replicas, "spec", "replicas")
-        if decision.is_accelerator_change and accelerator is not None and variant.workload is not None:
-            yield from self._placement(variant.workload, accelerator, target)
+            for written in workload.written_at:
+                yield from _count(open_sheet(written.document), written, decision.desired.replicas)
+        if decision.is_accelerator_change and accelerator is not None:
+            target = open_sheet(workload.document)
+            yield from self._placement(workload, accelerator, target)
             yield from self._devices(variant, decision, target)
             label = {ACCELERATOR_LABEL: accelerator.label_value or accelerator.name}
+            resource = open_sheet(variant.document)
             yield from self._mapping("manifests/labels.yaml.j2", resource, ("metadata", "labels"), label)
 
     def status_edit(self, decision: Decision, variant: Variant, resource: Sheet, now_s: float) -> FileEdit | str:
@@ -142,6 +152,16 @@ class Editor:
                 yield sheet.insert(_scalar(value), *field, key)
             elif found != value:
                 yield sheet.set_scalar(value, *field, key)
+
+
+def _count(sheet: Sheet, written: ReplicaField, replicas: int) -> Iterator[FileEdit]:
+    """The number in its field; a ceiling above it stays, and one that stands nowhere is written only to be raised."""
+    if written.is_ceiling and (written.value is None or replicas <= written.value):
+        return
+    if sheet.find(*written.field) is None:
+        yield sheet.insert(str(replicas), *written.field)
+    else:
+        yield sheet.set_scalar(replicas, *written.field)
 
 
 def _scalar(value: str) -> str:

@@ -1,18 +1,29 @@
-"""What else sets replicas: `autoscaling` HorizontalPodAutoscaler and `keda.sh` ScaledObject."""
+"""What else sets replicas: `autoscaling` HorizontalPodAutoscaler and `keda.sh` ScaledObject.
+
+Annotated `llm-d.ai/managed` one of them is a variant of its own (WVA v0.9, which has no resource): its bounds are ours.
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declarations import ReplicaOwner
+from reconciler.domain.declarations import Form, ReplicaField, ReplicaOwner, StatusShape, VariantResource
+from reconciler.domain.findings import Severity
+from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
 from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.wording import quote
 
+MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"
 _TARGET = ("spec", "scaleTargetRef")
+_LARGEST_COST = 1e9
 
 _NonEmpty = Annotated[str, Field(min_length=1)]
+_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class _HpaTarget(LooseShape):
@@ -22,6 +33,8 @@ class _HpaTarget(LooseShape):
 
 class _HpaSpec(LooseShape):
     target: _HpaTarget = Field(alias="scaleTargetRef")
+    least: Annotated[_Count | None, Field(alias="minReplicas")] = None
+    most: Annotated[_Count | None, Field(alias="maxReplicas")] = None
 
 
 class _Hpa(LooseShape):
@@ -35,40 +48,134 @@ class _KedaTarget(LooseShape):
 
 class _KedaSpec(LooseShape):
     target: _KedaTarget = Field(alias="scaleTargetRef")
+    least: Annotated[_Count | None, Field(alias="minReplicaCount")] = None
+    most: Annotated[_Count | None, Field(alias="maxReplicaCount")] = None
 
 
 class _ScaledObject(LooseShape):
     spec: _KedaSpec
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """A bound of a scaler: its field, what is written, and what counts where nothing is."""
+
+    name: str
+    written: int | None
+    default: int | None
+
+    @property
+    def value(self) -> int | None:
+        return self.default if self.written is None else self.written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scaler:
+    """A scaler as far as it concerns us: what it scales, and between which bounds."""
+
+    kind: str
+    name: str
+    least: _Bound
+    most: _Bound
+
+
 def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
-    """The owner of its target's replicas."""
+    """The owner of its target's replicas, and a variant where it is annotated as one."""
     validated = validate(_Hpa, source.fields, locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None:
-        yield from _own(source, validated.value.spec.target.kind, validated.value.spec.target.name)
+        spec = validated.value.spec
+        least = _Bound(name="minReplicas", written=spec.least, default=1)
+        most = _Bound(name="maxReplicas", written=spec.most, default=None)
+        yield from _read(source, _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most))
 
 
 def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
-    """The owner of its target's replicas, unless it is paused where they stand.
+    """The owner of its target's replicas, unless it is paused where they stand; a variant where annotated as one.
 
     `paused-replicas` pins a count of its own and stays an owner.
     """
     validated = validate(_ScaledObject, source.fields, locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None and source.annotations.get(_PAUSED) != "true":
-        yield from _own(source, validated.value.spec.target.kind, validated.value.spec.target.name)
+        spec = validated.value.spec
+        least = _Bound(name="minReplicaCount", written=spec.least, default=0)
+        most = _Bound(name="maxReplicaCount", written=spec.most, default=100)
+        yield from _read(source, _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most))
 
 
-def _own(source: KubernetesObject, kind: str, name: str) -> Iterator[ReplicaOwner]:
-    if is_templated(name) or is_templated(kind):
+def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
+    if is_templated(scaler.name) or is_templated(scaler.kind):
         return
-    yield ReplicaOwner(
+    yield _owner(source, scaler)
+    if source.annotations.get(MANAGED) == "true" and not is_templated(source.namespace):
+        yield from _variant(source, scaler)
+
+
+def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
+    return ReplicaOwner(
         cluster=source.cluster,
         # A namespace that is filled in later may be any.
         namespace="" if is_templated(source.namespace) else source.namespace,
         owner=f"{source.kind} {source.name}",
-        target_kind=kind,
-        target_name=name,
+        target_kind=scaler.kind,
+        target_name=scaler.name,
         place=source.locate(_TARGET),
+        least=scaler.least.value,
+        fields=(
+            _field(source, scaler.least, is_ceiling=False),
+            _field(source, scaler.most, is_ceiling=True),
+        ),
     )
+
+
+def _field(source: KubernetesObject, bound: _Bound, *, is_ceiling: bool) -> ReplicaField:
+    path = ("spec", bound.name)
+    return ReplicaField(
+        document=source.ref,
+        field=path,
+        place=source.locate(path),
+        is_ceiling=is_ceiling,
+        written=bound.written,
+        value=bound.value,
+    )
+
+
+def _variant(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
+    """What upstream discovers in place of a resource: the annotations are its spec (wva.md 1.5)."""
+    model_id, cost = source.annotations.get(MODEL_ID, ""), source.annotations.get(COST)
+    checked = check_annotations(source)
+    findings = list(checked.findings)
+    if not model_id:
+        path = ("metadata", "annotations", MODEL_ID)
+        findings.append(source.complain(path, f"expected the id of the model beside {MANAGED}, found nothing"))
+    relative_cost = None if cost is None else _parse_cost(cost)
+    if cost is not None and relative_cost is None:
+        path = ("metadata", "annotations", COST)
+        findings.append(source.complain(path, f"expected a decimal number of at least 0, got {quote(cost)}"))
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        yield from break_on(source, tuple(findings))
+        return
+    yield from findings
+    yield VariantResource(
+        key=source.key,
+        document=source.ref,
+        place=source.place,
+        form=Form.ANNOTATED,
+        status_shape=StatusShape.NONE,
+        model_id=model_id,
+        target_kind=scaler.kind,
+        target_name=scaler.name,
+        variant_cost=relative_cost,
+        labels=source.labels,
+        settings=checked.settings,
+    )
+
+
+def _parse_cost(text: str) -> float | None:
+    try:
+        cost = float(text)
+    except ValueError:
+        return None
+    return cost if isfinite(cost) and 0 <= cost <= _LARGEST_COST else None

@@ -46,6 +46,7 @@ def make_variant(
             ignore=_sourced(False),
             engine=_sourced("auto"),
             headroom=_sourced(0.2),
+            when_autoscaled=_sourced("hold"),
         ),
         service_class=None,
         options=(),

@@ -37,6 +37,7 @@ SETTINGS = VariantSettings(
     ignore=sourced(False),
     engine=sourced("auto"),
     headroom=sourced(0.2),
+    when_autoscaled=sourced("hold"),
 )
 
 

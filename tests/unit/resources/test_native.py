@@ -1,10 +1,11 @@
 """Deployments, autoscalers and namespaces as they are written."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declarations import Declaration, ReplicaOwner
+from reconciler.domain.declarations import Declaration, Form, ReplicaOwner
 from reconciler.domain.identity import Place
 from reconciler.resources.served_names import find_served_names
 
@@ -122,17 +123,62 @@ def _scaler(
 
 @pytest.mark.parametrize("version", ["v1", "v2", "v2beta1", "v2beta2"])
 def test_an_autoscaler_owns_its_target(declare: Declare, version: str) -> None:
-    declaration = declare(_scaler(f"autoscaling/{version}", "HorizontalPodAutoscaler", '{llm-d.ai/managed: "true"}'))
-    assert declaration.owners == (
-        ReplicaOwner(
-            cluster="prod",
-            namespace="llm",
-            owner="HorizontalPodAutoscaler phi",
-            target_kind="Deployment",
-            target_name="llama",
-            place=Place(path="a.yaml", line=8, field="spec.scaleTargetRef"),
-        ),
+    (owner,) = declare(_scaler(f"autoscaling/{version}", "HorizontalPodAutoscaler")).owners
+    assert replace(owner, fields=()) == ReplicaOwner(
+        cluster="prod",
+        namespace="llm",
+        owner="HorizontalPodAutoscaler phi",
+        target_kind="Deployment",
+        target_name="llama",
+        place=Place(path="a.yaml", line=8, field="spec.scaleTargetRef"),
+        least=1,
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "bounds", "values"),
+    [
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "", [1, None]),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "  minReplicas: 2\n  maxReplicas: 6\n", [2, 6]),
+        ("keda.sh/v1alpha1", "ScaledObject", "", [0, 100]),
+        ("keda.sh/v1alpha1", "ScaledObject", "  minReplicaCount: 0\n  maxReplicaCount: 9\n", [0, 9]),
+    ],
+)
+def test_an_autoscaler_moves_between_its_bounds(
+    declare: Declare, version: str, kind: str, bounds: str, values: list[int | None]
+) -> None:
+    (owner,) = declare(_scaler(version, kind) + bounds).owners
+    assert [each.value for each in owner.fields] == values
+    assert [each.is_ceiling for each in owner.fields] == [False, True]
+    assert owner.least == values[0]
+
+
+ANNOTATED = '{llm-d.ai/managed: "true", llm-d.ai/model-id: meta/llama, llm-d.ai/variant-cost: "5.5"}'
+
+
+@pytest.mark.parametrize("kind", ["HorizontalPodAutoscaler", "ScaledObject"])
+def test_an_annotated_autoscaler_is_a_variant(declare: Declare, kind: str) -> None:
+    version = "keda.sh/v1alpha1" if kind == "ScaledObject" else "autoscaling/v2"
+    (variant,) = declare(_scaler(version, kind, ANNOTATED)).variants
+    assert (variant.form, variant.key.kind, variant.key.name) == (Form.ANNOTATED, kind, "phi")
+    assert (variant.model_id, variant.variant_cost) == ("meta/llama", 5.5)
+    assert (variant.target_kind, variant.target_name) == ("Deployment", "llama")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ('{llm-d.ai/managed: "true"}', "expected the id of the model beside llm-d.ai/managed, found nothing"),
+        (ANNOTATED.replace("5.5", "-1"), 'expected a decimal number of at least 0, got "-1"'),
+        (ANNOTATED.replace("5.5", "nan"), 'expected a decimal number of at least 0, got "nan"'),
+    ],
+)
+def test_annotations_that_say_nothing_are_an_error_and_the_owner_stays(
+    declare: Declare, annotations: str, message: str
+) -> None:
+    declaration = declare(_scaler("autoscaling/v2", "HorizontalPodAutoscaler", annotations))
+    assert [finding.message for finding in declaration.findings] == [message]
+    assert (declaration.variants, len(declaration.owners)) == ((), 1)
 
 
 def test_a_scaled_object_owns_its_target_unless_it_is_paused(declare: Declare) -> None:
