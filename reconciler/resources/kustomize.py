@@ -19,6 +19,8 @@ from reconciler.resources.wording import quote
 
 OWNER = "kustomization"
 FILE_NAMES = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+# Kinds that we scale among those that a kustomization's `replicas` reach; its names say no kind.
+_COUNTED_KINDS = ("Deployment", "StatefulSet")
 # A patch without a name reaches many objects; only one that mentions these can set their replicas.
 _REACHING = ("replicas", '"/spec"', "'/spec'", "/spec\n", "$patch")
 
@@ -57,7 +59,8 @@ def read_kustomization(source: KubernetesObject) -> Iterator[Piece]:
     if validated.value is None:
         return
     for index, count in enumerate(validated.value.replicas or ()):
-        yield own_workload(source.cluster, "Deployment", count.name, source.locate(("replicas", index)))
+        for kind in _COUNTED_KINDS:
+            yield own_workload(source.cluster, kind, count.name, source.locate(("replicas", index)))
     for index, entry in enumerate(validated.value.patches or ()):
         yield from _read_patch(source, ("patches", index), entry, is_pattern=True)
     for index, entry in enumerate(validated.value.json6902 or ()):

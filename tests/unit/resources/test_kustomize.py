@@ -29,8 +29,8 @@ def declare_with(declare: Declare, kustomization: str, **others: str) -> Declara
 
 def test_replicas_of_a_kustomization_are_its_own(declare: Declare) -> None:
     declaration = declare_with(declare, "resources: [../apps]\nreplicas:\n  - name: llama\n    count: 3\n")
-    assert owned(declaration) == [("Deployment", "llama", 3)]
-    (owner,) = declaration.owners
+    assert owned(declaration) == [("Deployment", "llama", 3), ("StatefulSet", "llama", 3)]
+    owner = declaration.owners[0]
     assert (owner.owner, owner.namespace, owner.cluster) == ("kustomization", "", "prod")
     assert not declaration.findings
 
@@ -46,7 +46,8 @@ def test_replicas_of_a_kustomization_are_its_own(declare: Declare) -> None:
     ],
 )
 def test_kustomizations_and_components_are_read_alike(declare: Declare, head: str) -> None:
-    assert len(declare_with(declare, head + "replicas: [{name: llama, count: 3}]\n").owners) == 1
+    declaration = declare_with(declare, head + "replicas: [{name: llama, count: 3}]\n")
+    assert [owner.target_name for owner in declaration.owners] == ["llama", "llama"]
 
 
 @pytest.mark.parametrize(
