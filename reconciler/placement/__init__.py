@@ -5,9 +5,11 @@
 """
 
 from reconciler.placement.fleet import Fleet, build_fleet
+from reconciler.placement.helm import helm_place
 from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
 from reconciler.placement.origins import Origin, OriginKind
+from reconciler.placement.ownership import Owner, owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
 from reconciler.placement.repository import Repository
 
@@ -20,9 +22,12 @@ __all__ = [
     "Obstacle",
     "Origin",
     "OriginKind",
+    "Owner",
     "Repository",
     "Root",
     "build_fleet",
     "effective_place",
+    "helm_place",
+    "owners_of",
     "read_markers",
 ]

@@ -27,13 +27,14 @@ _DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Appl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployer:
-    """One deployment of one directory: `source` is the deployer's object, or one source of several in it.
+    """One deployment of one directory: `spec` is of the deployer's object, `source` is it, or one of its sources.
 
     `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` says
     how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build.
     """
 
     identity: Identity
+    spec: Source
     source: Source
     directory: str
     is_recursive: bool = True
@@ -47,7 +48,6 @@ class Deployer:
     patches: tuple[PatchRule, ...] = ()
     components: tuple[Source, ...] = ()
     substitutes: bool = False
-    helm: Source | None = None
     include: str = ""
     exclude: str = ""
 
@@ -107,6 +107,7 @@ def _read_flux(repository: Repository, identity: Identity, spec: Source) -> Iter
     labels = {} if common is None else _leaves(common, "labels")
     yield Deployer(
         identity=identity,
+        spec=spec,
         source=spec,
         directory=directory,
         namespace=own.get("targetNamespace"),
@@ -126,8 +127,6 @@ def _leaves(source: Source, key: str) -> Mapping[str, Source]:
 
 
 def _read_argo(repository: Repository, identity: Identity, spec: Source) -> Iterator[Deployer]:
-    destination = spec.get("destination")
-    namespace = "" if destination is None else destination.text("namespace")
     single = spec.get("source")
     sources = [single] if single is not None else list(spec.items("sources"))
     for source in sources:
@@ -136,12 +135,13 @@ def _read_argo(repository: Repository, identity: Identity, spec: Source) -> Iter
         path = source.text("path")
         directory = resolve("", path) if path else None
         if directory is not None and repository.has_directory(directory):
-            yield _read_argo_source(repository, identity, source, directory, namespace)
+            yield _read_argo_source(repository, identity, spec, source, directory)
 
 
 def _read_argo_source(
-    repository: Repository, identity: Identity, source: Source, directory: str, namespace: str
+    repository: Repository, identity: Identity, spec: Source, source: Source, directory: str
 ) -> Deployer:
+    destination = spec.get("destination")
     plain = source.get("directory")
     sections = _sections(repository, identity, source, directory, "kustomize")
     own = {key: section for section in reversed(sections) for key in section.mapping() if section.get(key) is not None}
@@ -152,13 +152,14 @@ def _read_argo_source(
     components = own.get("components")
     return Deployer(
         identity=identity,
+        spec=spec,
         source=source,
         directory=directory,
         is_recursive=plain is not None and plain.flag("recurse"),
         include="" if plain is None else plain.text("include"),
         exclude="" if plain is None else plain.text("exclude"),
         namespace=None if "namespace" not in own else own["namespace"].get("namespace"),
-        fallback_namespace=namespace,
+        fallback_namespace="" if destination is None else destination.text("namespace"),
         name_prefix=own["namePrefix"].text("namePrefix") if "namePrefix" in own else "",
         name_suffix=own["nameSuffix"].text("nameSuffix") if "nameSuffix" in own else "",
         replicas=() if replicas is None else tuple(read_replicas(replicas, OriginKind.DEPLOYER)),
@@ -166,19 +167,18 @@ def _read_argo_source(
         labels=() if labels is None else (LabelRule(labels=_leaves(labels, "commonLabels"), in_selectors=True),),
         annotations=None if annotations is None else _leaves(annotations, "commonAnnotations"),
         components=() if components is None else tuple(components.items("components")),
-        helm=source.get("helm"),
     )
 
 
 def _sections(repository: Repository, identity: Identity, source: Source, directory: str, key: str) -> list[Source]:
     """The section of a source, after those of the override files in the directory, which win."""
-    found = [*_overrides(repository, identity, directory, key)]
     own = source.of_kind(OriginKind.DEPLOYER).get(key)
-    return [*found, *([] if own is None else [own])]
+    return [*override_sections(repository, identity.name, directory, key), *([] if own is None else [own])]
 
 
-def _overrides(repository: Repository, identity: Identity, directory: str, key: str) -> Iterator[Source]:
-    for name in (f".argocd-source-{identity.name}.yaml", ".argocd-source.yaml"):
+def override_sections(repository: Repository, application: str, directory: str, key: str) -> Iterator[Source]:
+    """A section of the `.argocd-source` files in an Application's directory, the Application's own file first."""
+    for name in (f".argocd-source-{application}.yaml", ".argocd-source.yaml"):
         path = join(directory, name)
         if not repository.has_file(path):
             continue
@@ -187,11 +187,6 @@ def _overrides(repository: Repository, identity: Identity, directory: str, key: 
             member = root.get(key) if isinstance(document.value, dict) else None
             if member is not None:
                 yield member
-
-
-def helm_sections(repository: Repository, deployer: Deployer) -> list[Source]:
-    """Where an Application's Helm parameters and values stand, the winning section first."""
-    return _sections(repository, deployer.identity, deployer.source, deployer.directory, "helm")
 
 
 def try_read(repository: Repository, identity: Identity, source: Source) -> tuple[list[Deployer], InputError | None]:

@@ -31,9 +31,9 @@ def edit_embedded(file: OpenFile, origin: Origin, value: int) -> ReplaceBlock:
     if indent < 1 or "+" in head or any(character.isdigit() for character in head.partition("#")[0]):
         raise _refused(origin, "expected a literal block without an indentation of its own")
     lines = [" " * indent + line if line else "" for line in edited.rstrip("\n").split("\n")]
-    return ReplaceBlock(
-        document=origin.document, field=origin.embedding, text="\n".join([head.partition("#")[0].strip(), *lines])
-    )
+    block = "\n".join([head.partition("#")[0].strip(), *lines])
+    end = "\n" if node.text.endswith("\n") else ""
+    return ReplaceBlock(document=origin.document, field=origin.embedding, text=block + end)
 
 
 def _find(file: OpenFile, origin: Origin) -> tuple[str, ScalarNode, int]:

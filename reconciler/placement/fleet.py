@@ -1,6 +1,6 @@
 """All clusters of a commit, and which objects a file reaches."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.findings import Finding
@@ -32,6 +32,7 @@ class Fleet:
     shared_paths: frozenset[str] = frozenset()
     markers: tuple[Marker, ...] = ()
     _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
+    _by_kind: Mapping[tuple[str, str], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
 
@@ -44,6 +45,11 @@ class Fleet:
         """The object of that name, when one root builds it and no other."""
         found = self.objects.get(key, ())
         return found[0] if len(found) == 1 else None
+
+    def of_kinds(self, cluster: str, kinds: Iterable[str]) -> Iterator[BuiltObject]:
+        """The objects of some kinds in a cluster."""
+        for kind in kinds:
+            yield from self._by_kind.get((cluster, kind), ())
 
     def named(self, cluster: str, kind: str, name: str) -> tuple[ResourceKey, ...]:
         """The objects of a kind and name in whatever namespace of a cluster."""
@@ -86,6 +92,10 @@ def build_fleet(
             for path, number in built.documents:
                 by_document.setdefault((path, number), []).append(built)
                 documents_in[path] = max(documents_in.get(path, 0), number + 1)
+    by_kind: dict[tuple[str, str], list[BuiltObject]] = {}
+    for found in objects.values():
+        for built in found:
+            by_kind.setdefault((built.key.cluster, built.key.kind), []).append(built)
     names: dict[tuple[str, str, str], list[ResourceKey]] = {}
     for key in objects:
         names.setdefault((key.cluster, key.kind, key.name), []).append(key)
@@ -97,6 +107,7 @@ def build_fleet(
         shared_paths=_find_shared(builds.values()),
         markers=tuple(markers),
         _by_document={where: tuple(found) for where, found in by_document.items()},
+        _by_kind={kind: tuple(found) for kind, found in by_kind.items()},
         _documents_in=documents_in,
         _by_name={name: tuple(keys) for name, keys in names.items()},
     )

@@ -1,6 +1,6 @@
 """The effective place of a number: where an edit changes what the cluster gets, or why there is no such place."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,19 +93,18 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
             f"{name_field(path)} of {built.key.label} is removed by a {chain[0].kind}", chain[0].place, chain
         )
     deployer = fleet.deployer_of(built)
-    carriers = set() if deployer is None else {deployer.key_in(built.key.cluster)}
-    return judge(fleet, built.key, chain, path, carriers)
+    own = {built.key} if deployer is None else {built.key, deployer.key_in(built.key.cluster)}
+    others = (str(other.key) for other in fleet.readers_of(chain[0], path) if other.key not in own)
+    return judge(fleet, built.key, chain, others)
 
 
-def judge(
-    fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], path: Field, carriers: Set[ResourceKey]
-) -> EffectivePlace | NoPlace:
+def judge(fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], others: Iterable[str]) -> EffectivePlace | NoPlace:
     """The first link of a chain as the place to edit, unless something is in its way.
 
-    `carriers` are the objects that hold the number for another: the release, the deployer.
+    `others` are the objects that an edit there would change as well.
     """
     origin = chain[0]
-    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, path, carriers)
+    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, others)
     if reason:
         return _no_place(reason, origin.place, chain)
     return EffectivePlace(origin=origin, considered=chain)
@@ -135,17 +134,17 @@ def _is_at(marker: Marker, origin: Origin) -> bool:
     return origin.embedding is None and (marker.path, marker.document, marker.field) == where
 
 
-def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, field: Field, carriers: Set[ResourceKey]) -> str:
+def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, others: Iterable[str]) -> str:
     """An edit must change one object of one cluster."""
     path = origin.place.path
     if path in fleet.shared_paths:
         names = join_words(sorted(fleet.holders_of(path) | {key.cluster}), "and")
         return f"{path} is reached by {names}: a change would reach all of them"
-    others = sorted({str(built.key) for built in fleet.readers_of(origin, field) if built.key not in {key, *carriers}})
-    if others:
-        named = join_words(others[:_MOST_NAMED], "and")
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        return f"a change here would also change {named}{more}: give each overlay a `replicas` entry of its own"
+    found = sorted(set(others))
+    if found:
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        named = join_words(found[:_MOST_NAMED], "and")
+        return f"a change here would also change {named}{more}: give each of them a place of its own"
     return ""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Value, parse_documents
-from reconciler.placement import Fleet, NoPlace, effective_place
+from reconciler.placement import Fleet, NoPlace, effective_place, helm_place, owners_of
 
 Build = Callable[..., Fleet]
 FOLDER = Path(__file__).parents[2] / "testdata" / "clusters"
@@ -24,9 +24,10 @@ def _expected(case: Path) -> Mapping[str, Value]:
     return value
 
 
-def describe(fleet: Fleet, key: ResourceKey) -> dict[str, Value]:
+def describe(fleet: Fleet, key: ResourceKey, setting: Value) -> dict[str, Value]:
     """What is found about the replicas of one target, as `expected.yaml` says it."""
-    found = effective_place(fleet, key)
+    is_built = key in fleet.objects or not isinstance(setting, str)
+    found = effective_place(fleet, key) if is_built else helm_place(fleet, key, str(setting))
     entry: dict[str, Value] = {"target": str(key)}
     if isinstance(found, NoPlace):
         entry["held"] = str(found)
@@ -34,7 +35,8 @@ def describe(fleet: Fleet, key: ResourceKey) -> dict[str, Value]:
         entry["written"] = f"{found.origin}"
         entry["replicas"] = found.value
     entry["considered"] = [f"{each.kind}: {each} = {each.value}" for each in found.considered]
-    return entry
+    owners: list[Value] = [str(owner) for owner in owners_of(fleet, key, ("spec", "replicas"))]
+    return {**entry, "owners": owners} if owners else entry
 
 
 def targets_of(fleet: Fleet, asked: Value) -> list[ResourceKey]:
@@ -53,6 +55,7 @@ def _key(text: str) -> ResourceKey:
 def test_every_number_is_found_where_it_is_written(name: str, build: Build) -> None:
     expected = _expected(FOLDER / name)
     fleet = build(_texts(FOLDER / name / "before"), expected.get("clusters"))
-    found = [describe(fleet, key) for key in targets_of(fleet, expected.get("asked"))]
+    targets = targets_of(fleet, expected.get("asked"))
+    found = [describe(fleet, key, expected.get("helmValues")) for key in targets]
     assert found == expected["targets"]
     assert [str(finding) for finding in fleet.findings] == expected.get("findings", [])

@@ -1,0 +1,328 @@
+"""Numbers that a chart makes into replicas: the values of HelmReleases and of Argo CD Applications."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.errors import InputError
+from reconciler.manifests import Field
+from reconciler.placement.cluster import source_as_built
+from reconciler.placement.deployers import ARGO_GROUP, override_sections
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject, Obstacle, split_version
+from reconciler.placement.origins import Embedding, OriginKind, Source, origin_of_source
+from reconciler.placement.patches import parse_inline
+from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
+from reconciler.placement.repository import CHART_NAME, Repository, join, resolve
+from reconciler.resources.wording import join_words, quote
+
+HELM_RELEASE: Final = "HelmRelease"
+APPLICATION: Final = "Application"
+_FLUX_HELM: Final = "helm.toolkit.fluxcd.io"
+_DEFAULT_KEY: Final = "values.yaml"
+_SETTING: Final = re.compile(r"((?:\\.|[^.\[\]\\])+)|\[([0-9]{1,6})\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release of a chart: its name and namespace, and the object in Git that says so.
+
+    `prefix` leads to its Helm section: empty for a HelmRelease, else of one source of an Application.
+    """
+
+    name: str
+    namespace: str
+    built: BuiltObject
+    prefix: Field = ()
+
+    @property
+    def is_flux(self) -> bool:
+        """Whether it is a HelmRelease."""
+        return self.built.key.kind == HELM_RELEASE
+
+    @property
+    def values_prefix(self) -> Field:
+        """Where its inline values stand in its object."""
+        return ("spec", "values") if self.is_flux else (*self.prefix, "helm", "valuesObject")
+
+    def __str__(self) -> str:
+        return f"{self.built.key.kind} {self.built.key.label}"
+
+
+def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "replicas") -> EffectivePlace | NoPlace:
+    """Where the values of the one release that makes a scale target hold its number.
+
+    `setting` is the path in the values, as `helmValues` gives it: `decode.replicas`. A marker comment beats it.
+    """
+    marked = marked_place(fleet, key, word)
+    if marked is not None:
+        return marked
+    found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
+    if len(found) != 1:
+        return _unclear(found, key)
+    return _place_in_release(fleet, key, found[0], setting)
+
+
+def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
+    """Every release that a cluster's repository names."""
+    for built in fleet.of_kinds(cluster, (HELM_RELEASE, APPLICATION)):
+        group, _ = split_version(built.api_version)
+        if built.key.kind == HELM_RELEASE and group == _FLUX_HELM:
+            yield _flux_release(built)
+        elif built.key.kind == APPLICATION and group == ARGO_GROUP:
+            yield from _argo_releases(built)
+
+
+def _flux_release(built: BuiltObject) -> Release:
+    namespace = _text(built, "spec", "targetNamespace")
+    default = f"{namespace}-{built.key.name}" if namespace else built.key.name
+    name = _text(built, "spec", "releaseName") or default
+    return Release(name=name, namespace=namespace or built.key.namespace, built=built)
+
+
+def _argo_releases(built: BuiltObject) -> Iterator[Release]:
+    namespace = _text(built, "spec", "destination", "namespace")
+    sources = built.value_at("spec", "sources")
+    prefixes: list[Field] = [
+        ("spec", "sources", index) for index in range(len(sources) if isinstance(sources, list) else 0)
+    ]
+    for prefix in prefixes or [("spec", "source")]:
+        if built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None:
+            name = _text(built, *prefix, "helm", "releaseName") or built.key.name
+            yield Release(name=name, namespace=namespace, built=built, prefix=prefix)
+
+
+def _text(built: BuiltObject, *path: str | int) -> str:
+    value = built.value_at(*path)
+    return value if isinstance(value, str) else ""
+
+
+def _makes(release: Release, key: ResourceKey) -> bool:
+    """A release makes the targets that bear its name, alone or before a dash."""
+    if release.namespace != key.namespace:
+        return False
+    return key.name == release.name or key.name.startswith(f"{release.name}-")
+
+
+def _unclear(found: list[Release], key: ResourceKey) -> NoPlace:
+    hint = f"mark the number with `# reconciler.io/replicas: {key.kind}/{key.name}`"
+    if not found:
+        reason = f"no release in {key.namespace} is called {key.name} or as it begins: {hint}"
+        return NoPlace(obstacle=Obstacle(reason=reason))
+    names = join_words([f"{release} ({release.built.place})" for release in found], "and")
+    return NoPlace(obstacle=Obstacle(reason=f"{key.kind} {key.label} may be made by {names}: {hint}"))
+
+
+def _place_in_release(fleet: Fleet, key: ResourceKey, release: Release, setting: str) -> EffectivePlace | NoPlace:
+    path = split_setting(setting)
+    try:
+        layers = list(layers_of(fleet, release, path))
+    except InputError as error:
+        place = Place(path=error.path, line=error.line, field=error.field)
+        return NoPlace(
+            obstacle=Obstacle(reason=f"the values of {release} cannot be read: {error.message}", place=place)
+        )
+    written = [each for each in layers if isinstance(each, Source)]
+    considered = tuple(origin_of_source(source.of_kind(OriginKind.HELM)) for source in written)
+    if not layers:
+        reason = f"the values of {release} have no {quote(setting)}: write the live count there"
+        return NoPlace(obstacle=Obstacle(reason=reason, place=release.built.place))
+    if isinstance(layers[0], Obstacle):
+        return NoPlace(obstacle=layers[0], considered=considered)
+    obstacle = release.built.obstacle_at(("spec",))
+    if obstacle is not None:
+        return NoPlace(obstacle=obstacle, considered=considered)
+    return judge(fleet, key, considered, _other_readers(fleet, release, written[0], path))
+
+
+def _other_readers(fleet: Fleet, release: Release, source: Source, path: Field) -> Iterator[str]:
+    """Other releases that the same place would change."""
+    own = release.built
+    inline = (*release.values_prefix, *path)
+    for built in fleet.readers_of(origin_of_source(source), inline):
+        if built is not own:
+            yield str(built.key)
+    if own.reads(inline, source.address):
+        return
+    file = source.document.path
+    for cluster in fleet.clusters:
+        for other in releases_in(fleet, cluster):
+            if other.built is not own and file in set(_files_named(fleet, other)):
+                yield str(other.built.key)
+
+
+def split_setting(setting: str) -> Field:
+    """A path in values as a field: keys divided by dots, `\\.` for a dot inside of a key, `[0]` for items of lists."""
+    parts: list[str | int] = []
+    for key, index in _SETTING.findall(setting):
+        parts.append(int(index) if index else key.replace("\\.", "."))
+    return tuple(parts)
+
+
+def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+    """Where a release's values say something about a path, the winning place first; obstacles hide what is below."""
+    if release.is_flux:
+        yield from _flux_layers(fleet, release, path)
+    else:
+        yield from _argo_layers(fleet, release, path)
+
+
+def _flux_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+    built = release.built
+    if built.value_at(*release.values_prefix, *path) is not None:
+        yield from built.trace.chain((*release.values_prefix, *path))
+    entries = built.value_at("spec", "valuesFrom")
+    for index in reversed(range(len(entries) if isinstance(entries, list) else 0)):
+        yield from _values_from(fleet, release, ("spec", "valuesFrom", index), path)
+    for file in _chart_files(fleet.repository, release):
+        yield from _in_file(fleet.repository, file, path)
+
+
+def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> Iterator[Source | Obstacle]:
+    built = release.built
+    kind, name = _text(built, *entry, "kind"), _text(built, *entry, "name")
+    key = _text(built, *entry, "valuesKey") or _DEFAULT_KEY
+    target = _text(built, *entry, "targetPath")
+    if target and split_setting(target) != path:
+        return
+    found = fleet.find(replace(built.key, kind="ConfigMap", name=name)) if kind == "ConfigMap" else None
+    if found is None:
+        reason = f"values of {release} come from {kind} {name}, which cannot be read in Git"
+        yield Obstacle(reason=reason, place=built.place_of(entry))
+        return
+    obstacle = found.obstacle_at(("data", key))
+    if obstacle is not None:
+        yield obstacle
+        return
+    sources = found.trace.chain(("data", key))
+    if sources and target:
+        yield from sources
+    elif sources:
+        yield from _in_text(sources[0], path)
+
+
+def _in_text(source: Source, path: Field) -> Iterator[Source]:
+    """A path in values that stand as a text."""
+    embedding = Embedding(document=source.document, field=source.field)
+    for document in parse_inline(source)[:1]:
+        yield from _existing(Source(document, path, OriginKind.HELM, embedding))
+
+
+def _in_file(repository: Repository, file: str, path: Field) -> Iterator[Source]:
+    """A path in a file of values; one that is not there has none."""
+    if repository.has_file(file):
+        for document in repository.read(file)[:1]:
+            yield from _existing(Source(document, path, OriginKind.HELM))
+
+
+def _existing(source: Source) -> Iterator[Source]:
+    if source.value is not None:
+        yield source
+
+
+def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+    sections = list(_sections(fleet.repository, release))
+    parameters = _first(sections, "parameters")
+    yield from () if parameters is None else _in_parameters(parameters, path)
+    values_object = _first(sections, "valuesObject")
+    yield from () if values_object is None else _existing(values_object.below(*path))
+    text = _first(sections, "values")
+    if text is not None and values_object is None:
+        yield from _in_text(text, path)
+    for file in _value_files(fleet.repository, release, sections):
+        yield from [file] if isinstance(file, Obstacle) else _in_file(fleet.repository, file, path)
+    for chart_file in _chart_files(fleet.repository, release):
+        yield from _in_file(fleet.repository, chart_file, path)
+
+
+def _sections(repository: Repository, release: Release) -> Iterator[Source]:
+    """The Helm sections of an Application's source: of the override files in its directory, then its own."""
+    source = source_as_built(release.built).below(*release.prefix)
+    directory = resolve("", source.text("path")) if source.text("path") else None
+    if directory is not None:
+        yield from override_sections(repository, release.built.key.name, directory, "helm")
+    own = source.get("helm")
+    if own is not None:
+        yield own
+
+
+def _first(sections: Sequence[Source], key: str) -> Source | None:
+    return next((member for section in sections if (member := section.get(key)) is not None), None)
+
+
+def _in_parameters(parameters: Source, path: Field) -> Iterator[Source]:
+    """The last parameter of that name wins, as with `helm --set`."""
+    value = parameters.value
+    for index in reversed(range(len(value) if isinstance(value, list) else 0)):
+        entry = parameters.below(index)
+        if split_setting(entry.text("name")) == path:
+            yield from _existing(entry.below("value"))
+
+
+def _value_files(repository: Repository, release: Release, sections: Sequence[Source]) -> Iterator[str | Obstacle]:
+    """The files of `valueFiles`, the last one first, as it wins."""
+    listed = _first(sections, "valueFiles")
+    value = None if listed is None else listed.value
+    for index in reversed(range(len(value) if isinstance(value, list) else 0)):
+        if listed is None:
+            return
+        entry = listed.below(index)
+        file = _resolve_value_file(repository, release, entry.as_text())
+        if file is not None and repository.has_file(file):
+            yield file
+        elif _first(sections, "ignoreMissingValueFiles") is None:
+            reason = f"values of {release} come from {quote(entry.as_text())}, which is not in this repository"
+            yield Obstacle(reason=reason, place=entry.place)
+
+
+def _resolve_value_file(repository: Repository, release: Release, name: str) -> str | None:
+    if name.startswith("$"):
+        reference, _, rest = name[1:].partition("/")
+        sources = release.built.value_at("spec", "sources")
+        named = [each for each in sources if isinstance(each, dict)] if isinstance(sources, list) else []
+        urls = [each.get("repoURL") for each in named if each.get("ref") == reference]
+        is_ours = any(isinstance(url, str) and repository.is_ours(url) for url in urls)
+        return resolve("", rest) if is_ours else None
+    if name.startswith("/"):
+        return resolve("", name.lstrip("/"))
+    directory = _text(release.built, *release.prefix, "path")
+    return resolve(directory, name) if directory else None
+
+
+def _chart_files(repository: Repository, release: Release) -> Iterator[str]:
+    """The values of a chart that lies in this repository, the winning file first."""
+    built = release.built
+    if not release.is_flux:
+        directory = resolve("", _text(built, *release.prefix, "path"))
+        if directory and repository.has_file(join(directory, CHART_NAME)):
+            yield join(directory, _DEFAULT_KEY)
+        return
+    chart = ("spec", "chart", "spec")
+    if _text(built, *chart, "sourceRef", "kind") != "GitRepository":
+        return
+    listed = built.value_at(*chart, "valuesFiles")
+    files = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    for file in reversed(files or [join(_text(built, *chart, "chart"), _DEFAULT_KEY)]):
+        found = resolve("", file)
+        if found is not None and repository.has_file(found):
+            yield found
+
+
+def _files_named(fleet: Fleet, release: Release) -> Iterator[str]:
+    """Every file that values of a release stand in, beside its own."""
+    try:
+        if release.is_flux:
+            entries = release.built.value_at("spec", "valuesFrom")
+            for index in range(len(entries) if isinstance(entries, list) else 0):
+                name = _text(release.built, "spec", "valuesFrom", index, "name")
+                found = fleet.find(replace(release.built.key, kind="ConfigMap", name=name))
+                yield from () if found is None else (path for path, _ in found.documents)
+        else:
+            sections = list(_sections(fleet.repository, release))
+            files = _value_files(fleet.repository, release, sections)
+            yield from (file for file in files if isinstance(file, str))
+        yield from _chart_files(fleet.repository, release)
+    except InputError:
+        return

@@ -1,0 +1,167 @@
+"""Who else writes a number: autoscalers, and deployers that were told to leave it alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.errors import InputError
+from reconciler.manifests import Field
+from reconciler.placement.cluster import source_as_built
+from reconciler.placement.deployers import Deployer
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject, Draft, Identity, identify, split_version
+from reconciler.placement.origins import Source
+from reconciler.placement.selectors import Selector, Unclear
+
+_AUTOSCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
+_PAUSED: Final = "autoscaling.keda.sh/paused"
+_RESPECT: Final = "RespectIgnoreDifferences=true"
+_FLUX: Final = "kustomize.toolkit.fluxcd.io"
+# What these annotations of Flux say of the whole object, by their values in lower case.
+_UNAPPLIED: Final = {
+    (f"{_FLUX}/ssa", "ignore"): "Flux leaves it alone",
+    (f"{_FLUX}/ssa", "ifnotpresent"): "Flux applies it only where it is not there yet",
+    (f"{_FLUX}/reconcile", "disabled"): "Flux leaves it alone",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Somebody else who decides a number, in words, and the place that says so.
+
+    `is_autoscaler`: its own bounds could be proposed instead (`whenAutoscaled: bounds`); `key` names it then.
+    """
+
+    reason: str
+    place: Place
+    is_autoscaler: bool = False
+    key: ResourceKey | None = None
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.place})"
+
+
+def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
+    """Everybody else who writes a field of a scale target, or keeps ours from being applied.
+
+    The target need not be built here: a chart may make it.
+    """
+    yield from _autoscalers(fleet, key)
+    for built in fleet.objects.get(key, ()):
+        yield from _annotations(built)
+        deployer = fleet.deployer_of(built)
+        if deployer is not None:
+            yield from _ignoring(deployer, identify(built.fields), built, path)
+    for release in fleet.of_kinds(key.cluster, ("HelmRelease",)):
+        if release.value_at("spec", "driftDetection", "ignore") is not None:
+            yield from _drift(release, key, path)
+
+
+def _autoscalers(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
+    for built in fleet.of_kinds(key.cluster, _AUTOSCALERS):
+        reference = ("spec", "scaleTargetRef")
+        kind = built.value_at(*reference, "kind")
+        if built.key.kind == "ScaledObject":
+            kind = kind or "Deployment"
+            if built.value_at("metadata", "annotations", _PAUSED) == "true":
+                continue
+        is_ours = built.key.namespace == key.namespace and built.value_at(*reference, "name") == key.name
+        if is_ours and kind == key.kind:
+            words = f"replicas are owned by {built.key.kind} {built.key.name}"
+            yield Owner(reason=words, place=built.place_of(reference), is_autoscaler=True, key=built.key)
+
+
+def _annotations(built: BuiltObject) -> Iterator[Owner]:
+    annotations = built.value_at("metadata", "annotations")
+    for (name, value), words in _UNAPPLIED.items():
+        found = annotations.get(name) if isinstance(annotations, dict) else None
+        if isinstance(found, str) and found.lower() == value:
+            path = ("metadata", "annotations", name)
+            yield Owner(reason=f"{words}: {name}: {found}", place=built.place_of(path))
+
+
+def _ignoring(deployer: Deployer, identity: Identity, built: BuiltObject, path: Field) -> Iterator[Owner]:
+    try:
+        if deployer.is_flux:
+            for entry in deployer.spec.items("ignore"):
+                if _names_any(entry, "paths", path) and _targets(entry, built):
+                    yield Owner(reason=f"{deployer} ignores it", place=entry.place)
+        else:
+            yield from _argo_ignoring(deployer, identity, path)
+    except InputError as error:
+        place = Place(path=error.path, line=error.line, field=error.field)
+        yield Owner(reason=f"what {deployer} ignores cannot be read: {error.message}", place=place)
+
+
+def _targets(entry: Source, built: BuiltObject) -> bool:
+    """Whether an entry's target selects an object; one that cannot be followed may."""
+    target = entry.get("target")
+    if target is None:
+        return True
+    draft = Draft(fields=dict(built.fields), source=built.source, trace=built.trace, identity=identify(built.fields))
+    try:
+        return Selector.read(target).selects(draft)
+    except Unclear:
+        return True
+
+
+def _argo_ignoring(deployer: Deployer, identity: Identity, path: Field) -> Iterator[Owner]:
+    for entry in deployer.spec.items("ignoreDifferences"):
+        if not _fits(entry, identity):
+            continue
+        managers = any(True for _ in entry.items("managedFieldsManagers"))
+        if managers or _names_any(entry, "jsonPointers", path) or _queries(entry, path):
+            words = "and keeps what is in the cluster" if _respects(deployer) else "in its comparison"
+            yield Owner(reason=f"{deployer} ignores differences of it {words}", place=entry.place)
+
+
+def _fits(entry: Source, identity: Identity) -> bool:
+    own = identity.effective
+    wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
+    return all(entry.text(key) in {"", "*", value} for key, value in wanted.items())
+
+
+def _names_any(entry: Source, key: str, path: Field) -> bool:
+    """Whether a list of JSON pointers names a field, or something that holds it."""
+    for pointer in entry.items(key):
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.as_text().split("/")[1:]]
+        if parts == [str(part) for part in path[: len(parts)]]:
+            return True
+    return False
+
+
+def _queries(entry: Source, path: Field) -> bool:
+    """Whether a jq path names a field; one that is more than names and dots may."""
+    for query in entry.items("jqPathExpressions"):
+        text = query.as_text().strip()
+        names = text.removeprefix(".").split(".") if text != "." else []
+        if not all(name.replace("_", "").replace("-", "").isalnum() for name in names):
+            return str(path[-1]) in text
+        if names == [str(part) for part in path[: len(names)]]:
+            return True
+    return False
+
+
+def _respects(deployer: Deployer) -> bool:
+    policy = deployer.spec.get("syncPolicy")
+    options = () if policy is None else policy.items("syncOptions")
+    return any(option.value == _RESPECT for option in options)
+
+
+def _drift(release: BuiltObject, key: ResourceKey, path: Field) -> Iterator[Owner]:
+    """What a HelmRelease was told not to correct in objects of its chart."""
+    group, _ = split_version(release.api_version)
+    mode = release.value_at("spec", "driftDetection", "mode")
+    if group != "helm.toolkit.fluxcd.io" or release.key.namespace != key.namespace or mode in {None, "disabled"}:
+        return
+    try:
+        section = source_as_built(release).below("spec", "driftDetection")
+        for entry in section.items("ignore"):
+            target = entry.get("target")
+            selector = Selector() if target is None else Selector.read(target)
+            is_meant = selector.kind in {"", key.kind} and selector.name in {"", key.name}
+            if is_meant and _names_any(entry, "paths", path):
+                yield Owner(reason=f"HelmRelease {release.key.label} does not correct it", place=entry.place)
+    except InputError:
+        return

@@ -1,0 +1,94 @@
+"""The place that was found can be edited, and the cluster then gets the new number and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.manifests import EditRefused, OpenFile, edit_file
+from reconciler.placement import EffectivePlace, Fleet, effective_place, helm_place
+
+Build = Callable[..., Fleet]
+REPLICAS = ("spec", "replicas")
+EDITED = [
+    "plain",
+    "overlay-replicas",
+    "patch-strategic-inline",
+    "patch-strategic-file",
+    "patch-json6902",
+    "component",
+    "prefix-and-namespace",
+    "flux-target-namespace",
+    "argo-destination",
+    "argo-kustomize-replicas",
+    "argo-source-file",
+]
+IN_VALUES = [
+    "helm-release-values",
+    "helm-release-config-map",
+    "argo-values-object",
+    "argo-parameters",
+    "argo-values-text",
+]
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
+
+
+def _edit(texts: dict[str, str], found: EffectivePlace, value: int) -> dict[str, str]:
+    path = found.place.path
+    file = OpenFile(path, texts[path].encode())
+    return {**texts, path: edit_file(file, [found.edit(file, value)]).decode()}
+
+
+def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[tuple[str, str]]:
+    pairs = [(before[path].split("\n"), after[path].split("\n")) for path in before]
+    return [pair for old, new in pairs for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_an_edit_at_the_effective_place_changes_what_the_cluster_gets(name: str, build: Build, cases: Path) -> None:
+    before = _texts(cases / name / "before")
+    fleet = build(before)
+    (key,) = (key for key in fleet.objects if key.kind == "Deployment")
+    found = effective_place(fleet, key)
+    assert isinstance(found, EffectivePlace)
+    after = _edit(before, found, 17)
+    (built,) = build(after).objects[key]
+    assert built.value_at(*REPLICAS) == 17
+    ((old, new),) = _changed_lines(before, after)
+    assert old.replace(str(found.value), "17") == new
+
+
+@pytest.mark.parametrize("name", IN_VALUES)
+def test_an_edit_of_values_is_found_again(name: str, build: Build, cases: Path) -> None:
+    before = _texts(cases / name / "before")
+    keys = [ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name=name) for name in ("llama-decode",)]
+    found = helm_place(build(before), keys[0], "decode.replicas")
+    assert isinstance(found, EffectivePlace)
+    after = _edit(before, found, 17)
+    again = helm_place(build(after), keys[0], "decode.replicas")
+    assert isinstance(again, EffectivePlace)
+    assert (str(again.value), again.place) == ("17", found.place)
+    assert len(_changed_lines(before, after)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '    patch: "[{op: replace, path: /spec/replicas, value: 3}]"\n',
+        "    patch: >-\n      [{op: replace, path: /spec/replicas, value: 3}]\n",
+    ],
+)
+def test_a_number_in_a_text_that_is_no_literal_block_is_found_and_not_edited(build: Build, text: str) -> None:
+    files = {
+        "deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 1}\n",
+        "kustomization.yaml": f"resources: [deployment.yaml]\npatches:\n  - target: {{name: a}}\n{text}",
+    }
+    fleet = build(files)
+    found = effective_place(fleet, next(iter(fleet.objects)))
+    assert isinstance(found, EffectivePlace)
+    with pytest.raises(EditRefused, match="literal block"):
+        _edit(files, found, 4)
