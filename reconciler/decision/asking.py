@@ -1,57 +1,71 @@
-"""What more than loads Prometheus must be asked, so that every model's engine has what it looks at."""
+"""What Prometheus must be asked, so that every model's engine has what it looks at, and nothing more."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.decision.engines import choose_engines
+from reconciler.decision.engines import Choice, choose_engines
 from reconciler.decision.saturation_readings import NO_RULES, wants_throughput
-from reconciler.decision.snapshot import saturation_rules, zero_rules
+from reconciler.decision.snapshot import followed_targets, saturation_rules, zero_rules
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.saturation_settings import DEFAULT_RETENTION_S
+from reconciler.domain.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
+from reconciler.domain.tracking import TrackedTarget
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Needs
 
 
-@dataclass(slots=True)
-class _Asked:
-    """Namespaces with the replicas expected there, collected model by model."""
+@dataclass(slots=True, kw_only=True)
+class Asking:
+    """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
 
+    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`.
+    """
+
+    loads: dict[str, int] = field(default_factory=dict)
     saturation: dict[str, int] = field(default_factory=dict)
     traced: dict[str, int] = field(default_factory=dict)
     retention_s: float = DEFAULT_RETENTION_S
+    targets: list[TrackedTarget] = field(default_factory=list)
+
+    @property
+    def needs(self) -> Needs:
+        """What is asked beyond loads."""
+        return Needs(saturation=self.saturation, traced=self.traced, retention_s=self.retention_s)
 
 
-def needs_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, Needs]:
-    """What each cluster is asked beyond the loads of its models; nothing where a given profile sizes all of them.
-
-    A learned profile may turn out not to reach the load: then saturation must have an answer in the same run.
-    """
+def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, Asking]:
+    """What each cluster with variants is asked."""
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     choices = choose_engines(variants, {})
     zero, rules = zero_rules(declaration, choices), saturation_rules(declaration, choices)
-    asked: dict[str, _Asked] = {}
+    asked: dict[str, Asking] = {}
     for model, members in _by_model(variants).items():
-        cluster = asked.setdefault(model.cluster, _Asked())
-        is_learned = any(option.profile.learning is not None for each in members for option in each.options)
-        if choices[model].engine.is_saturation or is_learned:
-            _count(cluster.saturation, model, members)
-        if is_learned or (choices[model].engine is Engine.WVA_V2 and wants_throughput(rules.get(model, NO_RULES))):
-            _count(cluster.traced, model, members)
-        if model in zero:
-            cluster.retention_s = max(cluster.retention_s, zero[model].retention_s)
-    return {
-        name: Needs(saturation=each.saturation, traced=each.traced, retention_s=each.retention_s)
-        for name, each in asked.items()
-    }
+        asking = asked.setdefault(model.cluster, Asking())
+        _ask(asking, members, choices[model], rules.get(model, NO_RULES))
+        asking.retention_s = max(asking.retention_s, zero.get(model, ZeroRules()).retention_s)
+    for target in followed_targets(variants, declaration):
+        asked[target.key.cluster].targets.append(target)
+    return asked
 
 
-def _count(namespaces: dict[str, int], model: ModelKey, members: Iterable[Variant]) -> None:
-    replicas = sum(member.current.replicas for member in members)
-    namespaces[model.namespace] = namespaces.get(model.namespace, 0) + replicas
+def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: SaturationRules) -> None:
+    """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
+    if choice.engine.is_tracking:
+        return
+    is_learned = any(option.profile.learning is not None for each in members for option in each.options)
+    _count(asking.loads, members)
+    if choice.engine.is_saturation or is_learned:
+        _count(asking.saturation, members)
+    if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
+        _count(asking.traced, members)
+
+
+def _count(namespaces: dict[str, int], members: list[Variant]) -> None:
+    namespace = members[0].model.namespace
+    namespaces[namespace] = namespaces.get(namespace, 0) + sum(member.current.replicas for member in members)
 
 
 def _by_model(variants: Iterable[Variant]) -> Mapping[ModelKey, list[Variant]]:

@@ -8,7 +8,11 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
 from reconciler.domain.saturation_settings import SaturationRules, ZeroRules, saturation_for, zero_for
 from reconciler.domain.snapshot import ReplicaViews, Snapshot
+from reconciler.domain.tracking import TrackedTarget
+from reconciler.domain.variants import Variant
 from reconciler.metrics import Observed, read_observed
+from reconciler.metrics.tracked import read_tracked
+from reconciler.resources.kthena import tracked_targets
 
 VARIANT_KINDS = frozenset({"VariantAutoscaling"})
 
@@ -20,6 +24,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
     variants = join_variants(settings, declaration, catalogs)
     observed = read_observed(variants, recording.answers, recording.now_s, settings)
     models = sorted({variant.model for variant in variants})
+    tracked = followed_targets(variants, declaration)
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -34,6 +39,8 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         views=_views(observed),
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
+        tracked=tracked,
+        histories=read_tracked(tracked, recording.answers, recording.now_s, settings),
         queries=observed.queries,
         catalogs=catalogs,
         proposals=recording.proposals,
@@ -41,6 +48,12 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         failures=observed.failures,
         warnings=observed.warnings,
     )
+
+
+def followed_targets(variants: Iterable[Variant], declaration: Declaration) -> tuple[TrackedTarget, ...]:
+    """What policies scale of the variants that there are."""
+    followed = {variant.tracked_by for variant in variants}
+    return tuple(target for target in tracked_targets(declaration.kthena) if target.key in followed)
 
 
 def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:

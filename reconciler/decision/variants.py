@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
 from reconciler.decision.classes import find_class
+from reconciler.decision.kthena_variants import kthena_variants
 from reconciler.decision.options import Running, devices_of, options_for, profiles_for
 from reconciler.decision.settings import BOUNDS, Layers, resolve_settings
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
@@ -15,6 +16,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variants import Option, Variant, VariantSettings
+from reconciler.resources.kthena import tracked_targets
 
 
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
@@ -28,7 +30,7 @@ def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Ca
 def join_variants(settings: Settings, declaration: Declaration, catalogs: Mapping[str, Catalog]) -> tuple[Variant, ...]:
     """Every declared variant, sorted by key."""
     index = _Index.of(settings, declaration)
-    ordered = sorted(declaration.variants, key=lambda resource: resource.key)
+    ordered = sorted(index.resources, key=lambda resource: resource.key)
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
 
 
@@ -38,6 +40,7 @@ class _Index:
 
     settings: Settings
     declaration: Declaration
+    resources: Sequence[VariantResource]
     workloads: Mapping[ResourceKey, Workload]
     models: Mapping[str, ModelSettings]
     classes: Mapping[tuple[str, str], Sequence[ListedClass]]
@@ -48,14 +51,18 @@ class _Index:
 
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
+        chosen = {cluster.name for cluster in settings.clusters}
+        others = kthena_variants(declaration, tracked_targets(declaration.kthena))
+        resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
         return cls(
             settings=settings,
             declaration=declaration,
+            resources=resources,
             workloads={workload.key: workload for workload in declaration.workloads},
             models={model.model_id: model for model in settings.models},
             classes=_by_model(declaration.classes),
             owners=_owners_by_target(declaration.owners),
-            claims=Counter(_target_key(resource) for resource in declaration.variants),
+            claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
             broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
         )
@@ -85,17 +92,8 @@ def _by_model(classes: Mapping[str, Iterable[ListedClass]]) -> dict[tuple[str, s
     return found
 
 
-def _target_key(resource: VariantResource) -> ResourceKey:
-    return ResourceKey(
-        cluster=resource.key.cluster,
-        namespace=resource.key.namespace,
-        kind=resource.target_kind,
-        name=resource.target_name,
-    )
-
-
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
-    target = _target_key(resource)
+    target = resource.scale_target
     workload = index.workloads.get(target)
     model = index.models.get(resource.model_id)
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
@@ -113,7 +111,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     options = options_for(catalog, running, profiles, settings.accelerator)
     return Variant(
         key=resource.key,
-        model=ModelKey(cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id),
+        model=_model_key(resource),
         form=resource.form,
         status_shape=resource.status_shape,
         document=resource.document,
@@ -131,8 +129,17 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         relative_cost=resource.variant_cost,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
+        tracked_by=resource.tracked_by,
         obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
         missing_class=lookup.missing,
+    )
+
+
+def _model_key(resource: VariantResource) -> ModelKey:
+    """What shares one load; what a policy scales as one shares its metric targets, and nothing else."""
+    role = "" if resource.tracked_by is None else f"{resource.tracked_by.kind} {resource.tracked_by.label}"
+    return ModelKey(
+        cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id, role=role
     )
 
 

@@ -88,11 +88,12 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResource:
-    """A VariantAutoscaling as written.
+    """A VariantAutoscaling as written, or what else declares a variant (see `Form`).
 
     `target_kind`/`target_name` are of the scale target (the Deployment of the same name in the profile and name
-    forms). `variant_cost` is relative and None when not written. `unsupported` says in words why this resource
-    cannot be decided yet although it is valid.
+    forms); `target` names it where it is in another namespace, or a part of an object. `tracked_by` is the policy
+    whose metric targets ask for its replicas. `variant_cost` is relative and None when not written. `unsupported` says
+    in words why this resource cannot be decided yet although it is valid.
     """
 
     key: ResourceKey
@@ -103,6 +104,8 @@ class VariantResource:
     model_id: str
     target_kind: str
     target_name: str
+    target: ResourceKey | None = None
+    tracked_by: ResourceKey | None = None
     slo_class_ref: SloClassRef | None = None
     profiles: tuple[PerformanceProfile, ...] = ()
     variant_cost: float | None = None
@@ -114,6 +117,13 @@ class VariantResource:
     places: Mapping[str, Place] = field(default_factory=dict)
     """Field path (`spec.minReplicas`) -> place, of the fields that explain cites."""
     unsupported: str = ""
+
+    @property
+    def scale_target(self) -> ResourceKey:
+        """The object, or the part of one, whose replicas are set."""
+        near = self.key
+        own = ResourceKey(cluster=near.cluster, namespace=near.namespace, kind=self.target_kind, name=self.target_name)
+        return self.target or own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
 """Observe: one commit's manifests, Prometheus' answers, our own pull requests, as they came."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.decision.asking import needs_by_cluster
+from reconciler.decision.asking import Asking, ask_by_cluster
 from reconciler.decision.declarations import FileReading, fold, read_manifest
 from reconciler.domain.answers import Answer
 from reconciler.domain.declarations import Declaration
@@ -17,7 +16,8 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import Needs, clusters_seen, queries_for
+from reconciler.metrics import clusters_seen, queries_for
+from reconciler.metrics.tracked import tracking_queries
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
 logger = logging.getLogger(__name__)
@@ -129,11 +129,14 @@ def _unread(entry: TreeEntry) -> Finding:
 
 def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:
     answers: list[Answer] = []
-    needs = needs_by_cluster(settings, declaration)
+    asked = ask_by_cluster(settings, declaration)
     is_one_assumed = "one cluster" in settings.assumed
     for cluster in settings.clusters:
-        namespaces, more = _replicas_by_namespace(declaration, cluster.name), needs.get(cluster.name, Needs())
-        queries = queries_for(cluster, namespaces, now_s, needs=more, with_cluster_label=is_one_assumed)
+        asking = asked.get(cluster.name, Asking())
+        queries = [
+            *queries_for(cluster, asking.loads, now_s, needs=asking.needs, with_cluster_label=is_one_assumed),
+            *tracking_queries(cluster, asking.targets, now_s),
+        ]
         answers += doors.ask(cluster, queries) if queries else ()
     refuse_several_clusters(answers)
     return tuple(answers)
@@ -148,17 +151,6 @@ def refuse_several_clusters(answers: Sequence[Answer]) -> None:
             f"this Prometheus holds several clusters ({', '.join(seen)}): "
             f"name them in reconciler.yaml under clusters, as in {example}"
         )
-
-
-def _replicas_by_namespace(declaration: Declaration, cluster: str) -> Counter[str]:
-    """How many replicas to expect in each namespace that holds a variant: the size of an answer."""
-    replicas = {workload.key: workload.replicas or 0 for workload in declaration.workloads}
-    expected: Counter[str] = Counter()
-    namespaces = {variant.key.namespace for variant in declaration.variants if variant.key.cluster == cluster}
-    for key, count in replicas.items():
-        if key.cluster == cluster and key.namespace in namespaces:
-            expected[key.namespace] += count
-    return expected + Counter(namespaces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,7 +176,8 @@ def day_around(now_s: float) -> Day:
 def history_of(day: Day) -> History:
     """What Prometheus scraped on that day: three models, each attributed in another way, and two on trial.
 
-    The namespace `trial` has no variants in Git until a test writes them: nobody measured its models on a bench.
+    The namespaces `trial` and `serving` have no variants in Git until a test writes them: nobody measured the models of
+    the one on a bench, and the other is scaled by metric targets.
     """
     history = History(end_s=day.start_s + day.hours * HOUR_S)
     for pod in ("llama-5d4c8b7f9-bcdfg", "llama-5d4c8b7f9-hjklm"):
@@ -196,6 +197,14 @@ def history_of(day: Day) -> History:
     )
     qwen = {"namespace": "batch", "pod": "qwen-6c9d8b7f54-x2v4k", "model_name": "Qwen/Qwen2.5-7B-Instruct"}
     _replica(history, day, qwen, lambda _at_s: 1.0)
+    for index in range(3):
+        entry = {"namespace": "serving", "pod": f"phi-{index}-server-0-0"}
+        waiting = [(at_s, day.rate_at(at_s) / 6) for at_s in _times(day)]
+        history.series("gauge", "vllm:num_requests_waiting", {**entry, "model_name": "phi"}, waiting, "")
+        _gauge(history, day, "vllm:num_requests_running", {**entry, "model_name": "phi"}, 8.0)
+        _gauge(history, day, "kube_pod_status_ready", {**entry, "condition": "true"})
+        named = {"label_modelserving_volcano_sh_name": "phi", "label_modelserving_volcano_sh_entry": "true"}
+        _gauge(history, day, "kube_pod_labels", {**entry, **named})
     for pod in ("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "starcoder"}
         _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)

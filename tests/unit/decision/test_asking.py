@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.decision.asking import needs_by_cluster
+from reconciler.decision.asking import ask_by_cluster
 from reconciler.domain.declarations import Declaration, Form
 from reconciler.domain.identity import Place
 from reconciler.domain.saturation_settings import ZeroEntry
@@ -11,7 +11,7 @@ from reconciler.domain.saturation_settings import ZeroEntry
 
 def needs(fleet: Any, **fields: Any) -> Any:
     declaration: Declaration = replace(fleet.declaration(), **fields)
-    return needs_by_cluster(fleet.settings, declaration)["us-east"]
+    return ask_by_cluster(fleet.settings, declaration)["us-east"]
 
 
 def test_given_profiles_ask_for_loads_alone(fleet: Any) -> None:
