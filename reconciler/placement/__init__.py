@@ -6,6 +6,7 @@
 
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import helm_place
+from reconciler.placement.insertions import Insertion, overlay_insertion
 from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
 from reconciler.placement.origins import Origin, OriginKind
@@ -17,6 +18,7 @@ __all__ = [
     "BuiltObject",
     "EffectivePlace",
     "Fleet",
+    "Insertion",
     "Marker",
     "NoPlace",
     "Obstacle",
@@ -28,6 +30,7 @@ __all__ = [
     "build_fleet",
     "effective_place",
     "helm_place",
+    "overlay_insertion",
     "owners_of",
     "read_markers",
 ]

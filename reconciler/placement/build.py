@@ -9,6 +9,7 @@ from typing import Final
 from reconciler.domain.findings import Finding, Severity
 from reconciler.errors import InputError
 from reconciler.manifests import Value
+from reconciler.placement.configurations import Configuration, read_configurations
 from reconciler.placement.kustomization import Kustomization, read_kustomization
 from reconciler.placement.objects import Draft, Identity, Obstacle
 from reconciler.placement.origins import OriginKind, Source, Trace
@@ -53,6 +54,7 @@ class Gathering:
     directories: set[str] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
     is_partial: bool = False
+    configuration: Configuration = field(default_factory=Configuration)
 
 
 class Builder:
@@ -96,7 +98,7 @@ class Builder:
 def finish(gathering: Gathering) -> Gathering:
     """Drop what is only there for the build, let references follow, find what is there twice."""
     gathering.drafts = [draft for draft in gathering.drafts if not _is_local(draft)]
-    fix_references(gathering.drafts)
+    fix_references(gathering.drafts, gathering.configuration)
     return gathering
 
 
@@ -128,9 +130,9 @@ class _Run:
 
         A component changes what is there; any other kustomization only what it gathers itself.
         """
-        outer = self._gathering.drafts
+        outer, outer_configuration = self._gathering.drafts, self._gathering.configuration
         if not kustomization.is_component:
-            self._gathering.drafts = []
+            self._gathering.drafts, self._gathering.configuration = [], Configuration()
         outer_is_partial = self._gathering.is_partial
         self._gathering.directories.add(kustomization.directory)
         self._gathering.paths.add(kustomization.source.document.path)
@@ -138,10 +140,12 @@ class _Run:
         for source, reason in kustomization.hidden:
             self._hide(source, reason)
         self._generate(kustomization)
+        self.attempt(partial(self._configure, kustomization))
         self._transform(kustomization)
         if not kustomization.is_component:
             drafts, self._gathering.drafts = self._gathering.drafts, outer
             self.attempt(partial(self._add, drafts, kustomization.source))
+            self._gathering.configuration |= outer_configuration
         self._gathering.is_partial = self._gathering.is_partial or outer_is_partial
 
     def _gather_members(self, kustomization: Kustomization, way: tuple[str, ...]) -> None:
@@ -248,6 +252,14 @@ class _Run:
             )
             self._gathering.drafts.append(draft)
 
+    def _configure(self, kustomization: Kustomization) -> None:
+        configuration, unfollowed = read_configurations(self._repository, kustomization)
+        self._gathering.configuration |= configuration
+        for source in unfollowed:
+            self._obstruct(
+                source, f"a transformer configuration sets {quote(str(source.field[-1]))}, which is not followed"
+            )
+
     def _transform(self, kustomization: Kustomization) -> None:
         """Kustomize's transformers, in the order in which it runs them."""
         drafts = self._gathering.drafts
@@ -264,7 +276,7 @@ class _Run:
         for rule in kustomization.json_patches:
             self.attempt(partial(apply_patch, self._repository, rule, drafts))
         for replica_rule in kustomization.replicas:
-            self.attempt(partial(set_replicas, drafts, replica_rule))
+            self.attempt(partial(set_replicas, drafts, replica_rule, self._gathering.configuration.replicas))
         set_images(drafts, kustomization.images)
         for source, reason in kustomization.opaque:
             self._obstruct(source, reason)

@@ -1,5 +1,6 @@
 """All that one cluster gets from a repository: roots built, deployers followed, objects by name."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -27,8 +28,8 @@ AS_BUILT: Final = -1
 class ClusterBuild:
     """What a cluster gets: objects in the order of their keys, findings, and who deploys which root.
 
-    `paths` are all files that any of its builds read; `unbuilt` those that look like manifests and that nobody
-    builds.
+    `paths` are all files that any of its builds read, and `roots_reading` counts these builds; `unbuilt` are files that
+    look like manifests and that nobody builds.
     """
 
     cluster: str
@@ -36,6 +37,7 @@ class ClusterBuild:
     findings: tuple[Finding, ...]
     deployers: Mapping[Root, Deployer]
     paths: frozenset[str]
+    roots_reading: Counter[str]
     unbuilt: frozenset[str]
 
 
@@ -50,7 +52,7 @@ class _Job:
     charts: frozenset[str]
     objects: list[BuiltObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    paths: set[str] = field(default_factory=set)
+    roots_reading: Counter[str] = field(default_factory=Counter)
     followed: set[Identity] = field(default_factory=set)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
 
@@ -73,8 +75,9 @@ def build_cluster(
         objects=tuple(sorted(job.objects, key=lambda each: (each.key, each.root.path))),
         findings=tuple(sorted(set(job.findings))),
         deployers=job.deployers,
-        paths=frozenset(job.paths),
-        unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.paths)),
+        paths=frozenset(job.roots_reading),
+        roots_reading=job.roots_reading,
+        unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.roots_reading)),
     )
 
 
@@ -207,7 +210,7 @@ def _matches_any(pattern: str, path: str) -> bool:
 
 def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
     """Take over what a build made; what it fails at holds every object of it."""
-    job.paths |= gathering.paths
+    job.roots_reading.update(gathering.paths)
     job.findings += gathering.findings
     job.findings += [finding_of(error) for error in gathering.failures]
     shared = tuple(_failed(error, root) for error in gathering.failures[:1])
@@ -262,4 +265,5 @@ def _finished(draft: Draft, root: Root, obstacles: tuple[Obstacle, ...]) -> Buil
         source=draft.source,
         trace=draft.trace,
         obstacles=obstacles,
+        names=tuple(dict.fromkeys(each.name for each in draft.identities)),
     )

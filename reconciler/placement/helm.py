@@ -15,7 +15,7 @@ from reconciler.placement.objects import BuiltObject, Obstacle, split_version
 from reconciler.placement.origins import Embedding, OriginKind, Source, origin_of_source
 from reconciler.placement.patches import parse_inline
 from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
-from reconciler.placement.repository import CHART_NAME, Repository, join, resolve
+from reconciler.placement.repository import CHART_NAME, Repository, directory_of, join, name_of, resolve
 from reconciler.resources.wording import join_words, quote
 
 HELM_RELEASE: Final = "HelmRelease"
@@ -192,6 +192,10 @@ def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> I
         reason = f"values of {release} come from {kind} {name}, which cannot be read in Git"
         yield Obstacle(reason=reason, place=built.place_of(entry))
         return
+    file = _generating_file(found, key)
+    if file is not None and not target:
+        yield from _in_file(fleet.repository, file, path)
+        return
     obstacle = found.obstacle_at(("data", key))
     if obstacle is not None:
         yield obstacle
@@ -201,6 +205,17 @@ def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> I
         yield from sources
     elif sources:
         yield from _in_text(sources[0], path)
+
+
+def _generating_file(built: BuiltObject, key: str) -> str | None:
+    """The file that a `configMapGenerator` puts under a key."""
+    if not built.source.field:
+        return None
+    for entry in built.source.items("files"):
+        name, equals, file = entry.as_text().rpartition("=")
+        if (name if equals else name_of(file)) == key:
+            return resolve(directory_of(built.path), file)
+    return None
 
 
 def _in_text(source: Source, path: Field) -> Iterator[Source]:
@@ -318,7 +333,10 @@ def _files_named(fleet: Fleet, release: Release) -> Iterator[str]:
             for index in range(len(entries) if isinstance(entries, list) else 0):
                 name = _text(release.built, "spec", "valuesFrom", index, "name")
                 found = fleet.find(replace(release.built.key, kind="ConfigMap", name=name))
-                yield from () if found is None else (path for path, _ in found.documents)
+                if found is not None:
+                    key = _text(release.built, "spec", "valuesFrom", index, "valuesKey") or _DEFAULT_KEY
+                    file = _generating_file(found, key)
+                    yield from (path for path, _ in found.documents) if file is None else [file]
         else:
             sections = list(_sections(fleet.repository, release))
             files = _value_files(fleet.repository, release, sections)

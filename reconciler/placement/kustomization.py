@@ -28,7 +28,6 @@ _COMMENT: Final = "changes objects in a way that is not followed"
 _OPAQUE: Final[Mapping[str, str]] = {
     "transformers": f"a transformer plugin {_COMMENT}",
     "replacements": f"a replacement {_COMMENT}",
-    "configurations": f"a transformer configuration {_COMMENT}",
     "openapi": "its own schema changes how patches merge",
     "vars": "variables are filled in when it is built",
 }
@@ -109,6 +108,7 @@ class Kustomization:
     resources: tuple[Source, ...] = ()
     implied: tuple[str, ...] = ()
     components: tuple[Source, ...] = ()
+    configurations: tuple[Source, ...] = ()
     namespace: Source | None = None
     name_prefix: str = ""
     name_suffix: str = ""
@@ -157,6 +157,7 @@ def read_document(document: Document) -> Kustomization:
         is_component=is_component,
         resources=(*_entries(sourced, "resources"), *_entries(sourced, "bases")),
         components=tuple(_entries(sourced, "components")),
+        configurations=tuple(_entries(sourced, "configurations")),
         namespace=sourced.get("namespace"),
         name_prefix=sourced.text("namePrefix"),
         name_suffix=sourced.text("nameSuffix"),

@@ -172,7 +172,10 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltObject:
-    """An object as a cluster gets it. `fields` is shared with the documents it was built from: never change it."""
+    """An object as a cluster gets it. `fields` is shared with the documents it was built from: never change it.
+
+    `names` are all that it had on the way: a kustomization may call it by any of them.
+    """
 
     key: ResourceKey
     api_version: str
@@ -181,6 +184,7 @@ class BuiltObject:
     source: Source = field(repr=False)
     trace: Trace = field(repr=False, compare=False)
     obstacles: tuple[Obstacle, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def place(self) -> Place:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests import Field, Value
+from reconciler.placement.configurations import Configuration
 from reconciler.placement.objects import Draft
 from reconciler.placement.transformers import SCALED_KINDS
 
@@ -36,7 +37,7 @@ _POD_SPECS: Final[Mapping[str, Field]] = {
 }
 
 
-def fix_references(drafts: Sequence[Draft]) -> None:
+def fix_references(drafts: Sequence[Draft], configuration: Configuration) -> None:
     """Let every reference follow the object that it names, wherever that was renamed."""
     named: dict[tuple[str, str], list[Draft]] = {}
     is_anything_renamed = False
@@ -45,7 +46,7 @@ def fix_references(drafts: Sequence[Draft]) -> None:
             named.setdefault((draft.identity.kind, name), []).append(draft)
             is_anything_renamed = is_anything_renamed or name != draft.identity.name
     for draft in drafts if is_anything_renamed else ():
-        for kind, path in _references(draft):
+        for kind, path in (*_references(draft), *_configured(draft, configuration)):
             _follow(draft, path, kind, named)
 
 
@@ -64,6 +65,12 @@ def _references(draft: Draft) -> Iterator[tuple[str, Field]]:
     for target_kind, pattern in _POD_REFERENCES:
         for path in _expand(spec, pattern):
             yield target_kind, (*pod, *path)
+
+
+def _configured(draft: Draft, configuration: Configuration) -> Iterator[tuple[str, Field]]:
+    for kind, rule in configuration.name_references:
+        if rule.fits(draft.identity):
+            yield from ((kind, path) for path in rule.expand(draft.fields))
 
 
 def _expand(value: Value, pattern: Sequence[str]) -> Iterator[Field]:

@@ -5,15 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests import Field, Value
+from reconciler.placement.configurations import FieldRule
 from reconciler.placement.kustomization import ImageRule, LabelRule, ReplicaRule
 from reconciler.placement.objects import Draft, Identity
 from reconciler.placement.origins import Source
 from reconciler.placement.patches import missing
-from reconciler.resources.wording import quote
+from reconciler.resources.wording import join_words, quote
 
 # Kinds whose names stay as they are: others call them by it.
 _UNAFFIXED: Final = frozenset({"CustomResourceDefinition", "APIService", "Namespace"})
 SCALED_KINDS: Final = ("Deployment", "ReplicationController", "ReplicaSet", "StatefulSet")
+_REPLICA_FIELDS: Final = tuple(FieldRule(path=("spec", "replicas"), kind=kind, creates=True) for kind in SCALED_KINDS)
 _WORKLOADS: Final = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 _TEMPLATED: Final = (*_WORKLOADS, "ReplicationController", "Job")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template", "metadata")
@@ -132,18 +134,20 @@ def set_annotations(drafts: Sequence[Draft], annotations: Mapping[str, Source]) 
             _set_texts(draft, path, texts, {})
 
 
-def set_replicas(drafts: Sequence[Draft], rule: ReplicaRule) -> None:
+def set_replicas(drafts: Sequence[Draft], rule: ReplicaRule, extra: Sequence[FieldRule] = ()) -> None:
     """Set the count of every workload that is or was called so; InputError when there is none."""
-    found = [
-        draft
-        for draft in drafts
-        if any(each.name == rule.name and each.kind in SCALED_KINDS for each in draft.identities)
-    ]
-    if not found:
-        kinds = ", ".join(SCALED_KINDS)
+    fields = (*_REPLICA_FIELDS, *extra)
+    is_found = False
+    for draft in drafts:
+        names = [each for each in draft.identities if each.name == rule.name]
+        for field in fields if names else ():
+            if any(field.fits(each) for each in names):
+                is_found = True
+                for path in field.expand(draft.fields):
+                    draft.set(path, rule.count.value or 0, rule.count)
+    if not is_found:
+        kinds = join_words([field.kind for field in fields])
         raise missing(rule.count, f"there is no {kinds} named {quote(rule.name)}")
-    for draft in found:
-        draft.set(("spec", "replicas"), rule.count.value or 0, rule.count)
 
 
 def set_images(drafts: Sequence[Draft], rules: Sequence[ImageRule]) -> None:

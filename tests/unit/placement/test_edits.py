@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import EditRefused, OpenFile, edit_file
-from reconciler.placement import EffectivePlace, Fleet, effective_place, helm_place
+from reconciler.placement import EffectivePlace, Fleet, effective_place, helm_place, overlay_insertion
 
 Build = Callable[..., Fleet]
 REPLICAS = ("spec", "replicas")
@@ -92,3 +92,27 @@ def test_a_number_in_a_text_that_is_no_literal_block_is_found_and_not_edited(bui
     assert isinstance(found, EffectivePlace)
     with pytest.raises(EditRefused, match="literal block"):
         _edit(files, found, 4)
+
+
+def test_an_overlay_of_a_shared_base_can_be_given_a_count_of_its_own(build: Build, cases: Path) -> None:
+    before = _texts(cases / "two-overlays-of-one-base" / "before")
+    fleet = build(before)
+    built = {each.key.namespace: each for each in fleet.clusters["prod"].objects}
+    insertion = overlay_insertion(fleet, built["team-a"])
+    assert insertion is not None
+    path = insertion.path
+    file = OpenFile(path, before[path].encode())
+    after = build({**before, path: edit_file(file, [insertion.edit(9)]).decode()})
+    counts = {each.key.namespace: each.value_at(*REPLICAS) for each in after.clusters["prod"].objects}
+    assert counts == {"team-a": 9, "team-b": 2, "team-c": 1}
+    assert overlay_insertion(fleet, built["team-c"]) is None
+
+
+def test_an_overlay_that_is_deployed_twice_is_given_nothing(build: Build, cases: Path) -> None:
+    texts = _texts(cases / "two-overlays-of-one-base" / "before")
+    deployer = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: NAME}\n"
+    spec = "spec: {path: prod/a, targetNamespace: NAME}\n"
+    texts |= {f"flux/{name}.yaml": (deployer + spec).replace("NAME", name) for name in ("one", "two")}
+    fleet = build(texts)
+    (built,) = (each for each in fleet.clusters["prod"].objects if each.key.namespace == "one")
+    assert overlay_insertion(fleet, built) is None

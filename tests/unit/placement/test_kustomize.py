@@ -143,9 +143,7 @@ def test_what_stands_behind_an_address_may_hold_the_target(build: Build) -> None
     assert "nothing is fetched" in fleet.findings[0].message
 
 
-@pytest.mark.parametrize(
-    "key", ["transformers: [t.yaml]", "replacements: [{path: r.yaml}]", "configurations: [c.yaml]"]
-)
+@pytest.mark.parametrize("key", ["transformers: [t.yaml]", "replacements: [{path: r.yaml}]"])
 def test_an_unsupported_transformer_makes_what_it_touches_unreadable(build: Build, key: str) -> None:
     built = only(build(overlay(f"resources: [../base]\n{key}\n")))
     assert built.obstacle_at(("spec", "replicas")) is not None
