@@ -10,18 +10,19 @@ from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests import Field, Value
+from reconciler.placement.application_sets import KIND as APPLICATION_SET
+from reconciler.placement.application_sets import make_applications
 from reconciler.placement.build import Builder, Gathering
 from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomization import Kustomization
 from reconciler.placement.objects import BuiltObject, Draft, Identity, Obstacle, Root, identify
-from reconciler.placement.origins import Source
-from reconciler.placement.repository import directory_of, is_yaml
+from reconciler.placement.origins import AS_BUILT, Source
+from reconciler.placement.repository import Repository, directory_of, is_yaml
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
 from reconciler.placement.transformers import set_namespace
 
 MAX_DEPLOYERS: Final = 20_000
-# The number of no document: what is read from an object as it was built cannot be edited there.
-AS_BUILT: Final = -1
+_DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +89,21 @@ def _declared_deployers(job: _Job) -> list[tuple[Identity, Source, Deployer]]:
     for path, documents in repository.files.items():
         for document in documents:
             value = document.value
-            if isinstance(value, dict) and value.get("kind") in DEPLOYER_KINDS and job.holds(path):
-                identity, source = identify(value), Source(document)
-                found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
+            if isinstance(value, dict) and value.get("kind") in _DECLARING and job.holds(path):
+                for source in _declared(repository, Source(document)):
+                    identity = identify(source.mapping())
+                    found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
     return sorted(found, key=_bootstrap_order)
+
+
+def _declared(repository: Repository, source: Source) -> list[Source]:
+    """The deployers that a document is, or makes."""
+    if source.mapping().get("kind") != APPLICATION_SET:
+        return [source]
+    try:
+        return list(make_applications(repository, source))
+    except InputError:
+        return []
 
 
 def _bootstrap_order(found: tuple[Identity, Source, Deployer]) -> tuple[bool, str, int]:
@@ -127,6 +139,16 @@ def _follow_built(job: _Job, start: int) -> None:
         position += 1
         if built.key.kind in DEPLOYER_KINDS:
             _follow(job, identify(built.fields), source_as_built(built))
+        elif built.key.kind == APPLICATION_SET:
+            _follow_set(job, source_as_built(built))
+
+
+def _follow_set(job: _Job, source: Source) -> None:
+    try:
+        for made in make_applications(job.builder.repository, source):
+            _follow(job, identify(made.mapping()), made)
+    except InputError as error:
+        job.findings.append(finding_of(error))
 
 
 def source_as_built(built: BuiltObject) -> Source:

@@ -9,6 +9,8 @@ from reconciler.placement.objects import Draft
 from reconciler.placement.origins import Source, Trace, value_at, with_value
 from reconciler.resources.wording import quote
 
+MAX_VALUES: Final = 20_000
+MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
 
 
@@ -125,7 +127,21 @@ def _as_fields(value: Value, draft: Draft) -> dict[str, Value]:
 def _copy(draft: Draft, operation: Source, path: Field) -> None:
     origin = _pointer(draft, operation, "from")
     value = _require(draft, operation, origin)
+    _refuse_growth(draft, operation, [(value, len(path)), (draft.fields, 0)])
     _insert(draft, operation, path, value, draft.trace.subtree(origin))
+
+
+def _refuse_growth(draft: Draft, operation: Source, waiting: list[tuple[Value, int]]) -> None:
+    """A copy may hold the object itself: a few dozen of them would be more than anybody can walk through."""
+    for _ in range(MAX_VALUES):
+        if not waiting:
+            return
+        value, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            break
+        if isinstance(value, dict | list):
+            waiting += [(each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)]
+    raise operation.error(f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read")
 
 
 def _move(draft: Draft, operation: Source, path: Field) -> None:

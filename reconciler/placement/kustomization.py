@@ -56,6 +56,12 @@ class ReplicaRule:
     name: str
     count: Source
 
+    @property
+    def number(self) -> int:
+        """The count that is set: none written is zero, as in Kustomize."""
+        value = self.count.value
+        return int(value) if isinstance(value, int | str) else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRule:
@@ -224,7 +230,9 @@ def read_replicas(source: Source, kind: OriginKind) -> Iterator[ReplicaRule]:
     for entry in source.items("replicas"):
         count = entry.below("count").of_kind(kind)
         value = count.value
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        # Argo CD takes a number in quotes, Kustomize does not.
+        is_quoted = kind is OriginKind.DEPLOYER and isinstance(value, str) and value.isascii() and value.isdigit()
+        if value is not None and not is_quoted and (isinstance(value, bool) or not isinstance(value, int)):
             raise count.error(f"expected an integer, got {describe(value)}")
         yield ReplicaRule(name=entry.text("name"), count=count)
 

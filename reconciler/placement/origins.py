@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
 from reconciler.resources.wording import describe, name_field
+
+# The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
+AS_BUILT: Final = -1
 
 
 class OriginKind(StrEnum):
@@ -232,7 +236,12 @@ class Trace:
         node: Trace | None = self
         for part in path:
             node = None if node is None else node.members.get(part)
-        return Trace(self.sources_at(path), {} if node is None else dict(node.members))
+        members = {} if node is None else {part: member.copy() for part, member in node.members.items()}
+        return Trace(self.sources_at(path), members)
+
+    def copy(self) -> "Trace":
+        """A trace that changes on its own."""
+        return Trace(self.sources, {part: member.copy() for part, member in self.members.items()})
 
     def recorded(self) -> Iterator[Source]:
         """Every source that is recorded anywhere."""
@@ -244,9 +253,10 @@ class Trace:
 def value_at(value: Value, path: Field) -> Value:
     """The value at a field path; None when it is not there."""
     for part in path:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+        # Exact types: values come from our own parser, and this is asked a million times.
+        if type(value) is dict:
+            value = value.get(part)  # type: ignore[arg-type]  # an index finds nothing in a mapping of texts
+        elif type(value) is list and type(part) is int and 0 <= part < len(value):
             value = value[part]
         else:
             return None

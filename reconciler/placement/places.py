@@ -6,12 +6,11 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Edit, Field, OpenFile, SetScalar, Value
-from reconciler.placement.cluster import AS_BUILT
 from reconciler.placement.embedded import edit_embedded
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import IGNORE, Marker
 from reconciler.placement.objects import BuiltObject, Obstacle
-from reconciler.placement.origins import Origin, OriginKind
+from reconciler.placement.origins import AS_BUILT, Origin, OriginKind
 from reconciler.resources.objects import is_templated
 from reconciler.resources.wording import describe, join_words, name_field
 
@@ -114,7 +113,7 @@ def _unwritable(origin: Origin) -> str:
     if is_templated(origin.value):
         return f"it is filled in by a template: {describe(origin.value)}"
     if origin.document == AS_BUILT:
-        return "who deploys it is itself patched: the number has no place of its own"
+        return "who deploys it is itself patched or made of a template: the number has no place of its own"
     value = origin.value
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if not is_count and not (isinstance(value, str) and value.isascii() and value.isdigit()):

@@ -1,6 +1,6 @@
 """Names that objects call each other by: where one was renamed, those who name it follow."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from reconciler.manifests import Field, Value
@@ -40,17 +40,20 @@ _POD_SPECS: Final[Mapping[str, Field]] = {
 def fix_references(drafts: Sequence[Draft], configuration: Configuration) -> None:
     """Let every reference follow the object that it names, wherever that was renamed."""
     named: dict[tuple[str, str], list[Draft]] = {}
-    is_anything_renamed = False
     for draft in drafts:
-        for name in {each.name for each in draft.identities}:
-            named.setdefault((draft.identity.kind, name), []).append(draft)
-            is_anything_renamed = is_anything_renamed or name != draft.identity.name
-    for draft in drafts if is_anything_renamed else ():
-        for kind, path in (*_references(draft), *_configured(draft, configuration)):
+        identity = draft.identity
+        named.setdefault((identity.kind, identity.name), []).append(draft)
+        for name in {each.name for each in draft.earlier} - {identity.name}:
+            named.setdefault((identity.kind, name), []).append(draft)
+    renamed = {
+        draft.identity.kind for draft in drafts if any(each.name != draft.identity.name for each in draft.earlier)
+    }
+    for draft in drafts if renamed else ():
+        for kind, path in (*_references(draft, renamed), *_configured(draft, configuration)):
             _follow(draft, path, kind, named)
 
 
-def _references(draft: Draft) -> Iterator[tuple[str, Field]]:
+def _references(draft: Draft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
     identity = draft.identity
     if identity.kind == "HorizontalPodAutoscaler":
         # Whatever kind it names: Kustomize does not look at it.
@@ -63,7 +66,7 @@ def _references(draft: Draft) -> Iterator[tuple[str, Field]]:
     if pod is None or not isinstance(spec, dict):
         return
     for target_kind, pattern in _POD_REFERENCES:
-        for path in _expand(spec, pattern):
+        for path in _expand(spec, pattern) if target_kind in renamed else ():
             yield target_kind, (*pod, *path)
 
 

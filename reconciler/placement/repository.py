@@ -1,5 +1,6 @@
 """The files of one commit as builds see them: by path, by directory, parsed already."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,21 +26,22 @@ class Repository:
     unreadable: Mapping[str, InputError] = field(default_factory=dict)
     is_whole: bool = True
     urls: frozenset[str] = frozenset()
+    paths: Sequence[str] = field(default=(), init=False, repr=False)
+    """Every path, sorted."""
+    directories: Sequence[str] = field(default=(), init=False, repr=False)
+    """Every directory, sorted; the empty one is the root."""
     _directories: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for path in sorted({*self.files, *self.unreadable}):
+        object.__setattr__(self, "paths", sorted({*self.files, *self.unreadable}))
+        for path in self.paths:
             self._directories.setdefault(directory_of(path), []).append(path)
         for leaf in list(self._directories):
             directory = leaf
             while directory:
                 directory = directory_of(directory)
                 self._directories.setdefault(directory, [])
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every path, sorted."""
-        return tuple(sorted({*self.files, *self.unreadable}))
+        object.__setattr__(self, "directories", sorted(self._directories))
 
     def has_file(self, path: str) -> bool:
         """Whether the commit has this file."""
@@ -62,9 +64,12 @@ class Repository:
     def files_below(self, directory: str) -> Iterator[str]:
         """The files in and below a directory, in order."""
         prefix = f"{directory}/" if directory else ""
-        for each in sorted(self._directories):
-            if each == directory or each.startswith(prefix):
-                yield from self._directories[each]
+        if directory:
+            yield from self.files_in(directory)
+        for index in range(bisect_left(self.directories, prefix), len(self.directories)):
+            if not self.directories[index].startswith(prefix):
+                return
+            yield from self._directories[self.directories[index]]
 
     def kustomizations_in(self, directory: str) -> tuple[str, ...]:
         """The kustomization files of a directory: one, unless somebody made a mistake."""

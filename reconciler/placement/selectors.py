@@ -69,14 +69,18 @@ class Selector:
 
     def selects(self, draft: Draft) -> bool:
         """Whether an object is meant, by its first or its present name. Raises Unclear."""
-        first, now = draft.original.effective, draft.identity.effective
+        first, now = draft.original, draft.identity
         return (
             self._fits_type(now)
             and (matches(self.name, first.name) or matches(self.name, now.name))
-            and (matches(self.namespace, first.namespace) or matches(self.namespace, now.namespace))
+            and (not self.namespace or self._fits_namespace(first, now))
             and match_labels(self.labels, _labels_of(draft, "labels"))
             and match_labels(self.annotations, _labels_of(draft, "annotations"))
         )
+
+    def _fits_namespace(self, first: Identity, now: Identity) -> bool:
+        namespaces = (first.effective.namespace, now.effective.namespace)
+        return any(matches(self.namespace, namespace) for namespace in namespaces)
 
     def _fits_type(self, identity: Identity) -> bool:
         return (

@@ -8,7 +8,7 @@ from reconciler.manifests import Field, Value
 from reconciler.placement.configurations import FieldRule
 from reconciler.placement.kustomization import ImageRule, LabelRule, ReplicaRule
 from reconciler.placement.objects import Draft, Identity
-from reconciler.placement.origins import Source
+from reconciler.placement.origins import Source, Trace
 from reconciler.placement.patches import missing
 from reconciler.resources.wording import join_words, quote
 
@@ -20,6 +20,7 @@ _WORKLOADS: Final = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 _TEMPLATED: Final = (*_WORKLOADS, "ReplicationController", "Job")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template", "metadata")
 _TERMS: Final = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
 _IMAGE: Final = re.compile(r"(?P<name>[^@]*?)(?P<tag>:[^:/@]*)?(?P<digest>@.*)?", re.DOTALL)
 _SUBJECT_KINDS: Final = ("RoleBinding", "ClusterRoleBinding")
 
@@ -68,7 +69,7 @@ def _set_texts(draft: Draft, path: Field, texts: Mapping[str, str], sources: Map
     old = draft.value_at(*path)
     draft.set(path, {**(old if isinstance(old, dict) else {}), **texts})
     for key, source in sources.items():
-        draft.trace.record((*path, key), source)
+        draft.trace.place((*path, key), Trace((source,)))
 
 
 def _label_paths(draft: Draft, rule: LabelRule) -> Iterator[Field]:
@@ -104,12 +105,16 @@ def _selector_paths(draft: Draft) -> Iterator[Field]:
 def _affinity_paths(draft: Draft) -> Iterator[Field]:
     """Selectors that stand in affinities and spreads already: none is made there."""
     pod: Field = ("spec", "template", "spec")
-    for affinity in ("podAffinity", "podAntiAffinity"):
+    spec = draft.value_at(*pod)
+    if not isinstance(spec, dict):
+        return
+    for affinity in _AFFINITIES if "affinity" in spec else ():
         for term in _TERMS:
             terms = (*pod, "affinity", affinity, term)
             inner: Field = () if term.startswith("required") else ("podAffinityTerm",)
             yield from _existing(draft, terms, (*inner, "labelSelector", "matchLabels"))
-    yield from _existing(draft, (*pod, "topologySpreadConstraints"), ("labelSelector", "matchLabels"))
+    if "topologySpreadConstraints" in spec:
+        yield from _existing(draft, (*pod, "topologySpreadConstraints"), ("labelSelector", "matchLabels"))
 
 
 def _existing(draft: Draft, list_path: Field, inner: Field) -> Iterator[Field]:
@@ -144,7 +149,7 @@ def set_replicas(drafts: Sequence[Draft], rule: ReplicaRule, extra: Sequence[Fie
             if any(field.fits(each) for each in names):
                 is_found = True
                 for path in field.expand(draft.fields):
-                    draft.set(path, rule.count.value or 0, rule.count)
+                    draft.set(path, rule.number, rule.count)
     if not is_found:
         kinds = join_words([field.kind for field in fields])
         raise missing(rule.count, f"there is no {kinds} named {quote(rule.name)}")

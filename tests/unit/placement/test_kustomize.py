@@ -207,3 +207,19 @@ def test_an_autoscaler_follows_the_new_name_of_its_target(build: Build) -> None:
     )
     built = only(build(overlay("namePrefix: p-\nresources: [../base, hpa.yaml]\n", prod__hpa=scaler)), SCALER)
     assert built.value_at("spec", "scaleTargetRef", "name") == "p-llama"
+
+
+def test_copies_of_an_object_into_itself_end(build: Build) -> None:
+    copy = "- {op: copy, from: /spec, path: /spec/template/again}\n"
+    patch = "  - {path: p.yaml, target: {kind: Deployment}}\n"
+    fleet = build(overlay(f"resources: [../base]\nimages: [{{name: x}}]\npatches:\n{patch * 60}", prod__p=copy * 4))
+    assert "grows beyond" in fleet.findings[0].message
+
+
+def test_a_copied_container_has_places_of_its_own(build: Build) -> None:
+    copy = "- {op: copy, from: /spec/template/spec/containers/0, path: /spec/template/spec/containers/-}"
+    change = "- {op: replace, path: /spec/template/spec/containers/2/image, value: other}"
+    built = patched(build, f"{copy}\n{change}", "target: {kind: Deployment}\n    ")
+    containers = ("spec", "template", "spec", "containers")
+    assert built.origin_of((*containers, 0, "image"))[0].place.path == "base/deployment.yaml"
+    assert built.origin_of((*containers, 2, "image"))[0].place.path == "prod/kustomization.yaml"
