@@ -15,6 +15,7 @@ from reconciler.placement.objects import Draft, Identity, Obstacle
 from reconciler.placement.origins import OriginKind, Source, Trace
 from reconciler.placement.patches import MissingTargetError, apply_patch
 from reconciler.placement.references import fix_references
+from reconciler.placement.replacements import obstruct_replaced
 from reconciler.placement.repository import Repository, resolve
 from reconciler.placement.transformers import (
     affix_names,
@@ -278,6 +279,7 @@ class _Run:
         for replica_rule in kustomization.replicas:
             self.attempt(partial(set_replicas, drafts, replica_rule, self._gathering.configuration.replicas))
         set_images(drafts, kustomization.images)
+        self.attempt(partial(obstruct_replaced, self._repository, kustomization, drafts))
         for source, reason in kustomization.opaque:
             self._obstruct(source, reason)
 

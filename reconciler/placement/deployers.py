@@ -164,9 +164,20 @@ def _read_argo_source(
         name_suffix=own["nameSuffix"].text("nameSuffix") if "nameSuffix" in own else "",
         replicas=() if replicas is None else tuple(read_replicas(replicas, OriginKind.DEPLOYER)),
         patches=() if patches is None else tuple(read_patches(patches.of_kind(OriginKind.PATCH), directory)),
-        labels=() if labels is None else (LabelRule(labels=_leaves(labels, "commonLabels"), in_selectors=True),),
+        labels=() if labels is None else (_argo_labels(own, labels),),
         annotations=None if annotations is None else _leaves(annotations, "commonAnnotations"),
         components=() if components is None else tuple(components.items("components")),
+    )
+
+
+def _argo_labels(own: Mapping[str, Source], section: Source) -> LabelRule:
+    """Argo CD's labels reach selectors, unless it was told otherwise."""
+    spared = own.get("labelWithoutSelector")
+    templates = own.get("labelIncludeTemplates")
+    return LabelRule(
+        labels=_leaves(section, "commonLabels"),
+        in_selectors=spared is None or not spared.flag("labelWithoutSelector"),
+        in_templates=templates is not None and templates.flag("labelIncludeTemplates"),
     )
 
 

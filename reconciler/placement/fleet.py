@@ -9,7 +9,7 @@ from reconciler.manifests import Field
 from reconciler.placement.build import Builder
 from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
-from reconciler.placement.markers import Marker
+from reconciler.placement.markers import IGNORE, Marker
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import Origin
 from reconciler.placement.repository import Repository
@@ -31,6 +31,8 @@ class Fleet:
     holds: Mapping[str, Callable[[str], bool]] = field(repr=False)
     shared_paths: frozenset[str] = frozenset()
     markers: tuple[Marker, ...] = ()
+    _markers: Mapping[tuple[str, str, str], tuple[Marker, ...]] = field(default_factory=dict, repr=False)
+    """By word, kind and name; those that name nobody by word and path."""
     _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _by_kind: Mapping[tuple[str, str], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
@@ -45,6 +47,25 @@ class Fleet:
         """The object of that name, when one root builds it and no other."""
         found = self.objects.get(key, ())
         return found[0] if len(found) == 1 else None
+
+    def markers_for(self, key: ResourceKey, word: str) -> tuple[Marker, ...]:
+        """The marker comments that name an object, and those without a name in its own manifest."""
+        named = self._markers.get((word, key.kind, key.name), ())
+        own = (
+            marker
+            for built in self.objects.get(key, ())
+            for marker in self._markers.get((word, "", built.path), ())
+            if marker.document == built.source.document.index
+            and marker.field[: len(built.source.field)] == built.source.field
+        )
+        return (*(marker for marker in named if key.cluster in self.holders_of(marker.path)), *own)
+
+    def is_ignored(self, origin: Origin) -> bool:
+        """Whether a comment behind a number says to leave it alone."""
+        marked = self._markers.get((IGNORE, "", origin.place.path), ())
+        return origin.embedding is None and any(
+            (marker.document, marker.field) == (origin.document, origin.field) for marker in marked
+        )
 
     def of_kinds(self, cluster: str, kinds: Iterable[str]) -> Iterator[BuiltObject]:
         """The objects of some kinds in a cluster."""
@@ -83,6 +104,7 @@ def build_fleet(
     builder = Builder(repository)
     used, charts = find_used(repository), find_charts(repository)
     builds = {name: build_cluster(builder, name, holds, used, charts) for name, holds in sorted(clusters.items())}
+    sorted_markers = sorted(markers, key=lambda marker: (marker.path, marker.line))
     objects: dict[ResourceKey, list[BuiltObject]] = {}
     by_document: dict[tuple[str, int], list[BuiltObject]] = {}
     documents_in: dict[str, int] = {}
@@ -105,7 +127,8 @@ def build_fleet(
         objects={key: tuple(found) for key, found in objects.items()},
         holds=dict(clusters),
         shared_paths=_find_shared(builds.values()),
-        markers=tuple(markers),
+        markers=tuple(sorted_markers),
+        _markers=_group(sorted_markers),
         _by_document={where: tuple(found) for where, found in by_document.items()},
         _by_kind={kind: tuple(found) for kind, found in by_kind.items()},
         _documents_in=documents_in,
@@ -119,3 +142,10 @@ def _find_shared(builds: Iterable[ClusterBuild]) -> frozenset[str]:
     for build in builds:
         shared.update(path for path in build.paths if seen.setdefault(path, build.cluster) != build.cluster)
     return frozenset(shared)
+
+
+def _group(markers: Iterable[Marker]) -> dict[tuple[str, str, str], tuple[Marker, ...]]:
+    grouped: dict[tuple[str, str, str], list[Marker]] = {}
+    for marker in markers:
+        grouped.setdefault((marker.word, marker.kind, marker.name or marker.path), []).append(marker)
+    return {name: tuple(found) for name, found in grouped.items()}

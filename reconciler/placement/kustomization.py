@@ -23,11 +23,9 @@ _FIELDS: Final = frozenset(
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 _GROUP: Final = "kustomize.config.k8s.io"
-_COMMENT: Final = "changes objects in a way that is not followed"
 # What touches every object that a kustomization gathers, in a way that only the tool itself knows.
 _OPAQUE: Final[Mapping[str, str]] = {
-    "transformers": f"a transformer plugin {_COMMENT}",
-    "replacements": f"a replacement {_COMMENT}",
+    "transformers": "a transformer plugin changes objects in a way that is not followed",
     "openapi": "its own schema changes how patches merge",
     "vars": "variables are filled in when it is built",
 }
@@ -115,6 +113,7 @@ class Kustomization:
     implied: tuple[str, ...] = ()
     components: tuple[Source, ...] = ()
     configurations: tuple[Source, ...] = ()
+    replacements: tuple[Source, ...] = ()
     namespace: Source | None = None
     name_prefix: str = ""
     name_suffix: str = ""
@@ -164,6 +163,7 @@ def read_document(document: Document) -> Kustomization:
         resources=(*_entries(sourced, "resources"), *_entries(sourced, "bases")),
         components=tuple(_entries(sourced, "components")),
         configurations=tuple(_entries(sourced, "configurations")),
+        replacements=tuple(sourced.items("replacements")),
         namespace=sourced.get("namespace"),
         name_prefix=sourced.text("namePrefix"),
         name_suffix=sourced.text("nameSuffix"),

@@ -8,7 +8,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Edit, Field, OpenFile, SetScalar, Value
 from reconciler.placement.embedded import edit_embedded
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.markers import IGNORE, Marker
+from reconciler.placement.markers import Marker
 from reconciler.placement.objects import BuiltObject, Obstacle
 from reconciler.placement.origins import AS_BUILT, Origin, OriginKind
 from reconciler.resources.objects import is_templated
@@ -62,7 +62,7 @@ def effective_place(
     Marker comment, else the chain of the built object: overlay's `replicas`, patch, component, base. An object that no
     root builds has no place here: see `helm_place`.
     """
-    marked = marked_place(fleet, key, word)
+    marked = marked_place(fleet, key, word, path)
     if marked is not None:
         return marked
     found = fleet.objects.get(key, ())
@@ -122,10 +122,7 @@ def _unwritable(origin: Origin) -> str:
 
 
 def _ignored(fleet: Fleet, origin: Origin) -> str:
-    for marker in fleet.markers:
-        if marker.word == IGNORE and _is_at(marker, origin):
-            return "ignored: the comment behind it says so"
-    return ""
+    return "ignored: the comment behind it says so" if fleet.is_ignored(origin) else ""
 
 
 def _is_at(marker: Marker, origin: Origin) -> bool:
@@ -147,9 +144,9 @@ def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, others: Iterable[s
     return ""
 
 
-def marked_place(fleet: Fleet, key: ResourceKey, word: str) -> EffectivePlace | NoPlace | None:
+def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLICAS) -> EffectivePlace | NoPlace | None:
     """Where a marker comment says that an object's number stands; None when none does."""
-    markers = [marker for marker in fleet.markers if marker.word == word and _is_for(fleet, marker, key)]
+    markers = _markers_for(fleet, key, word, path)
     if not markers:
         return None
     considered = tuple(origin_of_marker(marker) for marker in markers)
@@ -169,19 +166,17 @@ def marked_place(fleet: Fleet, key: ResourceKey, word: str) -> EffectivePlace | 
     reason = _unwritable(considered[0])
     if reason:
         return _no_place(reason, markers[0].place, considered)
-    chains = [built.origin_of(REPLICAS) for built in fleet.objects.get(key, ())[:1]]
+    chains = [built.origin_of(path) for built in fleet.objects.get(key, ())[:1]]
     return EffectivePlace(origin=considered[0], considered=(*considered, *(link for chain in chains for link in chain)))
 
 
-def _is_for(fleet: Fleet, marker: Marker, key: ResourceKey) -> bool:
-    if marker.kind:
-        return (marker.kind, marker.name) == (key.kind, key.name) and key.cluster in fleet.holders_of(marker.path)
-    return any(
-        built.path == marker.path
-        and built.source.document.index == marker.document
-        and marker.field[: len(built.source.field)] == built.source.field
-        for built in fleet.objects.get(key, ())
-    )
+def _markers_for(fleet: Fleet, key: ResourceKey, word: str, path: Field) -> Sequence[Marker]:
+    """The markers of an object; in its own manifest, where it has several numbers, the one behind this number."""
+    markers = fleet.markers_for(key, word)
+    if len(markers) > 1 and not any(marker.kind for marker in markers):
+        origins = [origin for built in fleet.objects.get(key, ()) for origin in built.origin_of(path)[:1]]
+        return [marker for marker in markers if any(_is_at(marker, origin) for origin in origins)]
+    return markers
 
 
 def _namesakes(fleet: Fleet, marker: Marker, key: ResourceKey) -> Sequence[str]:

@@ -143,7 +143,7 @@ def test_what_stands_behind_an_address_may_hold_the_target(build: Build) -> None
     assert "nothing is fetched" in fleet.findings[0].message
 
 
-@pytest.mark.parametrize("key", ["transformers: [t.yaml]", "replacements: [{path: r.yaml}]"])
+@pytest.mark.parametrize("key", ["transformers: [t.yaml]", "vars: [{name: X}]"])
 def test_an_unsupported_transformer_makes_what_it_touches_unreadable(build: Build, key: str) -> None:
     built = only(build(overlay(f"resources: [../base]\n{key}\n")))
     assert built.obstacle_at(("spec", "replicas")) is not None
@@ -223,3 +223,12 @@ def test_a_copied_container_has_places_of_its_own(build: Build) -> None:
     containers = ("spec", "template", "spec", "containers")
     assert built.origin_of((*containers, 0, "image"))[0].place.path == "base/deployment.yaml"
     assert built.origin_of((*containers, 2, "image"))[0].place.path == "prod/kustomization.yaml"
+
+
+def test_a_replacement_hides_the_fields_that_it_fills_in_and_no_others(build: Build) -> None:
+    target = "{select: {kind: Deployment}, fieldPaths: [spec.template.spec.nodeSelector.zone]}"
+    built = only(
+        build(overlay(f"resources: [../base]\nreplacements: [{{source: {{kind: X}}, targets: [{target}]}}]\n"))
+    )
+    assert built.obstacle_at(("spec", "replicas")) is None
+    assert built.obstacle_at(("spec", "template", "spec", "nodeSelector")) is not None

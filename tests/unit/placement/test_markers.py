@@ -1,8 +1,13 @@
 """Comments that say whose a number is."""
 
+from collections.abc import Callable
+
 import pytest
 
-from reconciler.placement import read_markers
+from reconciler.domain.identity import ResourceKey
+from reconciler.placement import EffectivePlace, Fleet, NoPlace, effective_place, read_markers
+
+Build = Callable[..., Fleet]
 
 
 def read(text: str) -> list[tuple[str, str]]:
@@ -51,3 +56,46 @@ def test_a_wrong_marker_is_an_error_at_its_line(text: str, message: str) -> None
 )
 def test_a_file_that_is_no_yaml_has_none(body: bytes) -> None:
     assert read_markers("values.yaml", body)[0] == ()
+
+
+OBJECT = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelServing
+metadata: {name: qwen, namespace: llm}
+spec:
+  roles:
+    - {name: prefill, replicas: 1}  # reconciler.io/replicas
+    - name: decode
+      replicas: 2  # reconciler.io/replicas
+"""
+QWEN = ResourceKey(cluster="prod", namespace="llm", kind="ModelServing", name="qwen")
+
+
+def test_of_several_markers_in_one_manifest_each_speaks_of_its_own_number(build: Build) -> None:
+    fleet = build({"qwen.yaml": OBJECT})
+    found = [effective_place(fleet, QWEN, ("spec", "roles", index, "replicas")) for index in range(2)]
+    assert [each.place.line for each in found if isinstance(each, EffectivePlace)] == [6, 8]
+
+
+def test_a_number_with_an_ignore_comment_is_left_alone(build: Build) -> None:
+    fleet = build({"qwen.yaml": OBJECT.replace("# reconciler.io/replicas", "# reconciler.io/ignore")})
+    found = effective_place(fleet, QWEN, ("spec", "roles", 1, "replicas"))
+    assert isinstance(found, NoPlace)
+    assert found.obstacle.reason.startswith("ignored")
+
+
+def test_a_marker_does_not_choose_between_namespaces(build: Build) -> None:
+    values = "n: 3 # reconciler.io/replicas: ModelServing/qwen\n"
+    twins = {"a.yaml": OBJECT, "b.yaml": OBJECT.replace("llm", "other"), "values.yaml": values}
+    plain = {path: text.replace("# reconciler.io/replicas\n", "\n") for path, text in twins.items()}
+    found = effective_place(build(plain), QWEN)
+    assert isinstance(found, NoPlace)
+    assert "several namespaces: llm/qwen and other/qwen" in found.obstacle.reason
+
+
+def test_a_marker_in_a_file_of_two_clusters_is_no_place(build: Build) -> None:
+    values = {"shared/values.yaml": "n: 3 # reconciler.io/replicas: Deployment/x\n"}
+    fleet = build(values, {"east": ["east/**"], "west": ["west/**"]})
+    found = effective_place(fleet, ResourceKey(cluster="east", namespace="llm", kind="Deployment", name="x"))
+    assert isinstance(found, NoPlace)
+    assert "reached by east and west" in found.obstacle.reason
