@@ -54,6 +54,8 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     yield _row("maxReplicas", settings.max_replicas, lambda most: "none" if most is None else str(most))
     yield _engine_row(variant, decision)
     yield _row("sizing.headroom", settings.headroom, lambda share: f"{share * 100:g}%")
+    if variant.priority is not None:
+        yield _row("priority", variant.priority)
     yield _row("group", settings.group)
     yield SettingRow(
         name="current",

@@ -1,17 +1,24 @@
 """Which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.decision.catalogs import find_or_name
+from reconciler.decision.settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declarations import Form, VariantResource, Workload
+from reconciler.domain.llmaz import Flavor, FlavorChoice
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
 from reconciler.domain.variants import Option
+from reconciler.resources.llmaz import order_flavors, recognise_flavor
 
-KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
+_LISTING = (Form.PROFILE, Form.FLAVORS)
+"""The forms that list accelerators themselves."""
+
+_PLACEABLE = ("Deployment",)
+"""The scale targets whose node selector and device counts are edited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +46,13 @@ def options_for(
     counts.
     """
     options: dict[str, Option] = {}
-    for profile in profiles:
-        option = _option(catalog, running, profile)
+    flavors = running.resource.flavors
+    listed = (
+        _on_accelerators(catalog, running, profiles)
+        if flavors is None
+        else _on_flavors(catalog, running, profiles, flavors)
+    )
+    for option in listed:
         options.setdefault(option.accelerator, option)
     words = KEEP, CHOOSE, IN_ORDER
     wanted = allowed.value if allowed.value in words else find_or_name(catalog, allowed.value).name
@@ -58,15 +70,38 @@ def _ruled(running: Running, option: Option, wanted: str, allowed: Sourced[str])
     """The option as the setting admits it; None when it does not."""
     is_current = running.accelerator is not None and option.accelerator == running.accelerator.name
     if wanted in (CHOOSE, IN_ORDER):
-        return option if is_current or running.resource.form is Form.PROFILE else None
+        return option if is_current or running.resource.form in _LISTING else None
     if wanted in (KEEP, option.accelerator):
         return option if is_current or wanted != KEEP else None
     return replace(option, unwritable=f"only {wanted} is allowed ({allowed.source})") if is_current else None
 
 
-def _option(catalog: Catalog, running: Running, profile: PerformanceProfile) -> Option:
-    accelerator = find_or_name(catalog, profile.accelerator)
-    count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
+def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile]) -> Iterator[Option]:
+    for profile in profiles:
+        accelerator = find_or_name(catalog, profile.accelerator)
+        count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
+        yield _option(profile, accelerator, count, _obstacle_to(running, accelerator))
+
+
+def _on_flavors(
+    catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], choice: FlavorChoice
+) -> Iterator[Option]:
+    """The flavors that a profile was measured for: of their accelerator, with as many of it where the profile says."""
+    profiles = list(profiles)
+    for ranked in choice.ranked:
+        flavor = ranked.flavor
+        accelerator = recognise_flavor(flavor, catalog)[0] if flavor is not None else None
+        if flavor is None or accelerator is None:
+            continue
+        count = choice.pods * max(flavor.devices.get(accelerator.resource, 0) // accelerator.devices, 1)
+        for profile in profiles:
+            is_meant = find_or_name(catalog, profile.accelerator).name == accelerator.name
+            if is_meant and profile.accelerators_per_replica in (None, count):
+                option = _option(profile, accelerator, count, _obstacle_to_flavor(running, accelerator, flavor, choice))
+                yield replace(option, flavors=order_flavors(choice.ranked, flavor.name))
+
+
+def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, unwritable: str) -> Option:
     price = accelerator.cost_per_hour
     return Option(
         profile=profile,
@@ -76,7 +111,7 @@ def _option(catalog: Catalog, running: Running, profile: PerformanceProfile) -> 
         resource=accelerator.resource,
         cost_per_hour=None if price is None else price * count,
         cost_place=accelerator.cost_place or accelerator.place,
-        unwritable=_obstacle_to(running, accelerator),
+        unwritable=unwritable,
     )
 
 
@@ -85,10 +120,29 @@ def _obstacle_to(running: Running, accelerator: Accelerator) -> str:
     if running.accelerator is None or accelerator.name == running.accelerator.name:
         return ""
     if accelerator.resource != running.accelerator.resource:
-        return (
-            f"{accelerator.name} is asked for as {accelerator.resource}, the containers ask for "
-            f"{running.accelerator.resource}: another vendor needs another image"
-        )
+        return _of_another_vendor(accelerator, running.accelerator)
     if not accelerator.node_selector:
         return f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector"
+    if running.workload is not None and running.workload.key.kind not in _PLACEABLE:
+        return f"where a {running.workload.key.kind} is placed is not ours to write: change its accelerator by hand"
     return ""
+
+
+def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> str:
+    """Why llmaz could not be told to run on this flavor; empty when it can or need not."""
+    if running.accelerator is None or accelerator.name == running.accelerator.name:
+        return ""
+    if accelerator.resource != running.accelerator.resource:
+        return _of_another_vendor(accelerator, running.accelerator)
+    if choice.is_placed is False:
+        return "its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other"
+    if not flavor.node_selector:
+        return f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
+    return ""
+
+
+def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> str:
+    return (
+        f"{accelerator.name} is asked for as {accelerator.resource}, the containers ask for {current.resource}: "
+        "another vendor needs another image"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from reconciler.decision.answers import Answers
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.needs import Needs
-from reconciler.decision.options import CHOOSE, IN_ORDER
+from reconciler.decision.settings import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment

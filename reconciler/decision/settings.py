@@ -13,6 +13,7 @@ from reconciler.domain.variants import VariantSettings
 
 BUILT_IN_HEADROOM = 0.2
 HOLD, BOUNDS = "hold", "bounds"
+KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
 Value = TypeVar("Value")
 
 Hit = tuple[SettingScalar, Source]
@@ -68,7 +69,7 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
 def resolve_settings(layers: Layers) -> VariantSettings:
     """All variant settings of one variant, each with its source and what it displaced."""
     return VariantSettings(
-        accelerator=_resolve(_texts(layers, "accelerator"), "choose"),
+        accelerator=_resolve(_texts(layers, "accelerator"), IN_ORDER if layers.resource.flavors else CHOOSE),
         min_replicas=_resolve([*_own(layers, "minReplicas"), *_counts(layers, "minReplicas")], 1),
         max_replicas=_resolve_optional([*_own(layers, "maxReplicas"), *_counts(layers, "maxReplicas")]),
         group=_resolve(_texts(layers, "group"), _group_name(layers), detail="pullRequests.groupBy"),

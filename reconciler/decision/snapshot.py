@@ -14,7 +14,18 @@ from reconciler.metrics import Observed, read_observed
 from reconciler.metrics.tracked import read_tracked
 from reconciler.resources.kthena import tracked_targets
 
-VARIANT_KINDS = frozenset({"VariantAutoscaling"})
+VARIANT_KINDS = frozenset(
+    {
+        "VariantAutoscaling",
+        "AutoscalingPolicy",
+        "AutoscalingPolicyBinding",
+        "Model",
+        "ModelBooster",
+        "Playground",
+        "Service",
+    }
+)
+"""What declares variants: unreadable, it is shown as held."""
 
 
 def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decision.engines import Choice, choose_engines, lacks_prompt
-from reconciler.decision.options import CHOOSE, IN_ORDER, KEEP
+from reconciler.decision.settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey

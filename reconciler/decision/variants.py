@@ -7,16 +7,20 @@ from dataclasses import dataclass, replace
 from reconciler.decision.catalogs import build_catalog, find_or_name, recognise
 from reconciler.decision.classes import find_class
 from reconciler.decision.kthena_variants import kthena_variants
+from reconciler.decision.llmaz_variants import llmaz_variants
 from reconciler.decision.options import Running, devices_of, options_for, profiles_for
 from reconciler.decision.settings import BOUNDS, Layers, resolve_settings
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variants import Option, Variant, VariantSettings
+from reconciler.resources.inference import Priorities
 from reconciler.resources.kthena import tracked_targets
+from reconciler.resources.llmaz import join_served_models, recognise_flavor
 
 
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
@@ -48,23 +52,28 @@ class _Index:
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], str]
     broken: Mapping[ResourceKey, str]
+    priorities: Priorities
 
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
         chosen = {cluster.name for cluster in settings.clusters}
-        others = kthena_variants(declaration, tracked_targets(declaration.kthena))
+        served = join_served_models(declaration)
+        tracked = tracked_targets(declaration.kthena)
+        others = (*kthena_variants(declaration, tracked), *llmaz_variants(served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
+        workloads = {workload.key: workload for workload in declaration.workloads}
         return cls(
             settings=settings,
             declaration=declaration,
             resources=resources,
-            workloads={workload.key: workload for workload in declaration.workloads},
+            workloads=workloads | {each.workload.key: each.workload for each in served},
             models={model.model_id: model for model in settings.models},
             classes=_by_model(declaration.classes),
             owners=_owners_by_target(declaration.owners),
             claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
             broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
+            priorities=Priorities.of(declaration.inference),
         )
 
     def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
@@ -102,8 +111,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     if workload is not None and owner is not None and owner.fields and settings.when_autoscaled.value == BOUNDS:
         workload, owner = _between_bounds(workload, owner), None
     profiles = profiles_for(resource, model)
-    label = resource.labels.get(ACCELERATOR_LABEL, "")
-    accelerator, source = recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
+    accelerator, source = _recognise(resource, catalog, workload, profiles)
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
@@ -129,10 +137,24 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         relative_cost=resource.variant_cost,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
+        priority=index.priorities.priority_of(workload) if workload is not None else None,
+        flavors_field=resource.flavors.field if resource.flavors is not None else (),
         tracked_by=resource.tracked_by,
         obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
         missing_class=lookup.missing,
     )
+
+
+def _recognise(
+    resource: VariantResource, catalog: Catalog, workload: Workload | None, profiles: Iterable[PerformanceProfile]
+) -> tuple[Accelerator | None, str]:
+    """The accelerator that it runs on, and what says so: of flavors the first, which is the one llmaz prefers."""
+    first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
+    if first is not None:
+        accelerator, source = recognise_flavor(first, catalog)
+        return accelerator, f"flavor {first.name}, {source}" if source else ""
+    label = resource.labels.get(ACCELERATOR_LABEL, "")
+    return recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
 
 
 def _model_key(resource: VariantResource) -> ModelKey:

@@ -10,7 +10,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.inference import Inference
 from reconciler.domain.kthena import KthenaResources
 from reconciler.domain.launch import LaunchSettings
-from reconciler.domain.llmaz import Llmaz
+from reconciler.domain.llmaz import FlavorChoice, Llmaz
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.service_classes import ServiceClass
@@ -117,6 +117,7 @@ class VariantResource:
     places: Mapping[str, Place] = field(default_factory=dict)
     """Field path (`spec.minReplicas`) -> place, of the fields that explain cites."""
     unsupported: str = ""
+    flavors: FlavorChoice | None = None
 
     @property
     def scale_target(self) -> ResourceKey:
@@ -136,7 +137,7 @@ class Workload:
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
     text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number.
+    number. `becomes` is the object that a controller makes of it, after which its pods are named.
     """
 
     key: ResourceKey
@@ -157,6 +158,7 @@ class Workload:
     places: Mapping[str, Place] = field(default_factory=dict)
     templated: str = ""
     replica_fields: tuple[ReplicaField, ...] = ()
+    becomes: ResourceKey | None = None
 
     @property
     def written_at(self) -> tuple[ReplicaField, ...]:

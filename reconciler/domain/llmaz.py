@@ -98,6 +98,29 @@ class OpenModel:
         return next((flavor for flavor in self.flavors if flavor.name == name), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedFlavor:
+    """A flavor that a replica may run on, the preferred one at rank 0; `flavor` is None when the model lacks it."""
+
+    name: str
+    rank: int
+    flavor: Flavor | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorChoice:
+    """The flavors that `pods` pods of a replica may run on, and the field that says in which order.
+
+    `is_placed` says whether the pods run where a flavor's node selector wants them: None when nothing in Git tells the
+    scheduler.
+    """
+
+    ranked: tuple[RankedFlavor, ...]
+    field: tuple[str, ...]
+    pods: int
+    is_placed: bool | None
+
+
 class ModelRole(StrEnum):
     """What a model does beside another: drafts are for speculative decoding."""
 

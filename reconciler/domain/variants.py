@@ -33,7 +33,8 @@ class VariantSettings:
 class Option:
     """A profile that may be chosen for a variant, with what one replica of it costs and takes.
 
-    `weight` is None when nothing ranks it. `unwritable` says in words why Git could not be edited to it.
+    `weight` is None when nothing ranks it. `flavors` are what llmaz must be told for it. `unwritable` says in words why
+    Git could not be edited to it.
     """
 
     profile: PerformanceProfile
@@ -43,6 +44,7 @@ class Option:
     resource: str
     cost_per_hour: float | None
     cost_place: Place | None
+    flavors: tuple[str, ...] = ()
     unwritable: str = ""
 
 
@@ -70,6 +72,10 @@ class Variant:
     relative_cost: float | None
     current_cost_per_hour: float | None
     conditions: tuple[Condition, ...] = ()
+    priority: Sourced[int] | None = None
+    """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
+    flavors_field: tuple[str, ...] = ()
+    """Where llmaz reads the order of flavors in; empty where there are none."""
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
     obstacle: str = ""

@@ -17,11 +17,22 @@ from reconciler.metrics.readings import Named, PodSeries, Readings, Served, Targ
 SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes spells generated names with: no vowels, nothing that looks like another."""
 
-POD_NAMES: Mapping[str, re.Pattern[str]] = {
-    "Deployment": re.compile(rf"(.+)-[{SAFE}]{{6,10}}-[{SAFE}]{{5}}"),
-    "StatefulSet": re.compile(r"(.+)-[0-9]+"),
-    "LeaderWorkerSet": re.compile(r"(.+?)-[0-9]+(?:-[0-9]+)?"),
+LONGEST_NAME = 253
+
+ANY_ROLE = "[0-9a-z]([-0-9a-z]*[0-9a-z])?"
+
+_ENTRY_POD = "-[0-9]+-{role}-[0-9]+-0"
+
+POD_ENDINGS: Mapping[str, str] = {
+    "Deployment": f"-[{SAFE}]{{6,10}}-[{SAFE}]{{5}}",
+    "StatefulSet": "-[0-9]+",
+    "LeaderWorkerSet": "-[0-9]+(-[0-9]+)?",
+    "ModelServing": _ENTRY_POD,
+    "ModelInfer": _ENTRY_POD,
 }
+"""What follows the name of a scale target in the names of its pods; of a role, its entry pods (group, role, index)."""
+
+_POD_NAMES = {kind: re.compile(f"(.+?){ending.replace('{role}', ANY_ROLE)}") for kind, ending in POD_ENDINGS.items()}
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -62,7 +73,9 @@ class Attribution:
         return self.readings.owner_of(Name.REPLICASET_OWNER, Named(series.namespace, replicaset))
 
     def _by_pod_name(self, series: PodSeries) -> ResourceKey | None:
-        matches = [(kind, pattern.fullmatch(series.pod)) for kind, pattern in POD_NAMES.items()]
+        if len(series.pod) > LONGEST_NAME:
+            return None
+        matches = [(kind, pattern.fullmatch(series.pod)) for kind, pattern in _POD_NAMES.items()]
         targets = [(series.namespace, kind, match[1]) for kind, match in matches if match]
         known = [target for target in targets if target in self.by_target]
         return self.by_target[max(known, key=lambda target: len(target[2]))] if known else None
@@ -79,10 +92,11 @@ def attribution_of(variants: Sequence[Variant], readings: Readings) -> Attributi
 
 
 def target_of(variant: Variant) -> Target:
-    """The scale target; without one in Git, the Deployment that is named like the resource."""
+    """The object that pods are named after; without a scale target in Git, the Deployment named like the resource."""
     if variant.workload is None:
         return variant.key.namespace, "Deployment", variant.key.name
-    return variant.workload.key.namespace, variant.workload.key.kind, variant.workload.key.name
+    key = variant.workload.becomes or variant.workload.key
+    return key.namespace, key.kind, key.name
 
 
 def served_by(variant: Variant) -> tuple[Served, ...]:

@@ -11,7 +11,7 @@ from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Edit, EditRefused, Field, InsertBlock, ReplaceBlock, SetScalar
 from reconciler.rendering import Renderer
-from reconciler.report.entries import entries_view
+from reconciler.report.entries import FlavorsView, entries_view
 from reconciler.report.status import StatusOmission, status_view
 
 POD_SPEC = ("spec", "template", "spec")
@@ -95,7 +95,9 @@ class Editor:
         if decision.desired.replicas != decision.current.replicas:
             for written in workload.written_at:
                 yield from _count(open_sheet(written.document), written, decision.desired.replicas)
-        if decision.is_accelerator_change and accelerator is not None:
+        if decision.is_accelerator_change and variant.flavors_field:
+            yield from self._flavors(variant, decision, open_sheet(variant.document))
+        elif decision.is_accelerator_change and accelerator is not None:
             target = open_sheet(workload.document)
             yield from self._placement(workload, accelerator, target)
             yield from self._devices(variant, decision, target)
@@ -112,6 +114,19 @@ class Editor:
         if resource.find("status") is None:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
+
+    def _flavors(self, variant: Variant, decision: Decision, target: Sheet) -> Iterator[FileEdit]:
+        """The order of flavors by which llmaz injects the limits and nodes of the chosen accelerator."""
+        option = next(each for each in variant.options if each.accelerator == decision.desired.accelerator)
+        field, flavors = variant.flavors_field, option.flavors
+        written = target.find(*field)
+        if isinstance(written, list) and len(written) == len(flavors):
+            for index, flavor in enumerate(flavors):
+                if written[index] != flavor:
+                    yield target.set_scalar(flavor, *field, index)
+            return
+        text = self.renderer.render("manifests/flavors.yaml.j2", FlavorsView(flavors=flavors))
+        yield target.insert(text, *field) if written is None else target.replace(text, *field)
 
     def _placement(self, workload: Workload, accelerator: Accelerator, target: Sheet) -> Iterator[FileEdit]:
         """The node selector of the new accelerator, in place of the old one's."""

@@ -19,6 +19,13 @@ class EntriesView:
     entries: tuple[Entry, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorsView:
+    """What the template of an order of flavors prints."""
+
+    flavors: tuple[str, ...]
+
+
 def entries_view(entries: Mapping[str, str]) -> EntriesView:
     """The entries, sorted by key."""
     return EntriesView(entries=tuple(Entry(key=key, value=value) for key, value in sorted(entries.items())))

@@ -176,8 +176,8 @@ def day_around(now_s: float) -> Day:
 def history_of(day: Day) -> History:
     """What Prometheus scraped on that day: three models, each attributed in another way, and two on trial.
 
-    The namespaces `trial` and `serving` have no variants in Git until a test writes them: nobody measured the models of
-    the one on a bench, and the other is scaled by metric targets.
+    The namespaces `trial`, `serving` and `notes` have no variants in Git until a test writes them: nobody measured the
+    models of the first on a bench, metric targets scale the second, and llmaz runs the third.
     """
     history = History(end_s=day.start_s + day.hours * HOUR_S)
     for pod in ("llama-5d4c8b7f9-bcdfg", "llama-5d4c8b7f9-hjklm"):
@@ -205,6 +205,9 @@ def history_of(day: Day) -> History:
         _gauge(history, day, "kube_pod_status_ready", {**entry, "condition": "true"})
         named = {"label_modelserving_volcano_sh_name": "phi", "label_modelserving_volcano_sh_entry": "true"}
         _gauge(history, day, "kube_pod_labels", {**entry, **named})
+    for pod in ("mistral-0", "mistral-1"):
+        labels = {"namespace": "notes", "pod": pod, "model_name": "mistral"}
+        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
     for pod in ("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "starcoder"}
         _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)

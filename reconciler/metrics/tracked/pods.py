@@ -7,23 +7,11 @@ from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
-from reconciler.metrics.attribution import SAFE
+from reconciler.metrics.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
 from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.readings import Named
 from reconciler.metrics.tracked.sources import exported_label
-
-LONGEST_NAME = 253
-PARTS = r"[0-9a-z]([-0-9a-z]*[0-9a-z])?"
-ENTRY_POD = "-[0-9]+-{role}-[0-9]+-0"
-POD_ENDINGS: Mapping[str, str] = {
-    "Deployment": f"-[{SAFE}]{{6,10}}-[{SAFE}]{{5}}",
-    "StatefulSet": "-[0-9]+",
-    "LeaderWorkerSet": "-[0-9]+(-[0-9]+)?",
-    "ModelServing": ENTRY_POD,
-    "ModelInfer": ENTRY_POD,
-}
-"""What follows the name of a scale target in the names of its pods; of a role, its entry pods (group, role, index)."""
 
 Labels = Mapping[str, str]
 
@@ -135,7 +123,7 @@ class _ByName:
             target = backend.scale_target
             self._backends.setdefault(Named(target.namespace, target.name), []).append(index)
             ending = POD_ENDINGS.get(target.kind)
-            role = re.escape(target.part) if target.part else PARTS
+            role = re.escape(target.part) if target.part else ANY_ROLE
             self._endings.append(re.compile(ending.replace("{role}", role)) if ending else None)
 
     def find(self, pod: Named) -> list[int]:

@@ -136,13 +136,12 @@ def _read_backend(
     workers = tuple(
         read_worker(source, worker, (*path, "workers", index)) for index, worker in enumerate(fields.workers)
     )
-    serving = f"{source.name}-{fields.name}" if fields.name else source.name
     lowest, highest, names = _replicas_of(fields, is_scaled=has_policy(model) or has_policy(fields))
     older = fields if isinstance(fields, BackendFieldsBeforeG3) else None
     plain = ModelBackend(
         name=fields.name or "",
         type=fields.type,
-        serving=serving,
+        serving=serving_name(source, fields),
         workload=_read_workload(source, backend, workers, names, lowest, settings),
         min_replicas=lowest,
         max_replicas=highest,
@@ -187,6 +186,11 @@ def _replicas_of(fields: AnyBackendFields, *, is_scaled: bool) -> tuple[int, int
     return fields.min_replicas, fields.max_replicas, _BOUND_FIELDS[:1] if is_scaled else _BOUND_FIELDS
 
 
+def serving_name(source: KubernetesObject, backend: AnyBackendFields) -> str:
+    """What the ModelInfer or ModelServing is called that is made from a backend."""
+    return f"{source.name}-{backend.name}" if backend.name else source.name
+
+
 def _read_workload(
     source: KubernetesObject,
     backend: PlacedBackend,
@@ -217,6 +221,7 @@ def _read_workload(
         places={each.field: each for each in (place, *(worker.place for worker in workers))},
         templated=_find_templated(source, backend),
         replica_fields=tuple(field_of(source, (*backend.path, name)) for name in names),
+        becomes=replace(source.key, kind="ModelServing", name=serving_name(source, fields)),
     )
 
 

@@ -1,6 +1,6 @@
 """PURE. llmaz: OpenModel, Playground, Service, BackendRuntime and its global settings, and what they mean together."""
 
-from reconciler.resources.llmaz.flavors import RankedFlavor, list_spellings, order_flavors, place_on, recognise_flavor
+from reconciler.resources.llmaz.flavors import list_spellings, order_flavors, place_on, recognise_flavor
 from reconciler.resources.llmaz.global_config import GLOBAL_CONFIG_MAP, read_global_config
 from reconciler.resources.llmaz.models import read_model
 from reconciler.resources.llmaz.playgrounds import read_playground
@@ -10,7 +10,6 @@ from reconciler.resources.llmaz.services import read_service
 
 __all__ = [
     "GLOBAL_CONFIG_MAP",
-    "RankedFlavor",
     "ServedModel",
     "join_served_models",
     "list_spellings",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declarations import Workload
-from reconciler.domain.llmaz import Claim, Flavor, OpenModel
+from reconciler.domain.llmaz import Claim, Flavor, OpenModel, RankedFlavor
 
 # Where clouds and node discovery say what a node is, in the order they are looked at; other labels follow.
 _NODE_KEYS = (
@@ -14,15 +14,6 @@ _NODE_KEYS = (
     "cloud.google.com/gke-accelerator",
     "nvidia.com/gpu.product",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedFlavor:
-    """A flavor that a replica may run on, the preferred one at rank 0; `flavor` is None when the model lacks it."""
-
-    name: str
-    rank: int
-    flavor: Flavor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

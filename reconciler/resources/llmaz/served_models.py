@@ -12,9 +12,10 @@ from reconciler.domain.llmaz import (
     Llmaz,
     OpenModel,
     Playground,
+    RankedFlavor,
     Serving,
 )
-from reconciler.resources.llmaz.flavors import RankedFlavor, place_on, rank_flavors
+from reconciler.resources.llmaz.flavors import place_on, rank_flavors
 from reconciler.resources.llmaz.launching import DEFAULT_CONFIG, SPECULATIVE_CONFIG, run_backend
 from reconciler.resources.wording import escape, join_words, quote
 
@@ -37,6 +38,11 @@ class ServedModel:
     flavors: tuple[RankedFlavor, ...]
     is_placed: bool | None
     obstacle: str = ""
+
+    @property
+    def pods(self) -> int:
+        """How many pods a replica has."""
+        return _pods_of(self.serving)
 
     @property
     def model_name(self) -> str:
@@ -113,6 +119,7 @@ def _complete(
     runtime: BackendRuntime | None,
     flavors: tuple[RankedFlavor, ...],
 ) -> Workload:
+    workload = replace(workload, replicas=serving.replicas, becomes=replace(workload.key, kind="LeaderWorkerSet"))
     if isinstance(serving, Playground):
         workload = run_backend(workload, serving.claim, serving.backend, runtime)
     if model is not None:
@@ -121,7 +128,11 @@ def _complete(
     first = flavors[0].flavor if flavors else None
     if first is None:
         return workload
-    return place_on(workload, first, 1 if isinstance(serving, Playground) else serving.size)
+    return place_on(workload, first, _pods_of(serving))
+
+
+def _pods_of(serving: Serving) -> int:
+    return 1 if isinstance(serving, Playground) else serving.size
 
 
 def _find_obstacle(serving: Serving, model: OpenModel | None, flavors: tuple[RankedFlavor, ...], shelf: Shelf) -> str:

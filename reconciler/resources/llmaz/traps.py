@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import Llmaz, OpenModel, Playground, Serving
+from reconciler.domain.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
 from reconciler.resources.command_lines import read_flags
 from reconciler.resources.llmaz.fields import SKIP_LOADER
-from reconciler.resources.llmaz.flavors import RankedFlavor, rank_flavors
+from reconciler.resources.llmaz.flavors import rank_flavors
 from reconciler.resources.llmaz.launching import find_config
 from reconciler.resources.llmaz.served_models import SCHEDULER, Shelf
 from reconciler.resources.wording import escape, join_words, quote

@@ -31,6 +31,7 @@ _TARGET_VERSIONS = {
     _DEPLOYMENT: "apps/v1",
     "StatefulSet": "apps/v1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "ModelServing": "workload.serving.volcano.sh/v1alpha1",
 }
 _DEFAULT_MAX_REPLICAS = 2
 _CITED = ("modelID", "scaleTargetRef", "sloClassRef", "variantCost", "minReplicas", "maxReplicas")

@@ -25,7 +25,7 @@ from reconciler.report import (
     reductions,
     status_view,
 )
-from reconciler.report.entries import EntriesView, entries_view
+from reconciler.report.entries import EntriesView, FlavorsView, entries_view
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"
@@ -41,6 +41,7 @@ VIEWS: Mapping[str, type] = {
     "commit/": CommitView,
     "manifests/variantautoscaling-": StatusView,
     "manifests/_conditions": StatusView,
+    "manifests/flavors": FlavorsView,
     "manifests/": EntriesView,
 }
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import Flavor
+from reconciler.domain.llmaz import Flavor, RankedFlavor
 from reconciler.resources.llmaz import (
-    RankedFlavor,
     ServedModel,
     join_served_models,
     list_spellings,
