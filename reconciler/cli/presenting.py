@@ -1,13 +1,12 @@
-"""Plans and findings in the formats that `--output` names."""
+"""Plans in the formats that `--output` names."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from reconciler.cli.console import is_colored, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.cli.painting import paint
 from reconciler.config.environment import read_environment
-from reconciler.domain.findings import Finding
 from reconciler.pipeline.prepare import Prepared
 from reconciler.rendering import Renderer
 from reconciler.report.document import plan_json
@@ -38,36 +37,6 @@ def diff_lines(prepared: Prepared) -> Iterator[str]:
     for change_set in prepared.edited.change_sets:
         for path, body in sorted(change_set.files.items()):
             yield from _file_diff(path, before[path], body)
-
-
-def present_findings(common: Common, findings: Iterable[Finding], *, files: int, resources: int) -> None:
-    """Write findings one a line, with the count of what was looked at."""
-    ordered = sorted(findings)
-    if common.output == "json":
-        write_json(
-            {"version": 1, "files": files, "resources": resources, "findings": [_finding_json(f) for f in ordered]}
-        )
-        return
-    errors = sum(finding.severity == "error" for finding in ordered)
-    warnings = len(ordered) - errors
-    looked_at = f"{_counted(files, 'file')}, {_counted(resources, 'resource')}"
-    summary = f"{looked_at}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
-    write(painted(common, "\n".join([*map(str, ordered), summary])))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _finding_json(finding: Finding) -> Mapping[str, object]:
-    place = finding.place
-    return {
-        "path": place.path,
-        "line": place.line or None,
-        "severity": str(finding.severity),
-        "field": place.field,
-        "message": finding.message,
-    }
 
 
 def _file_diff(path: str, before: bytes, after: bytes) -> Iterator[str]:

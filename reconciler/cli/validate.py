@@ -1,16 +1,11 @@
 """`reconciler validate [PATH...]`: lint resources and configuration; no network."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from reconciler.cli.options import Common, with_common
-from reconciler.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from reconciler.domain.recording import ManifestFile
 
 Paths = Annotated[
     list[Path] | None,
@@ -19,25 +14,13 @@ Paths = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
 
 
-@with_common(outputs=("text", "json"))
+@with_common(outputs=("text", "json", "github", "sarif"))
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
     """Lint resources and configuration, without network."""
     from reconciler.cli.exits import exit_of_findings
-    from reconciler.cli.presenting import present_findings
-    from reconciler.pipeline.validate import validate_commit, validate_files
+    from reconciler.cli.findings import present_findings
+    from reconciler.pipeline.validate import validate_commit, validate_paths
 
-    checked = validate_files(common.wanted, read_paths(paths)) if paths else validate_commit(common.wanted)
-    present_findings(common, checked.findings, files=checked.files, resources=checked.resources)
+    checked = validate_paths(common.wanted, paths) if paths else validate_commit(common.wanted)
+    present_findings(common, checked)
     return exit_of_findings(checked.findings, strict=strict)
-
-
-def read_paths(paths: Iterable[Path]) -> Iterator["ManifestFile"]:
-    """Every YAML file of the given paths, links left alone; ConfigurationError for a path that is not there."""
-    from reconciler.domain.recording import ManifestFile
-
-    for path in paths:
-        if not path.exists():
-            raise ConfigurationError(f"{path}: no such file or directory")
-        for file in sorted(path.rglob("*")) if path.is_dir() else (path,):
-            if file.is_file() and not file.is_symlink() and file.suffix in (".yaml", ".yml", ".json"):
-                yield ManifestFile(path=str(file), body=file.read_bytes())

@@ -1,94 +1,221 @@
 """Validate: everything that can be said of resources and configuration without asking anybody."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from reconciler.config.environment import Flags, read_environment
-from reconciler.config.files import REPOSITORY_FILE
-from reconciler.config.loading import check_settings, load_settings
-from reconciler.decision.declarations import fold, read_manifest
-from reconciler.domain.findings import Finding
+from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
+from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
+from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
+from reconciler.decision.cost_order import find_contradicted_costs
+from reconciler.decision.declarations import FileReading, fold, read_manifest
+from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.domain.declarations import Declaration
+from reconciler.domain.findings import Finding, Severity, name_findings
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.git import Repository, open_directory
-from reconciler.pipeline.observe import read_files
+from reconciler.git import EntryKind, Repository, open_directory, origin_url
+from reconciler.pipeline.disk import UNREAD, DiskFiles, read_disk
+from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
 from reconciler.pipeline.session import Wanted
+from reconciler.pipeline.synced import IGNORE_FILE, find_synced_configuration, is_own, may_tell
+
+CONFIGURATION = "configuration"
+UNREADABLE = "unreadable-document"
+UNPLACED = ClusterSettings(name="(no cluster)")
+"""What files on disk belong to that lie in the paths of no cluster; no name of a cluster has spaces."""
+COST_FIELD = "spec.variantCost"
+_COMMAND_LINE = frozenset({"--prometheus", "--cluster", PROMETHEUS_TOKEN, FORGE_TOKEN, TRUSTED_ORIGINS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was looked at, and what was found."""
+    """What was looked at, and what was found, by paths from the repository's root.
+
+    `typed` and `in_work_tree` are other names of these paths: as the person gave them, as a job's tools know them.
+    """
 
     findings: tuple[Finding, ...]
     files: int
     resources: int
+    typed: Mapping[str, str] = field(default_factory=dict)
+    in_work_tree: Mapping[str, str] = field(default_factory=dict)
 
 
 def validate_commit(wanted: Wanted) -> Checked:
     """The base commit of a local repository: its configuration and every manifest its clusters hold."""
     repository = open_directory(wanted.repo, base=wanted.base or None)
-    wrong = _check_configuration(wanted, repository)
-    settings = _settings(wanted, repository)
+    configuration = _Configuration(
+        wanted=wanted,
+        body=repository.read_file_at(repository.commit, REPOSITORY_FILE),
+        read=lambda path: repository.read_file_at(repository.commit, path),
+        remote=origin_url(wanted.repo) or "",
+    )
+    wrong = configuration.check()
+    settings = configuration.settings()
     files = read_files(repository, settings)
-    declaration = fold(files.readings, files.withheld, settings)
+    declaration = fold(map(_named, files.readings), files.withheld, settings)
+    found = (
+        *wrong,
+        *declaration.findings,
+        *name_findings(files.unread, UNREAD),
+        *_find_contradicted_costs(settings, declaration),
+        *find_synced_configuration(_telling_files(repository), settings.clusters, _addresses(configuration.remote)),
+    )
+    return Checked(findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(declaration))
+
+
+def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
+    """Files as they are on disk, in the clusters that the configuration of their repository puts them in.
+
+    Every file named reconciler.yaml is checked as the configuration of its directory; the one at the root counts.
+    """
+    disk = read_disk(paths)
+    configuration = _Configuration(
+        wanted=wanted, body=disk.read(REPOSITORY_FILE), read=disk.read, remote=_remote_of(disk.root)
+    )
+    wrong = [*_check_files(disk, configuration)]
+    settings = configuration.settings()
+    if not wanted.clusters:
+        settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
+    declaration = fold((_named(_read_on_disk(file, settings)) for file in disk.files), (), settings)
+    found = (*wrong, *declaration.findings, *disk.unread, *_find_contradicted_costs(settings, declaration))
+    found += tuple(_find_synced_on_disk(disk, settings, configuration.remote))
     return Checked(
-        findings=tuple(sorted({*wrong, *declaration.findings, *files.unread})),
-        files=declaration.files,
-        resources=len(declaration.variants) + len(declaration.broken),
+        findings=tuple(sorted(set(found))),
+        files=len(disk.files),
+        resources=_count(declaration),
+        typed=disk.typed,
+        in_work_tree=disk.in_work_tree,
     )
 
 
-def validate_files(wanted: Wanted, files: Iterable[ManifestFile]) -> Checked:
-    """Files as they are on disk, all of them as one cluster; a file named reconciler.yaml as the configuration."""
-    settings = Settings(clusters=(ClusterSettings(name="default"),))
-    manifests = list(files)
-    wrong: list[Finding] = []
-    for file in manifests:
-        if file.path.rpartition("/")[2] == REPOSITORY_FILE:
-            wrong += _check_file(wanted, file)
-    readings = [read_manifest(file.path, file.body, settings) for file in manifests]
-    declaration = fold(readings, (), settings)
-    return Checked(
-        findings=tuple(sorted({*wrong, *declaration.findings})),
-        files=len(manifests),
-        resources=len(declaration.variants) + len(declaration.broken),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Configuration:
+    """A configuration file with what it may extend; `remote` is the address of its repository."""
 
+    wanted: Wanted
+    body: bytes | None
+    read: RepositoryReader
+    remote: str = ""
 
-def _check_configuration(wanted: Wanted, repository: Repository) -> tuple[Finding, ...]:
-    return check_settings(
-        repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
-        read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
-        operator_files=wanted.config_files,
-        flags=_flags(wanted),
-        environment=read_environment(),
-    )
-
-
-def _check_file(wanted: Wanted, file: ManifestFile) -> tuple[Finding, ...]:
-    return check_settings(
-        repository_file=file.body,
-        read_repository_file=lambda _path: None,
-        operator_files=wanted.config_files,
-        flags=_flags(wanted),
-        environment=read_environment(),
-    )
-
-
-def _settings(wanted: Wanted, repository: Repository) -> Settings:
-    """The settings; where they are wrong, all files as one cluster, so that resources are checked all the same."""
-    try:
-        return load_settings(
-            repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
-            read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
-            operator_files=wanted.config_files,
-            flags=_flags(wanted),
+    def check(self) -> tuple[Finding, ...]:
+        """What is wrong in files; ConfigurationError for what is wrong on the command line or in the environment."""
+        _require_operator_files(self.wanted)
+        found = check_settings(
+            repository_file=self.body,
+            read_repository_file=self.read,
+            operator_files=self.wanted.config_files,
+            flags=self._flags(),
             environment=read_environment(),
-        ).settings
+        )
+        own = [each for each in found if each.place.path in _COMMAND_LINE and not each.place.line]
+        errors = [str(each) for each in own if each.severity is Severity.ERROR]
+        if errors:
+            raise ConfigurationError("\n".join(errors))
+        return tuple(name_findings((each for each in found if each not in own), CONFIGURATION))
+
+    def settings(self) -> Settings:
+        """The settings; where they are wrong, all files as one cluster, so that resources are checked all the same."""
+        try:
+            return load_settings(
+                repository_file=self.body,
+                read_repository_file=self.read,
+                operator_files=self.wanted.config_files,
+                flags=self._flags(),
+                environment=read_environment(),
+            ).settings
+        except ConfigurationError:
+            return Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
+
+    def _flags(self) -> Flags:
+        wanted = self.wanted
+        return Flags(repo=wanted.repo, remote=self.remote, prometheus=wanted.prometheus, clusters=wanted.clusters)
+
+
+def _require_operator_files(wanted: Wanted) -> None:
+    for path in wanted.config_files:
+        if not path.is_file():
+            raise ConfigurationError(f"--config {path}: no such file")
+
+
+def _check_files(disk: DiskFiles, root: _Configuration) -> Iterator[Finding]:
+    """Each configuration file among those given, with its own directory as its root; and what the operator says.
+
+    The file at the root counts wherever it is, but nobody asked about it who did not name it.
+    """
+    named = {file.path: file.body for file in disk.files if file.path.rpartition("/")[2] == REPOSITORY_FILE}
+    for path, body in ({REPOSITORY_FILE: root.body} | named).items():
+        directory, seen = path.removesuffix(REPOSITORY_FILE), {REPOSITORY_FILE}
+        configuration = replace(root, body=body, read=_reader(disk, directory, seen))
+        if directory:
+            configuration = replace(configuration, wanted=replace(root.wanted, clusters=(), prometheus=""))
+        for finding in configuration.check():
+            if finding.place.path not in seen:
+                yield finding
+            elif path in named:
+                yield replace(finding, place=replace(finding.place, path=directory + finding.place.path))
+
+
+def _reader(disk: DiskFiles, directory: str, seen: set[str]) -> RepositoryReader:
+    """Reads what a configuration extends, and keeps in mind what it was asked for."""
+
+    def read(path: str) -> bytes | None:
+        seen.add(path)
+        return disk.read(directory + path)
+
+    return read
+
+
+def _read_on_disk(file: ManifestFile, settings: Settings) -> FileReading:
+    """A file in the clusters that hold it; one that none holds by itself, for somebody named it."""
+    clusters = (*settings.clusters, *settings.other_clusters)
+    holding = tuple(cluster for cluster in clusters if cluster.holds(file.path) and cluster is not UNPLACED)
+    if UNPLACED in clusters and not holding:
+        holding = (UNPLACED,)
+    return read_manifest(file.path, file.body, replace(settings, clusters=holding, other_clusters=()))
+
+
+def _named(reading: FileReading) -> FileReading:
+    return replace(reading, findings=tuple(name_findings(reading.findings, UNREADABLE)))
+
+
+def _count(declaration: Declaration) -> int:
+    return len(declaration.variants) + len(declaration.broken)
+
+
+def _find_contradicted_costs(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
+    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
+    return find_contradicted_costs(variants, currency=settings.currency, places=places)
+
+
+def _find_synced_on_disk(disk: DiskFiles, settings: Settings, remote: str) -> Iterator[Finding]:
+    """What is synced can be told only when the root was looked at: a kustomization there changes everything."""
+    if disk.holds_root:
+        files = {file.path: file.body for file in disk.files} | {IGNORE_FILE: disk.read(IGNORE_FILE) or b""}
+        yield from find_synced_configuration(files, settings.clusters, _addresses(remote))
+
+
+def _telling_files(repository: Repository) -> dict[str, bytes]:
+    """Every file that may say what is synced; none where nothing of ours could be."""
+    entries = [each for each in repository.list_files() if each.kind is EntryKind.FILE and may_tell(each.path)]
+    if not any(is_own(each.path) for each in entries):
+        return {}
+    readable = [each for each in entries if each.size_bytes <= MAX_READ_BYTES]
+    contents = repository.read_files(each.oid for each in readable)
+    bodies = {entry.path: body for entry, (_, body) in zip(readable, contents, strict=True)}
+    return {each.path: bodies.get(each.path, b"") for each in entries}
+
+
+def _remote_of(root: Path) -> str:
+    try:
+        return origin_url(root) or ""
     except ConfigurationError:
-        return Settings(clusters=(ClusterSettings(name="default"),))
+        return ""
 
 
-def _flags(wanted: Wanted) -> Flags:
-    return Flags(repo=wanted.repo, prometheus=wanted.prometheus, clusters=wanted.clusters)
+def _addresses(remote: str) -> tuple[str, ...]:
+    """What deployers may call the repository; where it is a directory of this machine, nobody can tell."""
+    return () if not remote or Path(remote).is_absolute() else (remote,)

@@ -1,0 +1,78 @@
+"""Findings in the formats that `--output` names, and on the page of a CI job."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler import __version__
+from reconciler.cli.console import width, write, write_json
+from reconciler.cli.options import Common
+from reconciler.cli.presenting import painted
+from reconciler.config.environment import read_environment
+from reconciler.domain.findings import Finding
+from reconciler.pipeline.validate import Checked
+from reconciler.rendering.filters import code_span, escape_markdown
+from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line
+from reconciler.report.sarif import findings_sarif
+from reconciler.report.workflow_commands import workflow_commands
+
+logger = logging.getLogger(__name__)
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+ROWS = 100
+"""A page of a job holds 1 MiB; nobody reads more rows than this."""
+
+
+def present_findings(common: Common, checked: Checked) -> None:
+    """Write what was found: paths as the person named them, but as the work tree has them for tools."""
+    summary = summary_line(checked.findings, files=checked.files, resources=checked.resources)
+    match common.output:
+        case "json":
+            write_json(findings_json(_as_typed(checked), files=checked.files, resources=checked.resources))
+        case "sarif":
+            write_json(findings_sarif(_in_work_tree(checked), version=__version__))
+        case "github":
+            write(workflow_commands(_in_work_tree(checked), summary))
+            _write_step_summary(_in_work_tree(checked), summary)
+        case _:
+            write(painted(common, findings_text(_as_typed(checked), summary, width=width())))
+
+
+def _as_typed(checked: Checked) -> tuple[Finding, ...]:
+    return tuple(_at(finding, checked.typed.get(finding.place.path)) for finding in checked.findings)
+
+
+def _in_work_tree(checked: Checked) -> tuple[Finding, ...]:
+    return tuple(_at(finding, checked.in_work_tree.get(finding.place.path)) for finding in checked.findings)
+
+
+def _at(finding: Finding, path: str | None) -> Finding:
+    return finding if path is None else replace(finding, place=replace(finding.place, path=path))
+
+
+def _write_step_summary(findings: Iterable[Finding], summary: str) -> None:
+    """Append a table to the page of the job, if it has one; a page that cannot be written fails nothing."""
+    page = read_environment().get(STEP_SUMMARY)
+    if not page:
+        return
+    try:
+        with Path(page).open("a", encoding="utf-8") as file:
+            file.write("\n".join(markdown_lines(findings, summary)) + "\n")
+    except OSError as error:
+        logger.warning("%s: cannot be written: %s", STEP_SUMMARY, error.strerror)
+
+
+def markdown_lines(findings: Iterable[Finding], summary: str) -> Iterator[str]:
+    """A heading, the summary and a table; nothing in a cell formats, links or mentions."""
+    ordered = sorted(findings)
+    yield from ("### reconciler validate", "", summary)
+    if ordered:
+        yield from ("", "| | place | field | message | rule |", "|---|---|---|---|---|")
+    for finding in ordered[:ROWS]:
+        place = f"{shown_path(finding)}:{finding.place.line}" if finding.place.line else shown_path(finding)
+        field, rule = (code_span(text) if text else "" for text in (finding.place.field, finding.rule))
+        yield f"| {finding.severity} | {code_span(place)} | {field} | {escape_markdown(finding.message)} | {rule} |"
+    more = len(ordered) - ROWS
+    if more > 0:
+        yield from ("", f"{more} more {'is' if more == 1 else 'are'} in the log.")

@@ -1,0 +1,170 @@
+"""What a commit or a work tree is told, and by which rule."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.decision import cost_order
+from reconciler.errors import ConfigurationError
+from reconciler.pipeline import disk, synced, validate
+from reconciler.pipeline.session import Wanted
+from reconciler.pipeline.validate import Checked, validate_commit, validate_paths
+from tests.servers.desk import Desk
+from tests.servers.fleet import CHAT_VARIANT, SETTINGS
+
+APPLICATION = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: fleet, namespace: argocd}
+spec: {source: {repoURL: "https://git.example.com/acme/fleet", path: .}}
+"""
+PRICED = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: NAME, namespace: chat}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: NAME}
+  modelID: meta-llama/Llama-3.1-8B-Instruct
+  variantCost: "COST"
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME, namespace: chat}
+spec:
+  replicas: 1
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: PRODUCT}
+      containers: [{name: vllm, image: vllm, resources: {limits: {nvidia.com/gpu: "1"}}}]
+"""
+
+
+def priced(name: str, product: str, cost: str) -> str:
+    return PRICED.replace("NAME", name).replace("PRODUCT", product).replace("COST", cost)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def lines(checked: Checked) -> list[str]:
+    return [str(finding) for finding in checked.findings]
+
+
+def rules(checked: Checked) -> list[str]:
+    return [finding.rule for finding in checked.findings]
+
+
+def on_disk(*paths: Path, **fields: object) -> Checked:
+    return validate_paths(Wanted(**fields), paths)  # type: ignore[arg-type]  # the test names the fields it means
+
+
+def test_the_configuration_on_disk_says_which_cluster_a_file_belongs_to(tmp_path: Path) -> None:
+    two = SETTINGS.replace("clusters:\n", 'clusters:\n  - {name: east, paths: {include: ["clusters/east/**"]}}\n')
+    write(tmp_path, {"clusters/prod/a.yaml": CHAT_VARIANT, "clusters/east/a.yaml": CHAT_VARIANT})
+    assert all("is declared again at" in line for line in lines(on_disk(tmp_path)))
+    assert len(on_disk(tmp_path).findings) == 2
+    write(tmp_path, {"reconciler.yaml": two})
+    assert lines(on_disk(tmp_path / "clusters")) == []
+    assert on_disk(tmp_path / "clusters").resources == 2
+
+
+def test_a_file_in_the_paths_of_no_cluster_is_checked_by_itself(tmp_path: Path) -> None:
+    write(tmp_path, {"reconciler.yaml": SETTINGS, "trial/a.yaml": f"{CHAT_VARIANT}  someField: 1\n"})
+    checked = on_disk(tmp_path / "trial")
+    assert (checked.resources, len(checked.findings)) == (1, 1)
+    assert on_disk(tmp_path / "trial", clusters=("prod",)).findings == ()
+
+
+def test_a_configuration_beside_the_paths_is_used_but_not_told_about(tmp_path: Path) -> None:
+    write(tmp_path, {"reconciler.yaml": f"{SETTINGS}unknownKey: 1\n", "clusters/prod/a.yaml": CHAT_VARIANT})
+    assert lines(on_disk(tmp_path / "clusters")) == []
+    assert rules(on_disk(tmp_path)) == ["configuration"]
+
+
+def test_what_a_configuration_extends_is_read_from_disk_beside_it(tmp_path: Path) -> None:
+    extending = f"{SETTINGS}extends: [.reconciler/more.yaml]\n"
+    header = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
+    write(tmp_path, {".git/HEAD": "", "fleet/reconciler.yaml": extending, "fleet/.reconciler/more.yaml": header})
+    write(tmp_path, {"other/reconciler.yaml": extending})
+    assert lines(on_disk(tmp_path / "fleet")) == []
+    (finding,) = on_disk(tmp_path).findings
+    assert finding.place.path == "other/reconciler.yaml"
+    assert 'no file ".reconciler/more.yaml"' in finding.message
+
+
+def test_a_finding_in_an_extended_file_names_that_file(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", "fleet/reconciler.yaml": f"{SETTINGS}extends: [more.yaml]\n"})
+    write(tmp_path, {"fleet/more.yaml": "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\nmodel: []\n"})
+    (line,) = lines(on_disk(tmp_path))
+    assert line == 'fleet/more.yaml:3: error: model: unknown field, did you mean "models"? [configuration]'
+
+
+@pytest.mark.parametrize("name", ["broken.yaml", "kustomization.yaml"])
+def test_a_document_that_cannot_be_parsed_has_a_rule(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {name: "kind: Deployment\n  : [\n"})
+    assert rules(on_disk(tmp_path)) == ["unreadable-document"]
+
+
+def test_the_cap_on_a_file_holds_on_disk_too(tmp_path: Path) -> None:
+    write(tmp_path, {"big.yaml": CHAT_VARIANT + "# " + "x" * 2**20, "crds.yaml": "# " + "x" * 2**20})
+    (line,) = lines(on_disk(tmp_path))
+    assert line.startswith("big.yaml: error: expected at most 1048576 bytes, got ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"clusters": ("mars",)}, '--cluster: error: no cluster "mars"'),
+        ({"prometheus": "prometheus:9090"}, "--prometheus: error: "),
+        ({"config_files": (Path("missing.yaml"),)}, "--config missing.yaml: no such file"),
+    ],
+)
+def test_a_wrong_command_line_is_no_finding(tmp_path: Path, fields: dict[str, object], message: str) -> None:
+    write(tmp_path, {"reconciler.yaml": SETTINGS, "a.yaml": CHAT_VARIANT})
+    for path in (tmp_path, tmp_path / "a.yaml"):
+        with pytest.raises(ConfigurationError) as caught:
+            on_disk(path, **fields)
+        assert message in str(caught.value)
+
+
+def test_relative_costs_against_prices_are_told_at_their_line(desk: Desk, tmp_path: Path) -> None:
+    files = {
+        "clusters/prod/chat/big.yaml": priced("big", "NVIDIA-H100-80GB-HBM3", "5"),
+        "clusters/prod/chat/small.yaml": priced("small", "NVIDIA-L4", "8"),
+    }
+    for path, text in files.items():
+        desk.write(path, text)
+    write(tmp_path / "fleet", {"reconciler.yaml": SETTINGS, **files})
+    expected = (
+        "clusters/prod/chat/small.yaml:7: warning: spec.variantCost: relative cost 8 ranks it above chat/big (5), "
+        "but a replica costs 0.70 against 6.88 USD/h [cost-order-contradicts-prices]"
+    )
+    assert lines(validate_commit(Wanted(repo=str(desk.workshop.clone)))) == [expected]
+    assert lines(on_disk(tmp_path / "fleet")) == [expected]
+
+
+def test_a_synced_configuration_is_told_of_a_commit_and_of_a_whole_work_tree(desk: Desk) -> None:
+    desk.write("bootstrap/app.yaml", APPLICATION)
+    wanted, clone = Wanted(repo=str(desk.workshop.clone)), desk.workshop.clone
+    (finding,) = validate_commit(wanted).findings
+    assert (finding.rule, str(finding.place)) == ("synced-configuration", "bootstrap/app.yaml:4")
+    assert on_disk(clone).findings == (finding,)
+    assert on_disk(clone / "bootstrap", clone / "reconciler.yaml").findings == ()
+
+
+def test_a_link_in_a_commit_has_a_rule(desk: Desk) -> None:
+    (desk.workshop.clone / "clusters/prod/link.yaml").symlink_to("chat/variant.yaml")
+    desk.workshop.commit()
+    assert rules(validate_commit(Wanted(repo=str(desk.workshop.clone)))) == ["unread-file"]
+
+
+@pytest.mark.parametrize(
+    "rule", [validate.CONFIGURATION, validate.UNREADABLE, disk.UNREAD, synced.RULE, cost_order.RULE]
+)
+def test_every_rule_of_files_is_documented(rule: str) -> None:
+    reference = Path(__file__).parents[3] / ".github" / "docs" / "configuration.md"
+    assert f"\n| `{rule}` | " in reference.read_text(encoding="utf-8")
