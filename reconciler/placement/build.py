@@ -19,6 +19,7 @@ from reconciler.placement.replacements import obstruct_replaced
 from reconciler.placement.repository import Repository, resolve
 from reconciler.placement.transformers import (
     affix_names,
+    index_names,
     set_annotations,
     set_images,
     set_labels,
@@ -276,8 +277,9 @@ class _Run:
         set_annotations(drafts, kustomization.annotations or {})
         for rule in kustomization.json_patches:
             self.attempt(partial(apply_patch, self._repository, rule, drafts))
+        named = index_names(drafts) if kustomization.replicas else {}
         for replica_rule in kustomization.replicas:
-            self.attempt(partial(set_replicas, drafts, replica_rule, self._gathering.configuration.replicas))
+            self.attempt(partial(set_replicas, named, replica_rule, self._gathering.configuration.replicas))
         set_images(drafts, kustomization.images)
         self.attempt(partial(obstruct_replaced, self._repository, kustomization, drafts))
         for source, reason in kustomization.opaque:

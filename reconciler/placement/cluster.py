@@ -155,7 +155,7 @@ def source_as_built(built: BuiltObject) -> Source:
     """An object to read rules from: where it is written, or as it was patched, which has no place to edit."""
     if "spec" not in built.trace.members:
         return built.source
-    document = replace(built.source.document, value=dict(built.fields), index=AS_BUILT)
+    document = replace(built.source.document, value=built.fields, index=AS_BUILT)
     return Source(document, (), built.source.kind)
 
 

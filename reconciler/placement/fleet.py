@@ -11,7 +11,7 @@ from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.markers import IGNORE, Marker
 from reconciler.placement.objects import BuiltObject
-from reconciler.placement.origins import Origin
+from reconciler.placement.origins import Address, Origin
 from reconciler.placement.repository import Repository
 from reconciler.placement.roots import find_charts, find_used
 
@@ -35,6 +35,9 @@ class Fleet:
     """By word, kind and name; those that name nobody by word and path."""
     _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _by_kind: Mapping[tuple[str, str], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
+    _readers: dict[tuple[tuple[str, int], Field], dict[Address, list[BuiltObject]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
 
@@ -85,7 +88,19 @@ class Fleet:
     def readers_of(self, origin: Origin, path: Field) -> tuple[BuiltObject, ...]:
         """Every object whose field `path` is decided at this very place: an edit there changes them all."""
         address = origin.address
-        return tuple(built for built in self._by_document.get(address[:2], ()) if built.reads(path, address))
+        return tuple(self._readers_by_address(address[:2], path).get(address, ()))
+
+    def _readers_by_address(self, document: tuple[str, int], path: Field) -> Mapping[Address, list[BuiltObject]]:
+        """Who reads what of a document, found once: one kustomization may patch thousands of objects."""
+        known = self._readers.get((document, path))
+        if known is None:
+            known = {}
+            for built in self._by_document.get(document, ()):
+                address = built.address_of(path)
+                if address is not None:
+                    known.setdefault(address, []).append(built)
+            self._readers[document, path] = known
+        return known
 
     def deployer_of(self, built: BuiltObject) -> Deployer | None:
         """Who deploys an object, if Git shows it."""

@@ -131,10 +131,18 @@ def _place_in_release(fleet: Fleet, key: ResourceKey, release: Release, setting:
         return NoPlace(obstacle=Obstacle(reason=reason, place=release.built.place))
     if isinstance(layers[0], Obstacle):
         return NoPlace(obstacle=layers[0], considered=considered)
-    obstacle = release.built.obstacle_at(("spec",))
+    obstacle = release.built.obstacle_at(("spec",)) or _rendered_after(release)
     if obstacle is not None:
         return NoPlace(obstacle=obstacle, considered=considered)
     return judge(fleet, key, considered, _other_readers(fleet, release, written[0], path))
+
+
+def _rendered_after(release: Release) -> Obstacle | None:
+    """A post-renderer that speaks of replicas has the last word over the chart's values."""
+    path = ("spec", "postRenderers")
+    if not release.is_flux or "replicas" not in str(release.built.value_at(*path)):
+        return None
+    return Obstacle(reason=f"a post-renderer of {release} sets replicas", place=release.built.place_of(path))
 
 
 def _other_readers(fleet: Fleet, release: Release, source: Source, path: Field) -> Iterator[str]:
@@ -144,7 +152,7 @@ def _other_readers(fleet: Fleet, release: Release, source: Source, path: Field) 
     for built in fleet.readers_of(origin_of_source(source), inline):
         if built is not own:
             yield str(built.key)
-    if own.reads(inline, source.address):
+    if own.address_of(inline) == source.address:
         return
     file = source.document.path
     for cluster in fleet.clusters:

@@ -44,7 +44,6 @@ class LabelRule:
     labels: Mapping[str, Source]
     in_selectors: bool = False
     in_templates: bool = False
-    extra_fields: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +201,6 @@ def _read_labels(source: Source) -> Iterator[LabelRule]:
             labels=_leaves(entry, "pairs"),
             in_selectors=entry.flag("includeSelectors"),
             in_templates=entry.flag("includeTemplates"),
-            extra_fields=tuple(entry.items("fields")),
         )
     common = _leaves(source, "commonLabels")
     if common:

@@ -1,9 +1,10 @@
 """Marker comments: a person says behind a number whose it is."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
@@ -76,23 +77,35 @@ def _read_section(
     documents: Sequence[Document], text: str, first_line: int, comments: Iterable[re.Match[str]]
 ) -> Iterator[Marker | Finding]:
     """Every comment with the scalar that ends before it on its line."""
-    spans = [
-        (leaf, number, path) for number, root in enumerate(build_tree(text).roots) for leaf, path in _leaves(root, ())
-    ]
+    leaves = [_Leaf(*each) for each in _leaves_of(build_tree(text).roots)]
+    starts = [leaf.start for leaf in leaves]
+    line, counted = first_line, 0
     for comment in comments:
-        hash_index = text.index("#", comment.start())
-        if any(leaf.start <= hash_index < leaf.end for leaf, _, _ in spans):
+        index = text.index("#", comment.start())
+        line, counted = line + text.count("\n", counted, index), index
+        position = bisect_right(starts, index) - 1
+        leaf = leaves[position] if position >= 0 else None
+        if leaf is not None and index < leaf.end:
             continue
-        line_start = text.rfind("\n", 0, hash_index) + 1
-        before = [span for span in spans if line_start <= span[0].start and span[0].end <= hash_index]
-        line = first_line + text.count("\n", 0, hash_index)
-        path = documents[0].path
-        if not before:
+        if leaf is None or leaf.start <= text.rfind("\n", 0, index):
             message = "expected a number before this comment, on its line"
-            yield Finding(place=Place(path=path, line=line), severity=Severity.ERROR, message=message)
+            place = Place(path=documents[0].path, line=line)
+            yield Finding(place=place, severity=Severity.ERROR, message=message)
             continue
-        _, number, field = before[-1]
-        yield _marker(documents[number], field, line, comment)
+        yield _marker(documents[leaf.document], leaf.field, line, comment)
+
+
+class _Leaf(NamedTuple):
+    start: int
+    end: int
+    document: int
+    field: Field
+
+
+def _leaves_of(roots: Sequence[Node]) -> Iterator[tuple[int, int, int, Field]]:
+    for number, root in enumerate(roots):
+        for leaf, path in _leaves(root, ()):
+            yield leaf.start, leaf.end, number, path
 
 
 def _leaves(node: Node, path: Field) -> Iterator[tuple[ScalarNode, Field]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Field, Value
-from reconciler.placement.origins import Origin, Source, Trace, origin_of_source, value_at, with_value
+from reconciler.placement.origins import Address, Origin, Source, Trace, origin_of_source, value_at, with_value
 
 DEFAULT_NAMESPACE: Final = "default"
 # What the built-in schema of Kustomize knows to live outside of namespaces; a kind that it does not know lives inside.
@@ -179,7 +179,7 @@ class BuiltObject:
 
     key: ResourceKey
     api_version: str
-    fields: Mapping[str, Value]
+    fields: dict[str, Value]
     root: Root
     source: Source = field(repr=False)
     trace: Trace = field(repr=False, compare=False)
@@ -198,7 +198,7 @@ class BuiltObject:
 
     def value_at(self, *path: str | int) -> Value:
         """The value at a field as built; None when it is not there."""
-        return value_at(dict(self.fields), path)
+        return value_at(self.fields, path)
 
     def origin_of(self, path: Field) -> tuple[Origin, ...]:
         """The chain of places that write a field, the effective one first; empty when nobody does."""
@@ -209,10 +209,10 @@ class BuiltObject:
         sources = self.trace.sources_at(path)
         return sources[0].place if sources else self.place
 
-    def reads(self, path: Field, address: tuple[str, int, Field, Field | None]) -> bool:
-        """Whether a field's value is decided at one written place."""
+    def address_of(self, path: Field) -> Address | None:
+        """The written place that decides a field's value; None when it has no value."""
         sources = self.trace.sources_at(path)
-        return bool(sources) and sources[0].address == address and self.value_at(*path) is not None
+        return sources[0].address if sources and self.value_at(*path) is not None else None
 
     def obstacle_at(self, path: Field) -> Obstacle | None:
         """What makes a field unreadable, if anything does."""

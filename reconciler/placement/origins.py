@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
@@ -12,6 +12,8 @@ from reconciler.resources.wording import describe, name_field
 
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
 AS_BUILT: Final = -1
+
+Address: TypeAlias = tuple[str, int, Field, Field | None]
 
 
 class OriginKind(StrEnum):
@@ -66,7 +68,7 @@ class Source:
         return isinstance(parent, list) and isinstance(part, int) and 0 <= part < len(parent)
 
     @property
-    def address(self) -> tuple[str, int, Field, Field | None]:
+    def address(self) -> Address:
         """What tells this place from every other one: file, document, field, and the text that it lies in."""
         if self.embedding is None:
             return self.document.path, self.document.index, self.field, None
@@ -162,7 +164,7 @@ class Origin:
     inner_document: int = 0
 
     @property
-    def address(self) -> tuple[str, int, Field, Field | None]:
+    def address(self) -> Address:
         """What tells this place from every other one: file, document, field, and the text that it lies in."""
         return self.place.path, self.document, self.field, self.embedding
 

@@ -99,7 +99,7 @@ def _targets(entry: Source, built: BuiltObject) -> bool:
     target = entry.get("target")
     if target is None:
         return True
-    draft = Draft(fields=dict(built.fields), source=built.source, trace=built.trace, identity=identify(built.fields))
+    draft = Draft(fields=built.fields, source=built.source, trace=built.trace, identity=identify(built.fields))
     try:
         return Selector.read(target).selects(draft)
     except Unclear:

@@ -69,25 +69,21 @@ class Selector:
 
     def selects(self, draft: Draft) -> bool:
         """Whether an object is meant, by its first or its present name. Raises Unclear."""
+        # Asked of every object for every patch: what is not given costs nothing.
         first, now = draft.original, draft.identity
         return (
-            self._fits_type(now)
-            and (matches(self.name, first.name) or matches(self.name, now.name))
+            (not self.kind or matches(self.kind, now.kind))
+            and (not self.name or matches(self.name, first.name) or (now is not first and matches(self.name, now.name)))
+            and (not self.group or matches(self.group, now.group))
+            and (not self.version or matches(self.version, now.version))
             and (not self.namespace or self._fits_namespace(first, now))
-            and match_labels(self.labels, _labels_of(draft, "labels"))
-            and match_labels(self.annotations, _labels_of(draft, "annotations"))
+            and (not self.labels or match_labels(self.labels, _labels_of(draft, "labels")))
+            and (not self.annotations or match_labels(self.annotations, _labels_of(draft, "annotations")))
         )
 
     def _fits_namespace(self, first: Identity, now: Identity) -> bool:
         namespaces = (first.effective.namespace, now.effective.namespace)
         return any(matches(self.namespace, namespace) for namespace in namespaces)
-
-    def _fits_type(self, identity: Identity) -> bool:
-        return (
-            matches(self.kind, identity.kind)
-            and matches(self.group, identity.group)
-            and matches(self.version, identity.version)
-        )
 
 
 def _labels_of(draft: Draft, name: str) -> Mapping[str, str]:

@@ -139,13 +139,22 @@ def set_annotations(drafts: Sequence[Draft], annotations: Mapping[str, Source]) 
             _set_texts(draft, path, texts, {})
 
 
-def set_replicas(drafts: Sequence[Draft], rule: ReplicaRule, extra: Sequence[FieldRule] = ()) -> None:
+def index_names(drafts: Sequence[Draft]) -> dict[str, list[Draft]]:
+    """The objects by every name that they have or had."""
+    named: dict[str, list[Draft]] = {}
+    for draft in drafts:
+        for name in {each.name for each in draft.identities}:
+            named.setdefault(name, []).append(draft)
+    return named
+
+
+def set_replicas(named: Mapping[str, Sequence[Draft]], rule: ReplicaRule, extra: Sequence[FieldRule] = ()) -> None:
     """Set the count of every workload that is or was called so; InputError when there is none."""
     fields = (*_REPLICA_FIELDS, *extra)
     is_found = False
-    for draft in drafts:
+    for draft in named.get(rule.name, ()):
         names = [each for each in draft.identities if each.name == rule.name]
-        for field in fields if names else ():
+        for field in fields:
             if any(field.fits(each) for each in names):
                 is_found = True
                 for path in field.expand(draft.fields):
