@@ -83,17 +83,19 @@ def compose_documents(path: str, text: str, *, first_line: int, budget: Budget) 
         field = format_field(refused.parts[::-1])
         raise InputError(path, first_line + refused.line, field, refused.message) from None
     except MarkedYAMLError as error:
-        raise _describe_malformed(path, error, first_line) from error
+        # At the end of a text without a last line break libyaml is one line further.
+        last_line = first_line + text.count("\n")
+        raise _describe_malformed(path, error, first_line, last_line) from error
     except YAMLError as error:
         reason = getattr(error, "reason", None) or str(error)
         line = first_line + text.count("\n", 0, getattr(error, "position", 0))
         raise InputError(path, line, "", f"expected YAML: {reason}") from error
 
 
-def _describe_malformed(path: str, error: MarkedYAMLError, first_line: int) -> InputError:
+def _describe_malformed(path: str, error: MarkedYAMLError, first_line: int, last_line: int) -> InputError:
     mark = error.problem_mark or error.context_mark
     context = f"{error.context}: " if error.context else ""
-    line = first_line + (mark.line if mark else 0)
+    line = min(first_line + (mark.line if mark else 0), last_line)
     return InputError(path, line, "", f"expected YAML: {context}{error.problem}")
 
 
