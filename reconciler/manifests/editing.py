@@ -1,6 +1,6 @@
 """Edits to a file's bytes: locate, splice, prove."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -50,18 +50,24 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
 
 def _by_section(file: OpenFile, edits: Sequence[Edit]) -> dict[int, list[Edit]]:
     by_section: defaultdict[int, list[Edit]] = defaultdict(list)
-    places: set[tuple[int, Field]] = set()
+    places = Counter((edit.document, field_of(edit)) for edit in edits)
     for edit in edits:
-        place = (edit.document, field_of(edit))
-        if place in places:
-            raise EditRefused(file.source.path, 0, format_field(field_of(edit)), "two edits want the same field")
-        places.add(place)
+        reason = _find_rival(edit, places)
         position = file.position_of(edit.document)
-        if position < 0:
-            message = f"there is no document {edit.document}"
+        if reason or position < 0:
+            message = reason or f"there is no document {edit.document}"
             raise EditRefused(file.source.path, 0, format_field(field_of(edit)), message)
         by_section[position].append(edit)
     return by_section
+
+
+def _find_rival(edit: Edit, places: Counter[tuple[int, Field]]) -> str:
+    """Why an edit cannot stand beside the others: one writes the same field, or a value around it."""
+    field = field_of(edit)
+    if places[edit.document, field] > 1:
+        return "two edits want the same field"
+    is_inside = any((edit.document, field[:depth]) in places for depth in range(len(field)))
+    return "two edits want the same place" if is_inside else ""
 
 
 def _edit_section(file: OpenFile, position: int, edits: Sequence[Edit]) -> tuple[list[Splice], list[Value]]:

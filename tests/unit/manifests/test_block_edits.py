@@ -201,10 +201,21 @@ def test_new_text_that_is_not_one_value_is_refused(block: str, words: str) -> No
     assert words in raised.value.message
 
 
-def test_edits_inside_a_replaced_block_are_refused() -> None:
-    edits: list[Edit] = [
-        ReplaceBlock(document=0, field=("status",), text=STATUS),
-        SetScalar(document=0, field=("status", "x"), value=2),
-    ]
-    with pytest.raises(EditRefused, match="two edits want the same place"):
-        edit("status:\n  x: 1\n", *edits)
+@pytest.mark.parametrize(
+    ("text", "inside", "block"),
+    [
+        ("status:\n  x: 1\n", ("status", "x"), STATUS),
+        ("status:\n  x: 1\n", ("status", "x"), "x: 2\n"),
+        ("status:\n- x: 1\n", ("status", 0, "x"), "[]"),
+        ("status:\n- x: 1\n", ("status", 0, "x"), "5"),
+    ],
+)
+def test_edits_inside_a_replaced_block_are_refused(text: str, inside: Field, block: str) -> None:
+    around = ReplaceBlock(document=0, field=("status",), text=block)
+    for within in (
+        SetScalar(document=0, field=inside, value=2),
+        InsertBlock(document=0, parent=inside[:-1], key="y", text="1"),
+    ):
+        for edits in ([around, within], [within, around]):
+            with pytest.raises(EditRefused, match="two edits want the same place"):
+                edit(text, *edits)
