@@ -66,6 +66,8 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     if variant.workload is not None:
         for written in variant.workload.written_at:
             yield SettingRow(name="written at", value=str(written.place), source=variant.workload.key.kind)
+        for link in variant.workload.considered:
+            yield SettingRow(name="considered", value=link, source="")
 
 
 def _engine_row(variant: Variant, decision: Decision) -> SettingRow:

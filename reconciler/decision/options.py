@@ -125,7 +125,7 @@ def _obstacle_to(running: Running, accelerator: Accelerator) -> str:
         return f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector"
     if running.workload is not None and running.workload.key.kind not in _PLACEABLE:
         return f"where a {running.workload.key.kind} is placed is not ours to write: change its accelerator by hand"
-    return ""
+    return _immovable(running)
 
 
 def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> str:
@@ -138,7 +138,14 @@ def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flav
         return "its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other"
     if not flavor.node_selector:
         return f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
-    return ""
+    return _immovable(running)
+
+
+def _immovable(running: Running) -> str:
+    """Why no accelerator can be written where this is declared, whichever it is."""
+    if running.resource.is_shared:
+        return f"{running.resource.document.path} is built into several objects: a change there would reach them all"
+    return running.workload.immovable if running.workload is not None else ""
 
 
 def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> str:

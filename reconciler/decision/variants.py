@@ -137,6 +137,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         relative_cost=resource.variant_cost,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
+        is_shared=resource.is_shared,
         priority=index.priorities.priority_of(workload) if workload is not None else None,
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         tracked_by=resource.tracked_by,
@@ -209,13 +210,14 @@ def _obstacle(
     return (
         _unwritable(workload, index)
         or ("" if owner is None else f"replicas are owned by {owner.owner} ({owner.place})")
-        or _patched(resource.key, index)
         or _contradictory(settings.min_replicas, settings.max_replicas)
         or resource.unsupported
     )
 
 
 def _unwritable(workload: Workload, index: _Index) -> str:
+    if workload.unwritable:
+        return workload.unwritable
     if workload.templated:
         return f"{workload.templated} is filled in by a template ({workload.place})"
     if workload.replicas is None:
@@ -223,15 +225,10 @@ def _unwritable(workload: Workload, index: _Index) -> str:
             f"{workload.key.kind} {workload.key.label} has no spec.replicas ({workload.place}): "
             "write the live count there, and no autoscaler beside it"
         )
-    if workload.document.path in index.declaration.shared_paths:
-        return f"{workload.document.path} is reached by two clusters: a change would reach both"
+    for written in workload.written_at:
+        if written.document.path in index.declaration.shared_paths:
+            return f"{written.document.path} is reached by two clusters: a change would reach both"
     return ""
-
-
-def _patched(key: ResourceKey, index: _Index) -> str:
-    """A resource that is built into something else than what is written must not be decided by what is written."""
-    owner = index.owner_of(key)
-    return "" if owner is None else f"{key.kind} {key.label} is changed by {owner.owner} ({owner.place})"
 
 
 def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> str:

@@ -30,7 +30,9 @@ class ReplicaField:
     """Where a number of replicas is written: a field of an object, and its place for people.
 
     A ceiling is only ever raised. `written` is what stands there, None when nothing does; `value` is what then counts,
-    None for no limit.
+    None for no limit. With `embedding`, the field of the document that holds a text, `field` leads on inside the text,
+    in its document number `inner_document`. `entry` is the object's name in a kustomization that is to get an entry
+    under `replicas`.
     """
 
     document: DocumentRef
@@ -39,6 +41,9 @@ class ReplicaField:
     is_ceiling: bool = False
     written: int | None = None
     value: int | None = None
+    embedding: tuple[str | int, ...] | None = None
+    inner_document: int = 0
+    entry: str = ""
 
 
 class Form(StrEnum):
@@ -118,6 +123,8 @@ class VariantResource:
     """Field path (`spec.minReplicas`) -> place, of the fields that explain cites."""
     unsupported: str = ""
     flavors: FlavorChoice | None = None
+    is_shared: bool = False
+    """Whether its manifest is built into several objects: nothing may be written there."""
 
     @property
     def scale_target(self) -> ResourceKey:
@@ -137,7 +144,9 @@ class Workload:
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
     text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number. `becomes` is the object that a controller makes of it, after which its pods are named.
+    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says in words why no
+    number may be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
+    after which its pods are named.
     """
 
     key: ResourceKey
@@ -158,6 +167,9 @@ class Workload:
     places: Mapping[str, Place] = field(default_factory=dict)
     templated: str = ""
     replica_fields: tuple[ReplicaField, ...] = ()
+    considered: tuple[str, ...] = ()
+    unwritable: str = ""
+    immovable: str = ""
     becomes: ResourceKey | None = None
 
     @property

@@ -10,12 +10,12 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
 
-RECORDING_VERSION = 1
+RECORDING_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
-    """A file of the base commit that holds at least one document of a kind we read."""
+    """A file of the base commit that decides something: it holds a document of a kind we read, or a build reads it."""
 
     path: str
     body: bytes
@@ -33,7 +33,8 @@ class WithheldFile:
 class Recording:
     """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials.
 
-    `unread` says of files that were not read at all (links, giants) that they were not.
+    `unread` says of files that were not read at all (links, giants) that they were not. `paths` are all YAML files of
+    the commit: what a kustomization names may be there without deciding anything.
     """
 
     now_s: float
@@ -46,6 +47,7 @@ class Recording:
     unread: tuple[Finding, ...]
     answers: tuple[Answer, ...]
     proposals: tuple[Proposal, ...]
+    paths: tuple[str, ...] = ()
 
 
 def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:

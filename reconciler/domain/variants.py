@@ -72,6 +72,8 @@ class Variant:
     relative_cost: float | None
     current_cost_per_hour: float | None
     conditions: tuple[Condition, ...] = ()
+    is_shared: bool = False
+    """Whether its manifest is built into several objects: no status may be written there."""
     priority: Sourced[int] | None = None
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
     flavors_field: tuple[str, ...] = ()

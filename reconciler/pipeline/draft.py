@@ -82,7 +82,7 @@ class _Desk:
         variant = self.variants[decision.variant]
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
         try:
-            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet))
+            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet, self._open))
         except InputError as error:
             self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
             return _VariantEdits(needed=())
@@ -120,6 +120,9 @@ class _Desk:
 
     def _status(self, decision: Decision, variant: Variant) -> tuple[FileEdit, ...]:
         if self.snapshot.settings.status == "off" or variant.status_shape is StatusShape.NONE:
+            return ()
+        if variant.is_shared:
+            self.omissions[variant.key] = f"{variant.document.path} is built into several objects"
             return ()
         edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
         if isinstance(edit, str):

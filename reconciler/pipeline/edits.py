@@ -9,9 +9,10 @@ from reconciler.domain.declarations import DocumentRef, ReplicaField, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Edit, EditRefused, Field, InsertBlock, ReplaceBlock, SetScalar
+from reconciler.manifests import Document, Edit, EditRefused, Field, InsertBlock, OpenFile, ReplaceBlock, SetScalar
+from reconciler.placement import Origin, OriginKind, edit_embedded
 from reconciler.rendering import Renderer
-from reconciler.report.entries import FlavorsView, entries_view
+from reconciler.report.entries import FlavorsView, ReplicaEntryView, entries_view
 from reconciler.report.status import StatusOmission, status_view
 
 POD_SPEC = ("spec", "template", "spec")
@@ -86,7 +87,12 @@ class Editor:
     renderer: Renderer
 
     def edits_for(
-        self, decision: Decision, variant: Variant, accelerator: Accelerator | None, open_sheet: OpenSheet
+        self,
+        decision: Decision,
+        variant: Variant,
+        accelerator: Accelerator | None,
+        open_sheet: OpenSheet,
+        open_file: Callable[[str], OpenFile],
     ) -> Iterator[FileEdit]:
         """The edits of the scale target and, for another accelerator, of its placement and the resource's label."""
         workload = variant.workload
@@ -94,7 +100,7 @@ class Editor:
             return
         if decision.desired.replicas != decision.current.replicas:
             for written in workload.written_at:
-                yield from _count(open_sheet(written.document), written, decision.desired.replicas)
+                yield from self._count(written, decision.desired.replicas, open_sheet, open_file)
         if decision.is_accelerator_change and variant.flavors_field:
             yield from self._flavors(variant, decision, open_sheet(variant.document))
         elif decision.is_accelerator_change and accelerator is not None:
@@ -114,6 +120,25 @@ class Editor:
         if resource.find("status") is None:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
+
+    def _count(
+        self, written: ReplicaField, replicas: int, open_sheet: OpenSheet, open_file: Callable[[str], OpenFile]
+    ) -> Iterator[FileEdit]:
+        """The number where it is written; a ceiling above it stays, one that stands nowhere is written to be raised."""
+        if written.is_ceiling and (written.value is None or replicas <= written.value):
+            return
+        if written.embedding is not None:
+            path = written.document.path
+            yield FileEdit(path=path, edit=edit_embedded(open_file(path), _origin_of(written), replicas))
+            return
+        sheet = open_sheet(written.document)
+        if written.entry:
+            view = ReplicaEntryView(name=written.entry, count=replicas)
+            yield sheet.insert(self.renderer.render("manifests/kustomize-replicas.yaml.j2", view), *written.field)
+        elif sheet.find(*written.field) is None:
+            yield sheet.insert(str(replicas), *written.field)
+        else:
+            yield sheet.set_scalar(replicas, *written.field)
 
     def _flavors(self, variant: Variant, decision: Decision, target: Sheet) -> Iterator[FileEdit]:
         """The order of flavors by which llmaz injects the limits and nodes of the chosen accelerator."""
@@ -169,14 +194,17 @@ class Editor:
                 yield sheet.set_scalar(value, *field, key)
 
 
-def _count(sheet: Sheet, written: ReplicaField, replicas: int) -> Iterator[FileEdit]:
-    """The number in its field; a ceiling above it stays, and one that stands nowhere is written only to be raised."""
-    if written.is_ceiling and (written.value is None or replicas <= written.value):
-        return
-    if sheet.find(*written.field) is None:
-        yield sheet.insert(str(replicas), *written.field)
-    else:
-        yield sheet.set_scalar(replicas, *written.field)
+def _origin_of(written: ReplicaField) -> Origin:
+    """The place of a number inside of a text."""
+    return Origin(
+        place=written.place,
+        kind=OriginKind.PATCH,
+        value=written.written,
+        document=written.document.document,
+        field=written.field,
+        embedding=written.embedding,
+        inner_document=written.inner_document,
+    )
 
 
 def _scalar(value: str) -> str:

@@ -55,7 +55,7 @@ def fit(doors: Doors, settings: Settings, now_s: float, wish: Wish, repository_n
     when no cluster has a Prometheus.
     """
     files = read_files(doors.repository, settings, doors.progress)
-    declaration = fold(files.readings, files.withheld, settings)
+    declaration = fold(files.commit, settings)
     catalogs = build_catalogs(settings, declaration)
     declared = join_variants(settings, declaration, catalogs)
     chosen = choose_variants(declared, wish.models)

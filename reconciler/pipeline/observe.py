@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.asking import Asking, ask_by_cluster
-from reconciler.decision.declarations import FileReading, fold, read_manifest
+from reconciler.decision.declarations import Commit, clusters_of, fold, read_commit
 from reconciler.domain.answers import Answer
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.recording import ManifestFile, Recording, WithheldFile
+from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
@@ -45,7 +45,7 @@ class Observed:
 def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> Observed:
     """Read the base commit, ask every Prometheus, list our pull requests."""
     files = read_files(doors.repository, settings, doors.progress)
-    declaration = fold(files.readings, files.withheld, settings)
+    declaration = fold(files.commit, settings)
     answers = _ask(doors, settings, declaration, now_s)
     forge_view = _read_forge(doors, settings, now_s)
     if forge_view is None:
@@ -57,11 +57,12 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         branch=doors.repository.branch,
         commit=doors.repository.commit,
         settings=settings,
-        manifests=tuple(files.manifests),
-        withheld=tuple(files.withheld),
-        unread=tuple(files.unread),
+        manifests=files.commit.manifests,
+        withheld=files.commit.withheld,
+        unread=files.unread,
         answers=answers,
         proposals=forge_view.proposals,
+        paths=files.paths,
     )
     return Observed(
         recording=recording,
@@ -72,44 +73,41 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """The files of the selected paths: read, recorded, withheld for a Secret, or not read at all."""
+    """The manifests of a commit, and what of it was not read at all."""
 
-    readings: list[FileReading] = field(default_factory=list)
-    manifests: list[ManifestFile] = field(default_factory=list)
-    withheld: list[WithheldFile] = field(default_factory=list)
-    unread: list[Finding] = field(default_factory=list)
-
-    def add(self, reading: FileReading, body: bytes) -> None:
-        """Keep a file if a document in it is of a kind we read."""
-        if not reading.is_relevant:
-            return
-        if reading.holds_secret:
-            self.withheld.append(WithheldFile(path=reading.path, objects=reading.keys))
-        else:
-            self.manifests.append(ManifestFile(path=reading.path, body=body))
-            self.readings.append(reading)
+    commit: Commit
+    paths: tuple[str, ...]
+    unread: tuple[Finding, ...]
 
 
 def read_files(repository: Repository, settings: Settings, progress: Progress = no_progress) -> Files:
-    """Every file of a selected path, parsed once."""
-    entries = [entry for entry in repository.list_files() if _is_manifest(entry, settings)]
-    readable = [entry for entry in entries if _is_readable(entry)]
-    files = Files(unread=[_unread(entry) for entry in entries if not _is_readable(entry)])
-    contents = repository.read_files(entry.oid for entry in readable)
-    for number, (entry, (_, body)) in enumerate(zip(readable, contents, strict=True), start=1):
-        progress("reading manifests", number, len(readable))
-        files.add(read_manifest(entry.path, body, settings), body)
-    return files
+    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster."""
+    entries = [entry for entry in repository.list_files() if _is_manifest(entry)]
+    readable = {entry.path: entry for entry in entries if _is_readable(entry)}
+
+    def fetch(paths: Sequence[str]) -> Iterator[ManifestFile]:
+        named = [path for path in paths if path in readable]
+        contents = repository.read_files(readable[path].oid for path in named)
+        for number, (path, (_, body)) in enumerate(zip(named, contents, strict=True), start=1):
+            progress("reading manifests", number, len(named))
+            yield ManifestFile(path=path, body=body)
+
+    return Files(
+        commit=read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch),
+        paths=tuple(readable),
+        unread=tuple(_unread(each) for each in entries if not _is_readable(each) and _is_held(each, settings)),
+    )
 
 
-def _is_manifest(entry: TreeEntry, settings: Settings) -> bool:
-    path = entry.path
-    name = path.rpartition("/")[2]
-    if not (name.endswith(MANIFEST_NAMES) or name == "Kustomization"):
-        return False
-    return any(cluster.holds(path) for cluster in (*settings.clusters, *settings.other_clusters))
+def _is_held(entry: TreeEntry, settings: Settings) -> bool:
+    return any(cluster.holds(entry.path) for cluster in (*settings.clusters, *settings.other_clusters))
+
+
+def _is_manifest(entry: TreeEntry) -> bool:
+    name = entry.path.rpartition("/")[2]
+    return name.endswith(MANIFEST_NAMES) or name == "Kustomization"
 
 
 def _is_readable(entry: TreeEntry) -> bool:

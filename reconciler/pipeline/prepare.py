@@ -48,7 +48,7 @@ def paused_collector() -> Iterator[None]:
 def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
     """Decide and draft from a recording; `declaration` spares reading its manifests again."""
     if declaration is None:
-        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
+        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
     decided, edited = settle(snapshot, recording.manifests, renderer)
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)

@@ -109,6 +109,7 @@ def parse_recording(content: bytes) -> Recording:
         unread=tuple(codec.load(Finding, finding) for finding in header["unread"]),
         answers=tuple(_read_answer(entry, archive) for entry in header["answers"]),
         proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
+        paths=tuple(map(str, header["paths"])),
     )
 
 
@@ -122,6 +123,7 @@ def _header(recording: Recording) -> dict[str, object]:
         "settings": codec.dump_settings(recording.settings),
         "withheld": [codec.dump(WithheldFile, withheld) for withheld in recording.withheld],
         "unread": [codec.dump(Finding, finding) for finding in recording.unread],
+        "paths": list(recording.paths),
         "answers": [_index_entry(number, answer) for number, answer in enumerate(recording.answers)],
     }
 

@@ -1,6 +1,6 @@
 """Validate: everything that can be said of resources and configuration without asking anybody."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,11 +8,10 @@ from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
 from reconciler.decision.cost_order import find_contradicted_costs
-from reconciler.decision.declarations import FileReading, fold, read_manifest
+from reconciler.decision.declarations import Clusters, Commit, clusters_of, fold, read_commit
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity, name_findings
-from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git import EntryKind, Repository, open_directory, origin_url
@@ -55,7 +54,7 @@ def validate_commit(wanted: Wanted) -> Checked:
     wrong = configuration.check()
     settings = configuration.settings()
     files = read_files(repository, settings)
-    declaration = fold(map(_named, files.readings), files.withheld, settings)
+    declaration = fold(_named(files.commit), settings)
     found = (
         *wrong,
         *declaration.findings,
@@ -77,9 +76,11 @@ def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
     )
     wrong = [*_check_files(disk, configuration)]
     settings = configuration.settings()
+    clusters = clusters_of(settings)
     if not wanted.clusters:
+        clusters = {**clusters, UNPLACED.name: _held_by_none(clusters)}
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
-    declaration = fold((_named(_read_on_disk(file, settings)) for file in disk.files), (), settings)
+    declaration = fold(_named(_read_on_disk(disk, clusters)), settings)
     found = (*wrong, *declaration.findings, *disk.unread, *_find_contradicted_costs(settings, declaration))
     found += tuple(_find_synced_on_disk(disk, settings, configuration.remote))
     return Checked(
@@ -168,17 +169,23 @@ def _reader(disk: DiskFiles, directory: str, seen: set[str]) -> RepositoryReader
     return read
 
 
-def _read_on_disk(file: ManifestFile, settings: Settings) -> FileReading:
-    """A file in the clusters that hold it; one that none holds by itself, for somebody named it."""
-    clusters = (*settings.clusters, *settings.other_clusters)
-    holding = tuple(cluster for cluster in clusters if cluster.holds(file.path) and cluster is not UNPLACED)
-    if UNPLACED in clusters and not holding:
-        holding = (UNPLACED,)
-    return read_manifest(file.path, file.body, replace(settings, clusters=holding, other_clusters=()))
+def _held_by_none(clusters: Clusters) -> Callable[[str], bool]:
+    """A file that no cluster holds is read by itself, for somebody named it."""
+    return lambda path: not any(holds(path) for holds in clusters.values())
 
 
-def _named(reading: FileReading) -> FileReading:
-    return replace(reading, findings=tuple(name_findings(reading.findings, UNREADABLE)))
+def _read_on_disk(disk: DiskFiles, clusters: Clusters) -> Commit:
+    files = {file.path: file for file in disk.files}
+    return read_commit(disk.files, files, clusters, lambda paths: [files[path] for path in paths])
+
+
+def _named(commit: Commit) -> Commit:
+    """What is wrong with whole files, by its rule."""
+    readings = {
+        path: replace(reading, findings=tuple(name_findings(reading.findings, UNREADABLE)))
+        for path, reading in commit.readings.items()
+    }
+    return replace(commit, readings=readings)
 
 
 def _count(declaration: Declaration) -> int:

@@ -4,6 +4,7 @@
 `effective_place` says where an edit changes a number, or why there is no such place.
 """
 
+from reconciler.placement.embedded import edit_embedded
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import helm_place
 from reconciler.placement.insertions import Insertion, overlay_insertion
@@ -11,8 +12,9 @@ from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
 from reconciler.placement.origins import Origin, OriginKind
 from reconciler.placement.ownership import Owner, owners_of
-from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
-from reconciler.placement.repository import Repository
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
+from reconciler.placement.repository import Repository, is_kustomization
+from reconciler.placement.roots import find_used
 
 __all__ = [
     "BuiltObject",
@@ -28,8 +30,12 @@ __all__ = [
     "Repository",
     "Root",
     "build_fleet",
+    "edit_embedded",
     "effective_place",
+    "find_used",
     "helm_place",
+    "is_kustomization",
+    "marked_place",
     "overlay_insertion",
     "owners_of",
     "read_markers",

@@ -30,7 +30,7 @@ class ClusterBuild:
     """What a cluster gets: objects in the order of their keys, findings, and who deploys which root.
 
     `paths` are all files that any of its builds read, and `roots_reading` counts these builds; `unbuilt` are files that
-    look like manifests and that nobody builds.
+    look like manifests and that nobody builds, `plain` those that are applied as they stand.
     """
 
     cluster: str
@@ -40,6 +40,7 @@ class ClusterBuild:
     paths: frozenset[str]
     roots_reading: Counter[str]
     unbuilt: frozenset[str]
+    plain: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class _Job:
     roots_reading: Counter[str] = field(default_factory=Counter)
     followed: set[Identity] = field(default_factory=set)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
+    plain: set[str] = field(default_factory=set)
 
 
 def build_cluster(
@@ -78,6 +80,7 @@ def build_cluster(
         deployers=job.deployers,
         paths=frozenset(job.roots_reading),
         roots_reading=job.roots_reading,
+        plain=frozenset(job.plain),
         unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.roots_reading)),
     )
 
@@ -119,6 +122,7 @@ def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
             _build_directory(job, Root(cluster=job.cluster, path=directory))
     for path in plain_files(job.builder.repository, job.used, job.charts, job.holds):
         if not is_below(directory_of(path), pointed):
+            job.plain.add(path)
             _keep(job, Root(cluster=job.cluster, path=path), job.builder.build_files((path,)))
 
 

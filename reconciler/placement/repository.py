@@ -81,6 +81,11 @@ class Repository:
         return not self.urls or not url or normalise_url(url) in {normalise_url(each) for each in self.urls}
 
 
+def is_kustomization(path: str) -> bool:
+    """Whether a file is a kustomization by its name: it may leave out its kind."""
+    return name_of(path) in KUSTOMIZATION_NAMES
+
+
 def directory_of(path: str) -> str:
     """The directory of a path; empty at the root."""
     return path.rpartition("/")[0]

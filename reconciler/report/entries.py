@@ -26,6 +26,14 @@ class FlavorsView:
     flavors: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaEntryView:
+    """What the template of a kustomization's count prints."""
+
+    name: str
+    count: int
+
+
 def entries_view(entries: Mapping[str, str]) -> EntriesView:
     """The entries, sorted by key."""
     return EntriesView(entries=tuple(Entry(key=key, value=value) for key, value in sorted(entries.items())))

@@ -1,6 +1,5 @@
 """From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found."""
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -17,23 +16,16 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import ModelResource, ServingResource
 from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import fold_inference
 from reconciler.resources.kthena.folding import fold_kthena
-from reconciler.resources.kustomize import own_workload
 from reconciler.resources.llmaz.folding import fold_llmaz
-from reconciler.resources.objects import Patch, Piece, UpstreamSettings
+from reconciler.resources.objects import Piece, UpstreamSettings
 from reconciler.resources.scopes import settle
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)
-
-# A person's pattern runs against every name of a cluster: no backtracking that a hostile one could drive.
-_TAME_PATTERN = re.compile(r"[A-Za-z0-9.|^$-]*(?:[.][*+][A-Za-z0-9.|^$-]*){0,3}")
-_LONGEST_PATTERN = 512
-_LITERAL = re.compile(r"[A-Za-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +40,15 @@ class FileDeclaration:
 def merge(files: Iterable[FileDeclaration]) -> Declaration:
     """Fold the files of all clusters into what the commit declares, the same for any order of files.
 
-    Files that kustomizations name as patches declare nothing of their own. Objects of one kind and name are broken
-    in all their places; entries of ConfigMaps that disagree are dropped.
+    Objects of one kind and name are broken in all their places; entries of ConfigMaps that disagree are dropped.
     """
     ordered = sorted(files, key=lambda file: (file.cluster, file.path))
-    files_of_objects, patches = _set_patches_apart(ordered)
-    whole = _sort_by_type(files_of_objects)
+    whole = _sort_by_type(ordered)
     variants, broken_variants = split_duplicates(_pick(whole, VariantResource))
     workloads, broken_workloads = split_duplicates(_pick(whole, Workload))
     targets = {_target_of(variant) for variant in variants} if broken_workloads else set()
-    classes, class_findings = _agree(_by_cluster(files_of_objects, ListedClass), _name_class, _place_of_class)
-    costs, cost_findings = _agree(_by_cluster(files_of_objects, ListedCost), _name_cost, lambda cost: cost.place)
+    classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
+    costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = _pick(whole, UpstreamNamespace)
     settled = settle(_pick(whole, UpstreamSettings), namespaces)
     broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
@@ -83,7 +73,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     return Declaration(
         variants=tuple(variants),
         workloads=tuple(workloads),
-        owners=(*_pick(whole, ReplicaOwner), *llmaz.owners, *_resolve_patches(patches, [*workloads, *variants])),
+        owners=(*_pick(whole, ReplicaOwner), *llmaz.owners),
         classes=classes,
         costs=costs,
         saturation=settled.saturation,
@@ -127,46 +117,6 @@ def _find_shared_paths(files: Iterable[FileDeclaration]) -> frozenset[str]:
     for file in files:
         clusters.setdefault(file.path, set()).add(file.cluster)
     return frozenset(path for path, names in clusters.items() if len(names) > 1)
-
-
-def _set_patches_apart(files: list[FileDeclaration]) -> tuple[list[FileDeclaration], list[Patch]]:
-    """The files that are no patches, and every patch; one that is a file without target names what the file holds."""
-    patches = [piece for file in files for piece in file.pieces if isinstance(piece, Patch)]
-    by_file = {(patch.cluster, patch.path): patch for patch in patches if patch.path}
-    resolved = [patch for patch in patches if patch.is_pattern or patch.name or not patch.path]
-    for file in files:
-        patch = by_file.get((file.cluster, file.path))
-        if patch is not None:
-            resolved += [replace(patch, kind=key.kind, name=key.name, is_pattern=False) for key in _keys_in(file)]
-    return [file for file in files if (file.cluster, file.path) not in by_file], resolved
-
-
-def _keys_in(file: FileDeclaration) -> Iterator[ResourceKey]:
-    for piece in file.pieces:
-        if isinstance(piece, VariantResource | Workload | BrokenResource | ServingResource | ModelResource):
-            yield piece.key
-
-
-def _resolve_patches(
-    patches: Iterable[Patch], resources: Iterable[Workload | VariantResource]
-) -> Iterator[ReplicaOwner]:
-    names: dict[str, set[tuple[str, str]]] = {}
-    for resource in resources:
-        names.setdefault(resource.key.cluster, set()).add((resource.key.kind, resource.key.name))
-    for patch in patches:
-        if not patch.is_pattern or (_LITERAL.fullmatch(patch.kind) and _LITERAL.fullmatch(patch.name)):
-            yield own_workload(patch.cluster, patch.kind, patch.name, patch.place)
-            continue
-        for kind, name in sorted(names.get(patch.cluster, ())):
-            if _matches(patch.kind, kind) and _matches(patch.name, name):
-                yield own_workload(patch.cluster, kind, name, patch.place)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """As Kustomize anchors a target's pattern; one too clever to run safely matches everything: better held."""
-    if not pattern or len(pattern) > _LONGEST_PATTERN or not _TAME_PATTERN.fullmatch(pattern):
-        return True
-    return re.fullmatch(pattern, text) is not None
 
 
 def _target_of(variant: VariantResource) -> ResourceKey:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -33,22 +33,6 @@ _TEMPLATE = re.compile(r"\$[({]|\{\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
-    """What a kustomization patches: a literal kind and name, a target's patterns, or what a file holds.
-
-    `name` and `kind` are regular expressions when `is_pattern`; an empty one matches all. `path` is the patch's
-    file from the repository's root; its objects are patches and no objects of their own.
-    """
-
-    cluster: str
-    place: Place
-    kind: str = ""
-    name: str = ""
-    is_pattern: bool = False
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """One ConfigMap of the upstream autoscaler with the entries of it that can be used."""
 
@@ -75,7 +59,6 @@ Piece: TypeAlias = (
     | UpstreamSettings
     | BrokenResource
     | Finding
-    | Patch
     | OpenModel
     | Playground
     | InferenceService
@@ -113,6 +96,8 @@ class KubernetesObject:
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    places: Callable[[tuple[str | int, ...]], Place] | None = None
+    """Where its fields stand when they are not all written in its document: some were set by a build."""
 
     @property
     def key(self) -> ResourceKey:
@@ -132,6 +117,8 @@ class KubernetesObject:
 
     def locate(self, path: tuple[str | int, ...]) -> Place:
         """The place of a field: its key's line, or the nearest line above it that exists."""
+        if self.places is not None:
+            return replace(self.places(path), field=name_field(path))
         line = self.document.line_of((*self.prefix, *path))
         return Place(path=self.document.path, line=line, field=name_field(path))
 

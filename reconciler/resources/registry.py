@@ -12,7 +12,6 @@ from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kthena import read_binding, read_booster, read_policy, read_serving
 from reconciler.resources.kthena import read_model as read_kthena_model
-from reconciler.resources.kustomize import is_kustomization, read_kustomization
 from reconciler.resources.leader_workers import read_leader_worker_set
 from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service
 from reconciler.resources.llmd import read_variant
@@ -47,7 +46,6 @@ class Kind:
     retired: tuple[str, ...] = ()
     ours_alone: bool = False
     is_namespaced: bool = True
-    is_named: bool = True
     reads_templates: bool = False
     word: str = ""
 
@@ -93,18 +91,12 @@ _KINDS: Mapping[str, Kind] = {
     "ScaledObject": Kind(versions=("keda.sh/v1alpha1",), read=read_scaled_object, reads_templates=True),
     "Namespace": Kind(versions=("v1",), read=read_namespace, is_namespaced=False),
     "ConfigMap": Kind(versions=("v1",), read=read_config_map),
-    "Kustomization": Kind(
-        versions=("kustomize.config.k8s.io/v1beta1", "kustomize.config.k8s.io/v1"),
-        read=read_kustomization,
-        is_named=False,
-    ),
-    "Component": Kind(versions=("kustomize.config.k8s.io/v1alpha1",), read=read_kustomization, is_named=False),
 }
 _LIST = "List"
 
 # A `List` of these holds their names too, so it needs no word of its own.
 KINDS: frozenset[bytes] = frozenset((kind.word or name).encode() for name, kind in _KINDS.items())
-"""The words of which one stands in every document worth parsing, but for kustomizations: see `is_kustomization`."""
+"""The words of which one stands in every document worth parsing."""
 
 
 class _Items(LooseShape):
@@ -121,13 +113,12 @@ def _read_document(cluster: str, document: Document) -> Iterator[Piece]:
     value = document.value
     if not isinstance(value, dict):
         return
-    fallback = "Kustomization" if is_kustomization(document.path) else ""
-    kind = value.get("kind") or fallback
+    kind = value.get("kind")
     if not isinstance(kind, str):
         return
     source = KubernetesObject(cluster=cluster, kind=kind, document=document, prefix=(), fields=value)
     if kind in _KINDS:
-        yield from _read_object(source)
+        yield from read_object(source)
     elif kind.endswith(_LIST):
         yield from _read_items(source)
 
@@ -146,22 +137,27 @@ def _read_items(source: KubernetesObject) -> Iterator[Piece]:
         kind = item.get("kind", item_kind)
         fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
         if isinstance(kind, str) and kind in _KINDS:
-            yield from _read_object(replace(source, kind=kind, prefix=("items", index), fields=fields))
+            yield from read_object(replace(source, kind=kind, prefix=("items", index), fields=fields))
 
 
-def _read_object(source: KubernetesObject) -> Iterator[Piece]:
+def names_kind(kind: object) -> bool:
+    """Whether a kind is one that is read."""
+    return isinstance(kind, str) and kind in _KINDS
+
+
+def read_object(source: KubernetesObject) -> Iterator[Piece]:
+    """What one object declares, as it is written or as it was built; nothing of a kind that is not read."""
+    if source.kind not in _KINDS:
+        return
     kind = _KINDS[source.kind]
     version = source.fields.get("apiVersion")
     if not _is_ours(source, kind, version):
         return
-    if not kind.is_named:
-        source = replace(source, name=source.document.path)
-    else:
-        source, findings = _name(source, kind)
-        if findings:
-            yield from break_on(source, findings) if source.name else findings
-            return
-    if version not in kind.versions and (version is not None or kind.is_named):
+    source, findings = _name(source, kind)
+    if findings:
+        yield from break_on(source, findings) if source.name else findings
+        return
+    if version not in kind.versions:
         expected = join_words([quote(known) for known in kind.versions])
         message = f"expected {expected}, {'found' if version is None else 'got'} {describe(version)}"
         yield from break_on(source, (source.complain(("apiVersion",), message),))
@@ -176,7 +172,7 @@ def _read_object(source: KubernetesObject) -> Iterator[Piece]:
 def _is_ours(source: KubernetesObject, kind: Kind, version: object) -> bool:
     """Whether an object is of the kind we mean, in whatever version, and not a namesake of another group."""
     if version is None:
-        return not kind.is_named or (not kind.word and "metadata" in source.fields)
+        return not kind.word and "metadata" in source.fields
     if not isinstance(version, str) or version in kind.versions or kind.ours_alone or version in kind.retired:
         return True
     groups = {known.rpartition("/")[0] for known in kind.versions}
@@ -204,6 +200,7 @@ def _name(source: KubernetesObject, kind: Kind) -> tuple[KubernetesObject, tuple
         namespace=namespace,
         labels=read_texts(metadata.labels),
         annotations=read_texts(metadata.annotations),
+        places=source.places,
     )
     return named, findings
 

@@ -101,7 +101,7 @@ def test_what_fits_stays(finished: Demo) -> None:
     [
         ("batch/qwen-7b", "last sample 11 min ago"),
         ("code/granite-13b", "SLO unattainable"),
-        ("batch/llama-8b-nightly", "owned by kustomization"),
+        ("batch/llama-8b-nightly", "ignored: the comment behind it says so"),
     ],
 )
 def test_what_cannot_be_decided_is_held_with_its_reason(finished: Demo, label: str, reason: str) -> None:

@@ -25,7 +25,7 @@ from reconciler.report import (
     reductions,
     status_view,
 )
-from reconciler.report.entries import EntriesView, FlavorsView, entries_view
+from reconciler.report.entries import EntriesView, FlavorsView, ReplicaEntryView, entries_view
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"
@@ -42,6 +42,7 @@ VIEWS: Mapping[str, type] = {
     "manifests/variantautoscaling-": StatusView,
     "manifests/_conditions": StatusView,
     "manifests/flavors": FlavorsView,
+    "manifests/kustomize-replicas": ReplicaEntryView,
     "manifests/": EntriesView,
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declarations import Declaration
 from reconciler.manifests import parse_documents
-from reconciler.resources import KINDS, FileDeclaration, is_kustomization, merge, read_file
+from reconciler.resources import KINDS, FileDeclaration, merge, read_file
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "resources"
 
@@ -15,8 +15,7 @@ Declare = Callable[..., Declaration]
 
 
 def _read(cluster: str, path: str, text: str) -> FileDeclaration:
-    kinds = None if is_kustomization(path) else KINDS
-    return read_file(cluster, path, parse_documents(path, text.encode(), kinds=kinds))
+    return read_file(cluster, path, parse_documents(path, text.encode(), kinds=KINDS))
 
 
 @pytest.fixture(scope="session")

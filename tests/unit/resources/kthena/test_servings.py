@@ -68,17 +68,6 @@ def test_numbers_that_are_filled_in_later_are_named(declare: Declare) -> None:
     ]
 
 
-def test_a_kustomization_owns_what_it_patches(declare: Declare) -> None:
-    files = {
-        "a.yaml": HEAD + "spec: {template: {roles: [{name: a}]}}\n",
-        "kustomization.yaml": "patches: [{target: {kind: ModelServing, name: a}, path: patch.yaml}]\n",
-        "patch.yaml": HEAD + "spec: {replicas: 5, template: {roles: [{name: a}]}}\n",
-    }
-    declaration = declare(files)
-    assert [each.workload.replicas for each in declaration.kthena.servings] == [None]
-    assert ("ModelServing", "a") in {(owner.target_kind, owner.target_name) for owner in declaration.owners}
-
-
 def test_groups_and_roles_are_scale_targets_of_the_declaration(sample: Sample) -> None:
     labels = {workload.key.label for workload in sample("g3").workloads}
     assert {"llm/deepseek", "llm/deepseek/prefill", "llm/deepseek/decode"} <= labels

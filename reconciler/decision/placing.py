@@ -1,0 +1,208 @@
+"""Where every number of a declaration is written in the end, and what keeps it from being ours to change."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.domain.declarations import (
+    BrokenResource,
+    Declaration,
+    DocumentRef,
+    ReplicaField,
+    ReplicaOwner,
+    VariantResource,
+    Workload,
+)
+from reconciler.domain.identity import ResourceKey
+from reconciler.placement import (
+    BuiltObject,
+    EffectivePlace,
+    Fleet,
+    NoPlace,
+    Origin,
+    effective_place,
+    marked_place,
+    overlay_insertion,
+    owners_of,
+)
+
+_REPLICAS = ("spec", "replicas")
+_WORDS = {"minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
+_MOVED_BELOW = (("spec", "template", "spec"), ("spec", "modelClaim"), ("spec", "modelClaims"))
+"""Where a change of accelerator is written in a scale target."""
+_FLUX = "kustomize.toolkit.fluxcd.io/"
+
+
+def place_numbers(declaration: Declaration, fleet: Fleet) -> Declaration:
+    """The declaration with every number where it is decided, and the targets of charts that a marker comment names."""
+    builds = _Builds.of(fleet)
+    known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
+    made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
+    marked = [found for each in made.values() for found in builds.find_marked(each)]
+    return replace(
+        declaration,
+        workloads=(
+            *(builds.place(workload) for workload in declaration.workloads),
+            *(each for each in marked if isinstance(each, Workload)),
+        ),
+        variants=tuple(
+            replace(each, is_shared=True) if builds.is_shared(each.document) else each for each in declaration.variants
+        ),
+        owners=tuple(builds.place_bounds(owner) for owner in declaration.owners),
+        broken=(*declaration.broken, *(each for each in marked if isinstance(each, BrokenResource))),
+        shared_paths=declaration.shared_paths | fleet.shared_paths,
+    )
+
+
+def _ref(built: BuiltObject) -> DocumentRef:
+    document = built.source.document
+    return DocumentRef(path=document.path, document=document.index, prefix=built.source.field)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Builds:
+    """The builds of a commit, and which objects each manifest is built into."""
+
+    fleet: Fleet
+    sharing: Counter[DocumentRef]
+    keys: Mapping[DocumentRef, ResourceKey]
+
+    @classmethod
+    def of(cls, fleet: Fleet) -> "_Builds":
+        refs = [(_ref(built), built.key) for build in fleet.clusters.values() for built in build.objects]
+        return cls(fleet=fleet, sharing=Counter(ref for ref, _ in refs), keys=dict(refs))
+
+    def is_shared(self, reference: DocumentRef) -> bool:
+        """Whether a manifest is built into more than one object."""
+        return self.sharing[reference] > 1
+
+    def place(self, workload: Workload) -> Workload:
+        """A scale target with the fields that decide its replicas, or why there are none."""
+        key = replace(workload.key, part="")
+        built = self.fleet.find(key)
+        if built is None:
+            return workload
+        fields: list[ReplicaField] = []
+        considered: list[str] = []
+        for written in workload.written_at:
+            found = effective_place(self.fleet, key, written.field, word=_word(written))
+            considered += [_describe(origin) for origin in found.considered]
+            placed = self._placed(written, found, built)
+            if placed is None:
+                return replace(workload, unwritable=str(found), considered=tuple(considered))
+            fields.append(placed)
+        single = fields[0] if len(fields) == 1 else None
+        if single is not None and single.written is not None and single.document != workload.document:
+            workload = replace(workload, replicas=single.written, replicas_place=single.place)
+        return replace(
+            workload,
+            replica_fields=() if tuple(fields) == workload.written_at else tuple(fields),
+            considered=tuple(considered) if len(considered) > len(fields) else (),
+            unwritable=self._owned(built),
+            immovable=self._fixed(built),
+        )
+
+    def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
+        """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""
+        key = self.keys.get(owner.fields[0].document) if owner.fields else None
+        built = self.fleet.find(key) if key is not None else None
+        if built is None:
+            return owner
+        fields = []
+        for written in owner.fields:
+            found = effective_place(self.fleet, built.key, written.field, word=_word(written))
+            placed = self._placed(written, found, built)
+            if placed is None:
+                return replace(owner, fields=())
+            fields.append(placed)
+        return replace(owner, fields=tuple(fields))
+
+    def find_marked(self, variant: VariantResource) -> Iterator[Workload | BrokenResource]:
+        """A scale target that no manifest holds, by the marker comment behind the number that makes it."""
+        key = variant.scale_target
+        found = marked_place(self.fleet, key, "replicas")
+        if isinstance(found, NoPlace):
+            yield BrokenResource(key=key, place=found.obstacle.place or variant.place, reason=found.obstacle.reason)
+        elif found is not None:
+            written = ReplicaField(document=variant.document, field=_REPLICAS, place=found.place)
+            field = _moved(written, found.origin)
+            yield Workload(
+                key=key,
+                document=field.document,
+                place=found.place,
+                replicas=field.written,
+                replicas_place=found.place,
+                replica_fields=(field,),
+                considered=tuple(_describe(origin) for origin in found.considered),
+                immovable="a chart or another repository makes it: change its accelerator there",
+            )
+
+    def _placed(
+        self, written: ReplicaField, found: EffectivePlace | NoPlace, built: BuiltObject
+    ) -> ReplicaField | None:
+        """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
+        if isinstance(found, EffectivePlace):
+            return _moved(written, found.origin)
+        is_unwritten = not found.considered and built.obstacle_at(written.field) is None
+        if is_unwritten and not self.is_shared(written.document):
+            return written
+        is_reached = is_unwritten or len(self.fleet.readers_of(found.considered[0], written.field)) > 1
+        insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
+        if insertion is None:
+            return None
+        return replace(
+            written,
+            document=DocumentRef(path=insertion.path, document=insertion.document),
+            field=("replicas",),
+            place=insertion.place,
+            entry=insertion.name,
+        )
+
+    def _owned(self, built: BuiltObject) -> str:
+        """Who keeps what we write from being applied; autoscalers are told by their own resources."""
+        annotations = built.value_at("metadata", "annotations")
+        is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
+        if self.fleet.deployer_of(built) is None and not is_told:
+            return ""
+        owners = (str(each) for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
+        return next(owners, "")
+
+    def _fixed(self, built: BuiltObject) -> str:
+        """Why an accelerator cannot be changed in this manifest; empty when it can."""
+        reference = _ref(built)
+        if self.is_shared(reference):
+            return (
+                f"{reference.path} is built into {self.sharing[reference]} objects: a change there would reach them all"
+            )
+        for path in _MOVED_BELOW if built.trace.members else ():
+            for source in built.trace.subtree(path).recorded():
+                if source.address[:2] != (reference.path, reference.document):
+                    return f"{source.place} changes {'.'.join(path)}: change its accelerator there"
+        return ""
+
+
+def _word(written: ReplicaField) -> str:
+    """What a marker comment calls this number."""
+    return _WORDS.get(str(written.field[-1]), "replicas")
+
+
+def _moved(written: ReplicaField, origin: Origin) -> ReplicaField:
+    """The field that decides a number, which is its own where nothing else sets it."""
+    own = written.document
+    if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
+        return written
+    number = int(origin.value) if isinstance(origin.value, int | str) else None
+    return replace(
+        written,
+        document=DocumentRef(path=origin.place.path, document=origin.document),
+        field=origin.field,
+        place=origin.place,
+        embedding=origin.embedding,
+        inner_document=origin.inner_document,
+        written=number,
+        value=number,
+    )
+
+
+def _describe(origin: Origin) -> str:
+    return f"{origin.kind}: {origin} = {origin.value}"
