@@ -162,6 +162,7 @@ def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Sett
         "group": section.group,
         "ignore": section.ignore,
         "whenAutoscaled": section.when_autoscaled,
+        "helmValues.replicas": section.helm_values.replicas,
         "sizing.engine": section.sizing.engine,
         "sizing.headroom": section.sizing.headroom,
     }

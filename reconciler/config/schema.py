@@ -175,6 +175,15 @@ class Sizing(Section):
     """a percentage like 20%, added to the load (= 20%)"""
 
 
+class HelmValues(Section):
+    """Paths in the values of a chart, as in `decode.replicas` or `pools[0].replicas`."""
+
+    replicas: Name | None = None
+    """where the number of replicas stands"""
+    min_replicas: NotYet = None
+    max_replicas: NotYet = None
+
+
 class VariantSection(Section):
     """Variant settings; what is not given here comes from the next layer."""
 
@@ -194,7 +203,8 @@ class VariantSection(Section):
     """{engine: auto, headroom: 20%}"""
     when_autoscaled: Annotated[str | None, word("hold", "bounds")] = None
     """hold or bounds: what is proposed where an HPA or ScaledObject owns the replicas (= hold)"""
-    helm_values: NotYet = None
+    helm_values: HelmValues = HelmValues()
+    """{replicas: decode.replicas}: where the values of a chart hold the numbers"""
     actuation_delay: NotYet = None
     payback: NotYet = None
 

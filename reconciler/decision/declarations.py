@@ -151,7 +151,7 @@ def fold(commit: Commit, settings: Settings) -> Declaration:
         broken=tuple(each for each in (*whole.broken, *unread) if each.key.cluster in chosen),
         findings=tuple(sorted({*whole.findings, *name_findings(untold, UNBUILT), *findings})),
     )
-    return place_numbers(found, commit.fleet)
+    return place_numbers(found, commit.fleet, settings)
 
 
 def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> Repository:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.decision.settings import Layers
 from reconciler.domain.declarations import (
     BrokenResource,
     Declaration,
@@ -14,6 +15,7 @@ from reconciler.domain.declarations import (
     Workload,
 )
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement import (
     BuiltObject,
     EffectivePlace,
@@ -21,6 +23,7 @@ from reconciler.placement import (
     NoPlace,
     Origin,
     effective_place,
+    helm_place,
     marked_place,
     overlay_insertion,
     owners_of,
@@ -33,23 +36,23 @@ _MOVED_BELOW = (("spec", "template", "spec"), ("spec", "modelClaim"), ("spec", "
 _FLUX = "kustomize.toolkit.fluxcd.io/"
 
 
-def place_numbers(declaration: Declaration, fleet: Fleet) -> Declaration:
-    """The declaration with every number where it is decided, and the targets of charts that a marker comment names."""
-    builds = _Builds.of(fleet)
+def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
+    """The declaration with every number where it is decided, and the targets that charts make, where that is told."""
+    builds = _Builds.of(fleet, settings)
     known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
     made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
-    marked = [found for each in made.values() for found in builds.find_marked(each)]
+    charted = [found for each in made.values() for found in builds.find_charted(each)]
     return replace(
         declaration,
         workloads=(
             *(builds.place(workload) for workload in declaration.workloads),
-            *(each for each in marked if isinstance(each, Workload)),
+            *(each for each in charted if isinstance(each, Workload)),
         ),
         variants=tuple(
             replace(each, is_shared=True) if builds.is_shared(each.document) else each for each in declaration.variants
         ),
         owners=tuple(builds.place_bounds(owner) for owner in declaration.owners),
-        broken=(*declaration.broken, *(each for each in marked if isinstance(each, BrokenResource))),
+        broken=(*declaration.broken, *(each for each in charted if isinstance(each, BrokenResource))),
         shared_paths=declaration.shared_paths | fleet.shared_paths,
     )
 
@@ -64,13 +67,21 @@ class _Builds:
     """The builds of a commit, and which objects each manifest is built into."""
 
     fleet: Fleet
+    settings: Settings
+    models: Mapping[str, ModelSettings]
     sharing: Counter[DocumentRef]
     keys: Mapping[DocumentRef, ResourceKey]
 
     @classmethod
-    def of(cls, fleet: Fleet) -> "_Builds":
+    def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
         refs = [(_ref(built), built.key) for build in fleet.clusters.values() for built in build.objects]
-        return cls(fleet=fleet, sharing=Counter(ref for ref, _ in refs), keys=dict(refs))
+        return cls(
+            fleet=fleet,
+            settings=settings,
+            models={model.model_id: model for model in settings.models},
+            sharing=Counter(ref for ref, _ in refs),
+            keys=dict(refs),
+        )
 
     def is_shared(self, reference: DocumentRef) -> bool:
         """Whether a manifest is built into more than one object."""
@@ -117,10 +128,14 @@ class _Builds:
             fields.append(placed)
         return replace(owner, fields=tuple(fields))
 
-    def find_marked(self, variant: VariantResource) -> Iterator[Workload | BrokenResource]:
-        """A scale target that no manifest holds, by the marker comment behind the number that makes it."""
+    def find_charted(self, variant: VariantResource) -> Iterator[Workload | BrokenResource]:
+        """A scale target that no manifest holds, by the number that makes it: marked, or told by `helmValues`."""
         key = variant.scale_target
-        found = marked_place(self.fleet, key, "replicas")
+        model = self.models.get(variant.model_id)
+        layers = Layers(resource=variant, workload=None, settings=self.settings, model=model)
+        setting = next((str(value) for value, _ in layers.hits("helmValues.replicas")), "")
+        marked = marked_place(self.fleet, key, "replicas")
+        found = helm_place(self.fleet, key, setting) if setting and marked is None else marked
         if isinstance(found, NoPlace):
             yield BrokenResource(key=key, place=found.obstacle.place or variant.place, reason=found.obstacle.reason)
         elif found is not None:
@@ -134,7 +149,7 @@ class _Builds:
                 replicas_place=found.place,
                 replica_fields=(field,),
                 considered=tuple(_describe(origin) for origin in found.considered),
-                immovable="a chart or another repository makes it: change its accelerator there",
+                immovable="a chart makes it: change its accelerator there",
             )
 
     def _placed(

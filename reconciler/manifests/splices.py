@@ -113,8 +113,13 @@ def splice_insertion(located: Located, edit: InsertBlock) -> tuple[list[Splice],
 
 def _refuse_open_end(text: str, leaf: Node) -> None:
     """A line below would give a clipped block scalar the final line break that it has not got."""
-    if isinstance(leaf, ScalarNode) and leaf.is_block and leaf.end == len(text) and leaf.text and text[-1] != "\n":
+    if not isinstance(leaf, ScalarNode):
+        return
+    if leaf.is_block and leaf.end == len(text) and leaf.text and text[-1] != "\n":
         raise ObstacleError("a block scalar ends here without a line break: add one at the end of the file", leaf.start)
+    # The value of `? key` alone stands nowhere: not on the key's line, but where the next line begins.
+    if leaf.start == leaf.end and text[leaf.end - 1 : leaf.end] == "\n":
+        raise ObstacleError("a key without a colon ends here: write `key:`", leaf.start)
 
 
 def _refuse_unusual_parent(text: str, parent: MappingNode) -> None:

@@ -46,7 +46,11 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> Insertion | None:
     if not isinstance(value, dict) or "replicas" in value or found[0] in fleet.shared_paths:
         return None
     cluster = fleet.clusters[built.key.cluster]
-    bearers = [each for each in cluster.objects if each.root == root and built.key.name in each.names]
+    bearers = [
+        each
+        for each in cluster.objects
+        if each.root == root and each.key.kind in SCALED_KINDS and built.key.name in each.names
+    ]
     if cluster.roots_reading[found[0]] != 1 or len(bearers) != 1:
         return None
     return Insertion(path=found[0], document=documents[0].index, name=built.key.name)

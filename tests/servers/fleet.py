@@ -370,6 +370,26 @@ class Fleet:
         self.workshop.write(path, content.encode() if isinstance(content, str) else content)
         return self.workshop.commit(message)
 
+    def rearrange(self, files: Mapping[str, str | bytes], *removed: str) -> str:
+        """Commit several files to the base branch, and remove others."""
+        self.workshop.git("fetch", "-q", "origin", "main")
+        self.workshop.git("reset", "-q", "--hard", "FETCH_HEAD")
+        for path in removed:
+            self.workshop.git("rm", "-q", path)
+        for path, content in files.items():
+            self.workshop.write(path, content.encode() if isinstance(content, str) else content)
+        return self.workshop.commit("A person's change")
+
+    def changed_lines(self, branch: str) -> dict[str, list[str]]:
+        """The lines that a head branch takes from each file and gives to it, marked with - and +."""
+        text = run_git_bytes(self.workshop.remote, "diff", "-U0", "--no-color", f"main...{branch}").decode()
+        lines: dict[str, list[str]] = {}
+        for part in text.split("diff --git ")[1:]:
+            head, *rest = part.splitlines()
+            body = [line for line in rest if line[:1] in "+-" and not line.startswith(("+++ ", "--- "))]
+            lines[head.rpartition(" b/")[2]] = body
+        return lines
+
     def read(self, path: str, branch: str = "main") -> bytes:
         """A file as a branch holds it."""
         return run_git_bytes(self.workshop.remote, "show", f"{branch}:{path}")

@@ -119,7 +119,7 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
             "serviceClasses: [{name: a, unservedCostPer1000Requests: 1}]",
             "serviceClasses[0].unservedCostPer1000Requests: ",
         ),
-        ("defaults: {helmValues: {}}", "defaults.helmValues: "),
+        ("defaults: {helmValues: {minReplicas: a.b}}", "defaults.helmValues.minReplicas: "),
         ("models: [{id: m, actuationDelay: {}}]", "models[0].actuationDelay: "),
         ("defaults: {payback: 1h}", "defaults.payback: "),
         ("git: {signing: {method: ssh}}", "git.signing: "),

@@ -156,6 +156,8 @@ def test_a_block_with_the_same_value_changes_no_byte() -> None:
         ("b: &b {x: 1}\nspec:\n  <<: *b\n", ("spec",), "keys of its own"),
         ("spec:\n  ? x\n  : 1\n", ("spec",), "not laid out"),
         ("spec:\n  x: |\n    no newline", ("spec",), "add one at the end of the file"),
+        ("spec:\n  a: 1\n  ? x\n", ("spec",), "a key without a colon"),
+        ("a: 1\n? x\t\r\n", (), "a key without a colon"),
     ],
 )
 def test_an_insertion_is_refused_with_its_reason(text: str, parent: Field, words: str) -> None:
