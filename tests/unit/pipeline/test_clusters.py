@@ -1,0 +1,48 @@
+"""Whole repositories of every layout, before and after: one number changes where it is decided, and can change back."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.tools.sample_clusters import CASES, case_names, change, counts_of, read_files
+
+UPDATE = "UPDATE_GOLDEN"
+
+
+def _write(folder: Path, files: dict[str, bytes], reasons: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for path, body in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(body)
+    folder.mkdir(exist_ok=True)
+    (folder / "HELD.txt").write_text(reasons)
+
+
+@pytest.mark.parametrize("case", case_names())
+def test_files_change_where_a_number_is_decided_and_nowhere_else(case: str) -> None:
+    before = read_files(case)
+    sample = change(case, before)
+    changed = {path: body for path, body in sample.after.items() if body != before.get(path)}
+    reasons = "".join(f"{key}: {reason}\n" for key, reason in sorted(sample.held.items()))
+    if os.environ.get(UPDATE) == "1":
+        _write(CASES / case / "after", changed, reasons)
+    expected = read_files(case, "after")
+    assert reasons == expected.pop("HELD.txt").decode()
+    assert changed == expected
+    assert bool(changed) == bool(sample.changed)
+
+
+@pytest.mark.parametrize("case", case_names())
+def test_every_edit_can_be_undone_byte_for_byte(case: str) -> None:
+    before = read_files(case)
+    after = change(case, before).after
+    undone = change(case, after, counts_of(case, before)).after
+    for path, body in before.items():
+        if len(after[path].splitlines()) == len(body.splitlines()):
+            assert undone[path] == body, path
+        else:
+            # An overlay was given an entry of its own, which stays: what was there is there, in its order.
+            lines = iter(undone[path].splitlines())
+            assert all(line in lines for line in body.splitlines()), path
