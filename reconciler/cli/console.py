@@ -31,6 +31,11 @@ def complain(message: str) -> None:
     sys.stderr.write(f"{message}\n" if ": error: " in message else f"error: {message}\n")
 
 
+def note(message: str) -> None:
+    """Something that a person asked to be told beside the data, on stderr."""
+    sys.stderr.write(f"{message}\n")
+
+
 def width() -> int:
     """Columns of the terminal; 0 (unlimited) when stdout is none."""
     if not sys.stdout.isatty():

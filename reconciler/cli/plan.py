@@ -20,21 +20,38 @@ Replay = Annotated[
 Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 2 when there are changes.")]
 
 
+Prove = Annotated[
+    bool,
+    typer.Option("--prove", help="Render before and after by kustomize or kubectl, which fetch remote bases."),
+]
+
+
 @with_common(outputs=OUTPUTS)
-def plan(common: Common, *, record: Record = None, replay: Replay = None, detailed_exitcode: Detailed = False) -> int:
+def plan(
+    common: Common,
+    *,
+    record: Record = None,
+    replay: Replay = None,
+    prove: Prove = False,
+    detailed_exitcode: Detailed = False,
+) -> int:
     """Show what run would change, and why."""
     from reconciler.cli.exits import exit_of_plan
     from reconciler.cli.presenting import present_plan
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
-    prepared = prepare_plan(common, record=record, replay=replay)
+    if prove and replay is not None:
+        raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
+    prepared = prepare_plan(common, record=record, replay=replay, prove=prove)
     present_plan(common, prepared)
     return exit_of_plan(prepared.plan, detailed=detailed_exitcode)
 
 
-def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | None = None) -> "Prepared":
-    """The plan of a recording, or of what is observed now."""
+def prepare_plan(
+    common: Common, *, record: Path | None = None, replay: Path | None = None, prove: bool = False
+) -> "Prepared":
+    """The plan of a recording, or of what is observed now, whose render proof is told on stderr."""
     if replay is not None:
         from reconciler.pipeline.prepare import prepare
         from reconciler.pipeline.recording import read_recording
@@ -50,4 +67,10 @@ def prepare_plan(common: Common, *, record: Path | None = None, replay: Path | N
         progress(common) as told,
         open_session(common.wanted, read_environment(), writes=False, progress=told) as session,
     ):
-        return plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+        prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+        if prove:
+            from reconciler.cli.console import note
+            from reconciler.pipeline.proving import prove as prove_render
+
+            note(str(prove_render(session.doors.repository, prepared)))
+        return prepared

@@ -3,7 +3,11 @@
 import contextlib
 import io
 import json
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,8 @@ import pytest
 from reconciler.cli.main import invoke
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, Fleet, Level
 from tests.servers.git_workshop import run_git
+
+OpenFleet = Callable[..., Fleet]
 
 pytestmark = pytest.mark.integration
 
@@ -28,6 +34,14 @@ spec:
     image: {tag: v0.11.0}
     decode:
       replicas: 2    # busy since June
+"""
+
+
+LYING_TOOL = """\
+import pathlib, sys
+root = pathlib.Path(sys.argv[2])
+is_changed = "count: 4" in (root / "kustomization.yaml").read_text()
+print("kind: Deployment\\nmetadata: {name: llama}\\nspec: {paused: %s}" % str(is_changed).lower())
 """
 
 
@@ -159,3 +173,36 @@ spec:
     decision = decided(fleet)["decision"]
     assert decision["outcome"] == "held"
     assert decision["reason"].startswith("Application argocd/chat ignores differences of it")
+
+
+def test_the_real_tool_proves_a_plan(fleet: Fleet) -> None:
+    to_base(fleet, OVERLAY + "replicas: [{name: llama, count: 3}]\n")
+    outcome = fleet.invoke("plan", "--prove")
+    assert outcome.code == 0, outcome.err
+    assert "2 of 2 objects change in 1 root, as wanted." in outcome.err
+
+
+def test_a_render_that_differs_otherwise_is_refused(
+    make_fleet: OpenFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make_fleet("local")
+    to_base(fleet, OVERLAY + "replicas: [{name: llama, count: 3}]\n")
+    tool = tmp_path / "kustomize"
+    tool.write_text(f"#!{sys.executable}\n{LYING_TOOL}")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    outcome = fleet.invoke("plan", "--prove")
+    assert outcome.code == 3
+    assert "Deployment llama spec.paused would change from False to True, which nobody wanted" in outcome.err
+
+
+def test_without_a_tool_there_is_no_proof(
+    make_fleet: OpenFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = make_fleet("local")
+    fleet.go_to(Level.BUSY)
+    (tmp_path / "git").symlink_to(str(shutil.which("git")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = fleet.invoke("plan", "--prove")
+    assert outcome.code == 5
+    assert "expected kustomize or kubectl on the PATH, found neither" in outcome.err

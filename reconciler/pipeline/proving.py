@@ -1,0 +1,200 @@
+"""Render proof: Kustomize itself says what a plan changes of the objects that a cluster gets."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.decision.declarations import clusters_of, read_commit
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.recording import ManifestFile
+from reconciler.errors import ConfigurationError, InputError
+from reconciler.git import EntryKind, Repository
+from reconciler.manifests import Field, Value, format_field, parse_documents
+from reconciler.pipeline.prepare import Prepared
+from reconciler.placement import Fleet
+
+TOOLS = (("kustomize", ("kustomize", "build")), ("kubectl", ("kubectl", "kustomize")))
+TIMEOUT_S = 120.0
+_COUNTS = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})
+_PLACING = frozenset({"nodeSelector", "resources", "inferenceFlavors"})
+"""Where a change of accelerator shows in a scale target."""
+_HOLDERS = frozenset({"HelmRelease", "Application", "ApplicationSet", "Kustomization", "ConfigMap"})
+"""Kinds that hold numbers of other objects, in fields of any name or inside of texts."""
+
+Name = tuple[str, str]
+Objects = Mapping[tuple[str, str, str], dict[str, Value]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What was rendered before and after: `changed` of `objects` in `roots`; a deployer's are `unrendered`."""
+
+    tool: str
+    roots: int
+    objects: int
+    changed: int
+    unrendered: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        changed = f"{self.changed} of {self.objects} objects change"
+        words = (
+            f"Rendered by {self.tool}: {changed} in {self.roots} {'root' if self.roots == 1 else 'roots'}, as wanted."
+        )
+        if self.unrendered:
+            words += f" Not rendered, because a deployer changes them further: {', '.join(self.unrendered)}."
+        return words
+
+
+def prove(repository: Repository, prepared: Prepared) -> Proof:
+    """Render every kustomization that the plan touches, before and after.
+
+    Raises ConfigurationError without a tool, InputError when anything but the wanted fields differs. The tool fetches
+    what a remote base names; nothing else here leaves the machine.
+    """
+    name, command = _find_tool()
+    files = {path: body for change_set in prepared.edited.change_sets for path, body in change_set.files.items()}
+    roots, unrendered = _roots_of(_build(prepared), files)
+    wishes = _Wishes.of(prepared)
+    objects = changed = 0
+    with tempfile.TemporaryDirectory(prefix="reconciler-prove-") as name_of_folder:
+        folder = Path(name_of_folder)
+        if roots:
+            _check_out(repository, folder)
+        before = {root: _render(command, folder, root) for root in roots}
+        for path, body in files.items() if roots else ():
+            (folder / path).write_bytes(body)
+        for root in roots:
+            after = _render(command, folder, root)
+            changed += _compare(root, before[root], after, wishes)
+            objects += len(after)
+    return Proof(tool=name, roots=len(roots), objects=objects, changed=changed, unrendered=unrendered)
+
+
+def _find_tool() -> tuple[str, tuple[str, ...]]:
+    for name, command in TOOLS:
+        if shutil.which(name):
+            return name, command
+    raise ConfigurationError("--prove: expected kustomize or kubectl on the PATH, found neither")
+
+
+def _build(prepared: Prepared) -> Fleet:
+    recording = prepared.recording
+    bodies = {manifest.path: manifest for manifest in recording.manifests}
+
+    def fetch(paths: Iterable[str]) -> Iterator[ManifestFile]:
+        return (bodies[path] for path in paths if path in bodies)
+
+    clusters = clusters_of(recording.settings)
+    return read_commit(recording.manifests, {*recording.paths, *bodies}, clusters, fetch).fleet
+
+
+def _roots_of(fleet: Fleet, files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The directories to render, and those that a deployer changes further."""
+    found = {built.root for path in files for built in fleet.reaches(path)}
+    directories = {root for root in found if fleet.repository.kustomizations_in(root.path)}
+    plain = {root.path for root in directories if not root.deployer}
+    return tuple(sorted(plain)), tuple(sorted({str(root) for root in directories if root.deployer}))
+
+
+def _check_out(repository: Repository, folder: Path) -> None:
+    """Every plain file of the commit: kustomizations may read files of any kind."""
+    entries = [entry for entry in repository.list_files() if entry.kind is EntryKind.FILE]
+    contents = repository.read_files(entry.oid for entry in entries)
+    for entry, (_, body) in zip(entries, contents, strict=True):
+        (folder / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / entry.path).write_bytes(body)
+
+
+def _render(command: tuple[str, ...], folder: Path, root: str) -> Objects:
+    try:
+        done = subprocess.run(
+            [*command, str(folder / root)],
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(f"--prove: {command[0]} did not render {root or '.'}: {error}") from error
+    if done.returncode != 0:
+        words = done.stderr.decode("utf-8", "replace").strip().replace(str(folder), "").splitlines()
+        raise InputError(
+            root or ".", 0, "", f"{command[0]} does not render it: {words[-1] if words else 'no reason given'}"
+        )
+    values = (document.value for document in parse_documents(root, done.stdout))
+    return {_name_of(value): value for value in values if isinstance(value, dict)}
+
+
+def _name_of(fields: dict[str, Value]) -> tuple[str, str, str]:
+    metadata = fields.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    return str(fields.get("kind", "")), str(names.get("namespace") or ""), str(names.get("name", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wishes:
+    """What the plan means to change, by kind and name of scale targets, and by name of their resources."""
+
+    targets: Mapping[Name, Decision]
+    resources: frozenset[Name]
+    counts: frozenset[int]
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "_Wishes":
+        changes = {each.variant: each for each in prepared.plan.with_outcome(Outcome.CHANGE)}
+        variants = [variant for variant in prepared.snapshot.variants if variant.key in changes]
+        targets = {
+            (variant.workload.key.kind, variant.workload.key.name): changes[variant.key]
+            for variant in variants
+            if variant.workload is not None
+        }
+        return cls(
+            targets=targets,
+            resources=frozenset((variant.key.kind, variant.key.name) for variant in variants),
+            counts=frozenset(decision.desired.replicas for decision in changes.values()),
+        )
+
+    def hold(self, name: Name, path: Field, value: Value) -> bool:
+        """Whether a field of an object may have become this value."""
+        target = self.targets.get(name)
+        is_count = path[-1:] != () and path[-1] in _COUNTS
+        if target is not None and is_count and value == target.desired.replicas:
+            return True
+        if target is not None and target.is_accelerator_change and not _PLACING.isdisjoint(path):
+            return True
+        if name in self.resources and (path[:1] == ("status",) or path[:2] == ("metadata", "labels")):
+            return True
+        if name[0] in _HOLDERS:
+            return isinstance(value, str) or value in self.counts
+        return is_count and value in self.counts and name[0] in ("HorizontalPodAutoscaler", "ScaledObject")
+
+
+def _compare(root: str, before: Objects, after: Objects, wishes: _Wishes) -> int:
+    """How many objects differ; raises InputError when one differs otherwise than it was meant to."""
+    changed = 0
+    for name in sorted(before.keys() | after.keys()):
+        kind, _, called = name
+        differences = list(_differences(before.get(name), after.get(name), ()))
+        changed += bool(differences)
+        for path, old, new in differences:
+            if not wishes.hold((kind, called), path, new):
+                words = (
+                    f"{kind} {called} {format_field(path)} would change from {old!r} to {new!r}, which nobody wanted"
+                )
+                raise InputError(root or ".", 0, "", f"the render proof failed: {words}: please report it")
+    return changed
+
+
+def _differences(before: Value, after: Value, path: Field) -> Iterator[tuple[Field, Value, Value]]:
+    """Every leaf that differs, with what it was and what it is."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _differences(before.get(key), after.get(key), (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, (*path, index))
+    elif before != after:
+        yield path, before, after
