@@ -80,23 +80,16 @@ def compose_documents(path: str, text: str, *, first_line: int, budget: Budget) 
     try:
         return _Composer(text, first_line, budget).compose()
     except _RefusedError as refused:
-        field = format_field(refused.parts[::-1])
-        raise InputError(path, first_line + refused.line, field, refused.message) from None
+        line, field, message = refused.line, format_field(refused.parts[::-1]), refused.message
     except MarkedYAMLError as error:
-        # At the end of a text without a last line break libyaml is one line further.
-        last_line = first_line + text.count("\n")
-        raise _describe_malformed(path, error, first_line, last_line) from error
+        mark = error.problem_mark or error.context_mark
+        context = f"{error.context}: " if error.context else ""
+        line, field, message = mark.line if mark else 0, "", f"expected YAML: {context}{error.problem}"
     except YAMLError as error:
-        reason = getattr(error, "reason", None) or str(error)
-        line = first_line + text.count("\n", 0, getattr(error, "position", 0))
-        raise InputError(path, line, "", f"expected YAML: {reason}") from error
-
-
-def _describe_malformed(path: str, error: MarkedYAMLError, first_line: int, last_line: int) -> InputError:
-    mark = error.problem_mark or error.context_mark
-    context = f"{error.context}: " if error.context else ""
-    line = min(first_line + (mark.line if mark else 0), last_line)
-    return InputError(path, line, "", f"expected YAML: {context}{error.problem}")
+        line, field = text.count("\n", 0, getattr(error, "position", 0)), ""
+        message = f"expected YAML: {getattr(error, 'reason', None) or error}"
+    # At the end of a text without a last line break libyaml is one line further.
+    raise InputError(path, first_line + min(line, text.count("\n")), field, message)
 
 
 class _Composer:
@@ -119,13 +112,14 @@ class _Composer:
         while type(event := self._next_event()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent:
                 self._anchors.clear()
-                documents.append(self._document())
+                documents.append(self._document(event))
         return documents
 
-    def _document(self) -> ComposedDocument:
+    def _document(self, start: Event) -> ComposedDocument:
         event = self._next_event()
         value, lines = self._node(event, 0)
-        return ComposedDocument(value, lines, _line(event))
+        # An empty value stands wherever the next token does, or behind the last line.
+        return ComposedDocument(value, lines, _line(start if value is None else event))
 
     def _node(self, event: Event, depth: int) -> tuple[Value, Lines]:
         if type(event) is ScalarEvent:

@@ -137,6 +137,11 @@ def test_empty_documents_count() -> None:
     assert [(document.index, document.value) for document in documents] == [(0, None), (1, {"a": 1}), (2, None)]
 
 
+@pytest.mark.parametrize(("text", "line"), [("a: 1\n---", 2), ("a: 1\n---\n", 2), ("---\n\n# nothing\n---\nb: 1\n", 1)])
+def test_an_empty_document_stands_at_its_marker(text: str, line: int) -> None:
+    assert line in [each.first_line for each in parse_documents("app.yaml", text.encode()) if each.value is None]
+
+
 def test_a_byte_order_mark_is_no_content() -> None:
     assert parse_documents("app.yaml", b"\xef\xbb\xbfa: 1\n")[0].value == {"a": 1}
 

@@ -90,6 +90,7 @@ def test_latin1_is_refused_at_its_line() -> None:
         ("a: 1\nb: [1, 2\nc: 3\n", 3, "expected YAML"),
         ("a: 'open\n", 2, "expected YAML"),
         ("a: 1\nb", 2, "could not find expected ':'"),
+        ("a: 1\nb: !!int", 2, "expected int"),
         ("\ta: 1\n", 1, "expected YAML"),
         ("a: 1\nb: \x07\n", 2, "control characters"),
         ("a: *b\n", 1, "expected an anchor &b above"),
