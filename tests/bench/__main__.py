@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import candidates, learning, replay, saturation, sizing, tracking
+from tests.bench import candidates, learning, replay, repository, saturation, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
     # first: the peak of a new process is never below what this one holds when it starts it
+    read = repository.measure()
     fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
     sized = [*sizing.measure(), *candidates.measure()]
     queries = replay.queries_by_size()
@@ -41,7 +42,12 @@ def main() -> None:
         "\nModels sized by saturation\n"
         + table(("", "models", "variants", "seconds"), [_of_engine(row) for row in saturated])
     )
+    print(
+        "\nA large repository, read and edited\n"
+        + table(("", "documents or files", "seconds"), [_of_reading(row) for row in read])
+    )
     kept = {
+        "repository": read,
         "sizing": sized,
         "saturation": saturated,
         "tracking": tracked,
@@ -102,6 +108,12 @@ def _of_act(act: str) -> Callable[[Replayed], Cell]:
 
 def _of_rule(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
     return row["name"], row["targets"], row["ticks"], row["duration_s"]
+
+
+def _of_reading(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
+    memory = f", {row['peak_mib']:.0f} MiB" if "peak_mib" in row else ""
+    seconds = float(row["duration_s"])
+    return f"{row['name']}{memory}", row["number"], f"{seconds:.5f}" if seconds < 0.01 else seconds
 
 
 def _of_engine(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
