@@ -107,7 +107,7 @@ class _Builds:
             workload = replace(workload, replicas=single.written, replicas_place=single.place)
         return replace(
             workload,
-            replica_fields=() if tuple(fields) == workload.written_at else tuple(fields),
+            replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
             considered=tuple(considered) if len(considered) > len(fields) else (),
             unwritable=self._owned(built),
             immovable=self._fixed(built),

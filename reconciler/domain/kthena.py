@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
 FieldPath: TypeAlias = tuple[str | int, ...]
 
 DEFAULT_COST_EXPANSION_PERCENT = 200
+BACKEND_KINDS = ("Model", "ModelBooster")
 EDIT_RESETS = (
     "any edit of a backend makes Kthena set the replicas of its workload back to the number in Git, "
     "whatever they were scaled to"

@@ -1,7 +1,7 @@
 """Builds what a kustomization means, as far as it can be told without running anything."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -102,6 +102,10 @@ def finish(gathering: Gathering) -> Gathering:
     gathering.drafts = [draft for draft in gathering.drafts if not _is_local(draft)]
     fix_references(gathering.drafts, gathering.configuration)
     return gathering
+
+
+def _set_namespace(drafts: Sequence[Draft], namespace: Source) -> None:
+    set_namespace(drafts, namespace.as_label())
 
 
 def find_twins(drafts: Iterable[Draft]) -> Iterator[InputError]:
@@ -270,7 +274,7 @@ class _Run:
         for rule in (*kustomization.strategic_patches, *kustomization.patches):
             self.attempt(partial(apply_patch, self._repository, rule, drafts))
         if kustomization.namespace is not None:
-            set_namespace(drafts, kustomization.namespace.as_label())
+            self.attempt(partial(_set_namespace, drafts, kustomization.namespace))
         affix_names(drafts, kustomization.name_prefix, kustomization.name_suffix)
         for label_rule in kustomization.labels:
             set_labels(drafts, label_rule)

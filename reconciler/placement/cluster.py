@@ -92,7 +92,8 @@ def _declared_deployers(job: _Job) -> list[tuple[Identity, Source, Deployer]]:
     for path, documents in repository.files.items():
         for document in documents:
             value = document.value
-            if isinstance(value, dict) and value.get("kind") in _DECLARING and job.holds(path):
+            kind = value.get("kind") if isinstance(value, dict) else None
+            if isinstance(kind, str) and kind in _DECLARING and job.holds(path):
                 for source in _declared(repository, Source(document)):
                     identity = identify(source.mapping())
                     found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
@@ -128,11 +129,11 @@ def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
 
 def _build_directory(job: _Job, root: Root) -> None:
     try:
-        kustomization = job.builder.read(root.path)
+        gathering = job.builder.build(job.builder.read(root.path))
     except InputError as error:
         job.findings.append(finding_of(error))
         return
-    _keep(job, root, job.builder.build(kustomization))
+    _keep(job, root, gathering)
 
 
 def _follow_built(job: _Job, start: int) -> None:

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 
 from reconciler.domain.allocations import Allocation, Performance
-from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloOutlook, Step
+from reconciler.report.findings import finding_json
 
 VERSION = 1
 
@@ -34,7 +34,7 @@ def plan_json(plan: Plan) -> Json:
             "objective": plan.objective,
         },
         "assumptions": list(plan.assumptions),
-        "findings": [_finding(finding) for finding in plan.findings],
+        "findings": [finding_json(finding) for finding in plan.findings],
         "failures": list(plan.failures),
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
@@ -144,16 +144,6 @@ def _performance(performance: Performance | None) -> Json | None:
 
 def _step(step: Step) -> Json:
     return {"stage": step.stage, "before": step.before, "after": step.after, "reason": step.reason}
-
-
-def _finding(finding: Finding) -> Json:
-    return {
-        "path": finding.place.path,
-        "line": finding.place.line,
-        "field": finding.place.field,
-        "severity": str(finding.severity),
-        "message": finding.message,
-    }
 
 
 def _number(value: float | None) -> float | None:

@@ -57,7 +57,7 @@ def findings_json(findings: Iterable[Finding], *, files: int, resources: int) ->
         "files": files,
         "resources": resources,
         "counts": {"errors": errors, "warnings": warnings},
-        "findings": [_finding_json(finding) for finding in ordered],
+        "findings": [finding_json(finding) for finding in ordered],
     }
 
 
@@ -90,7 +90,8 @@ def _counts(findings: Sequence[Finding]) -> tuple[int, int]:
     return errors, len(findings) - errors
 
 
-def _finding_json(finding: Finding) -> Mapping[str, object]:
+def finding_json(finding: Finding) -> Mapping[str, object]:
+    """One finding, as every JSON output shows it; what it does not have is null."""
     place = finding.place
     return {
         "path": place.path,

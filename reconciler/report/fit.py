@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from reconciler.domain.findings import Finding
 from reconciler.domain.fitted import FittedModel, Fitting, KeptProfiles
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.units import ms_from_seconds
+from reconciler.report.findings import finding_json
 from reconciler.report.labels import labels_of
 from reconciler.report.numbers import count, duration, percentage
 from reconciler.report.plain import display_width, one_line
@@ -57,7 +57,7 @@ def fit_json(fitting: Fitting, kept: KeptProfiles | None = None) -> Json:
         "commit": fitting.commit,
         "models": [_model_json(model) for model in fitting.models],
         "unused": [{"variant": asdict(each.variant), "reason": each.reason} for each in fitting.unused],
-        "findings": [_finding_json(finding) for finding in fitting.findings],
+        "findings": [finding_json(finding) for finding in fitting.findings],
         "failures": list(fitting.failures),
         "warnings": list(fitting.warnings),
         "written": kept and {"path": kept.path, "is_changed": kept.is_changed, "is_extended": kept.is_extended},
@@ -243,7 +243,3 @@ def _profile_json(profile: PerformanceProfile) -> Json:
         "learned": None if profile.learning is None else asdict(profile.learning),
         "place": None if profile.place is None else str(profile.place),
     }
-
-
-def _finding_json(finding: Finding) -> Json:
-    return {**asdict(finding.place), "severity": str(finding.severity), "message": finding.message}

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.resources.wording import MOST_NAMED, name_first
 
 
 class Keyed(Protocol):
@@ -35,7 +37,8 @@ def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], lis
 
 
 def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
-    others = ", ".join(str(other.place) for other in same if other is not here)
+    first = islice((each for each in same if each is not here), MOST_NAMED)
+    others = name_first([str(other.place) for other in first], len(same) - 1)
     reason = f"{here.key.kind} {here.key.label} is declared again at {others}: keep one"
     return BrokenResource(key=here.key, place=here.place, reason=reason)
 

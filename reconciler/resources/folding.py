@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from reconciler.domain.declarations import (
@@ -23,6 +24,7 @@ from reconciler.resources.kthena.folding import fold_kthena
 from reconciler.resources.llmaz.folding import fold_llmaz
 from reconciler.resources.objects import Piece, UpstreamSettings
 from reconciler.resources.scopes import settle
+from reconciler.resources.wording import MOST_NAMED, name_first
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)
@@ -166,6 +168,7 @@ def _without_place(entry: ListedClass | ListedCost) -> ListedClass | ListedCost:
 
 def _report_disagreement(places: list[Place]) -> Iterator[Finding]:
     for here in places:
-        others = ", ".join(str(other) for other in places if other is not here)
+        first = islice((other for other in places if other is not here), MOST_NAMED)
+        others = name_first([str(other) for other in first], len(places) - 1)
         message = f"says otherwise than {others}: neither is used"
         yield Finding(place=here, severity=Severity.ERROR, message=message)

@@ -8,6 +8,9 @@ from reconciler.manifests import format_field
 
 MAX_SHOWN = 60
 
+MOST_NAMED = 10
+"""How many of a crowd are named one by one."""
+
 
 def quote(text: str) -> str:
     """The text in double quotes, cut, with control and formatting characters escaped."""
@@ -45,6 +48,12 @@ def name_field(field: tuple[str | int, ...]) -> str:
 
 def _shorten(key: str) -> str:
     return escape(key if len(key) <= MAX_SHOWN else key[: MAX_SHOWN - 1] + "…").replace('"', "'")
+
+
+def name_first(first: Sequence[str], total: int) -> str:
+    """The first of `total` things, and how many more there are: each of thousands must not name all the others."""
+    more = f" and {total - len(first)} more" if total > len(first) else ""
+    return ", ".join(first) + more
 
 
 def join_words(words: Sequence[str], conjunction: str = "or") -> str:

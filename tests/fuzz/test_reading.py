@@ -10,7 +10,6 @@ from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.findings import Finding
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.errors import InputError
 from reconciler.manifests import Document, parse_readable
 from reconciler.resources import KINDS
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz
@@ -24,10 +23,6 @@ LONGEST_S = 20.0
 MOST_MIB = 96
 HOSTILE_BYTES = 128 * 1024
 NAMES = frozenset(kind.decode() for kind in KINDS)
-UNREADABLE_BUILDS = pytest.mark.xfail(
-    raises=(TypeError, InputError),
-    reason="building a cluster fails on a kind that is no text, and on a kustomization's namespace that is none",
-)
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n"
 
 
@@ -44,7 +39,6 @@ def repository_files(tape: Tape) -> list[ManifestFile]:
     return [ManifestFile(path=path, body=body) for path, body in broken_repository(tape).items()]
 
 
-@UNREADABLE_BUILDS
 @pytest.mark.parametrize("chunk", range(FILE_CHUNKS))
 def test_whatever_a_file_holds_it_is_read_or_found_at_fault(chunk: int) -> None:
     @fuzz(broken_files, chunk=chunk, examples=FILES_PER_CHUNK)
@@ -55,7 +49,6 @@ def test_whatever_a_file_holds_it_is_read_or_found_at_fault(chunk: int) -> None:
     check()
 
 
-@UNREADABLE_BUILDS
 @pytest.mark.parametrize("chunk", range(REPOSITORY_CHUNKS))
 def test_whatever_a_file_of_a_repository_holds_the_others_are_read_with_it(chunk: int) -> None:
     @fuzz(repository_files, chunk=chunk, examples=REPOSITORIES_PER_CHUNK)

@@ -124,3 +124,27 @@ def test_a_second_run_writes_nothing_for_it(fleet: Fleet) -> None:
     with fleet.writes() as writes:
         assert fleet.run().code == 0
     assert writes == []
+
+
+BOOSTER = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelBooster
+metadata: {name: phi, namespace: serving}
+spec:
+  autoscalingPolicy: {metrics: [{metricName: "vllm:num_requests_waiting", targetValue: 10}]}
+  backend:
+    type: vLLM
+    modelURI: hf://microsoft/phi-4
+    minReplicas: 3    # a start
+    maxReplicas: 8
+    workers: [{type: server, pods: 1, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+def test_a_model_is_scaled_by_the_lower_bound_of_its_backend(fleet: Fleet) -> None:
+    fleet.write(PATH, BOOSTER)
+    fleet.go_to(Level.BUSY)
+    assert fleet.run().code == 0
+    (shown,) = (each for each in fleet.pull_requests() if each.head.startswith("reconciler/prod-serving-"))
+    assert fleet.read(PATH, shown.head).decode() == BOOSTER.replace("minReplicas: 3 ", "minReplicas: 6 ")
+    assert "any edit of a backend makes Kthena set the replicas of its workload back" in " ".join(shown.body.split())
