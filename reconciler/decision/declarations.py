@@ -101,8 +101,8 @@ def read_commit(
 ) -> Commit:
     """Read a commit's files and build its clusters.
 
-    `paths` are all that it has. `fetch` gives files again, which then are read in full: those that kustomizations name,
-    and where something deploys charts or directories, those without objects.
+    `paths` are all that it has. `fetch` gives files again, which then are read in full: what kustomizations name as
+    patches and the like, and where something deploys charts or directories, what holds no objects.
     """
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
@@ -113,7 +113,7 @@ def read_commit(
         elif reading.is_kindless:
             kindless.append(file.path)
     paths = frozenset(paths)
-    named = find_used(_repository(readings, paths)).files
+    named = find_used(_repository(readings, paths)).rules
     if any(reading.is_deployer for reading in readings.values()):
         named = named.union(kindless)
     for file in fetch(sorted(named & paths)):

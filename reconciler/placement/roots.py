@@ -18,8 +18,9 @@ from reconciler.placement.repository import (
 )
 
 # Every list of a kustomization whose entries may be files: what is named there is no manifest of its own.
+_OBJECT_LISTS: Final = ("resources", "bases", "components")
 _FILE_LISTS: Final = (
-    *("resources", "bases", "components", "patchesStrategicMerge", "configurations", "crds", "transformers"),
+    *("patchesStrategicMerge", "configurations", "crds", "transformers"),
     *("generators", "validators"),
 )
 _PATH_LISTS: Final = ("patches", "patchesJson6902", "replacements")
@@ -29,31 +30,37 @@ _GENERATOR_LISTS: Final = ("files", "envs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What the kustomizations of a repository name: directories they enter, files they read."""
+    """What the kustomizations of a repository name: directories they enter, files they read.
+
+    `rules` are those of the files that are read otherwise than for the objects in them: patches and the like.
+    """
 
     directories: frozenset[str]
     files: frozenset[str]
+    rules: frozenset[str]
 
 
 def find_used(repository: Repository) -> Used:
     """Everything that any kustomization names."""
     directories: set[str] = set()
     files: set[str] = set()
+    rules: set[str] = set()
     for path in repository.paths:
         if name_of(path) not in KUSTOMIZATION_NAMES:
             continue
-        for name in _names_in(repository, path):
+        for name, is_rule in _names_in(repository, path):
             target = resolve(directory_of(path), name)
             if target is None:
                 continue
             if repository.has_file(target):
                 files.add(target)
+                rules.update((target,) if is_rule else ())
             elif repository.has_directory(target):
                 directories.add(target)
-    return Used(directories=frozenset(directories), files=frozenset(files))
+    return Used(directories=frozenset(directories), files=frozenset(files), rules=frozenset(rules))
 
 
-def _names_in(repository: Repository, path: str) -> Iterator[str]:
+def _names_in(repository: Repository, path: str) -> Iterator[tuple[str, bool]]:
     try:
         documents = repository.read(path)
     except InputError:
@@ -61,7 +68,8 @@ def _names_in(repository: Repository, path: str) -> Iterator[str]:
     for document in documents:
         value = document.value
         if isinstance(value, dict):
-            yield from _entries(value)
+            yield from ((name, False) for key in _OBJECT_LISTS for name in _texts(value.get(key)))
+            yield from ((name, True) for name in _entries(value))
 
 
 def _entries(value: dict[str, Value]) -> Iterator[str]:
