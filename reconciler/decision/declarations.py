@@ -7,11 +7,12 @@ from reconciler.decision.building import declare
 from reconciler.decision.placing import place_numbers
 from reconciler.domain.declarations import BrokenResource, Declaration
 from reconciler.domain.findings import Finding, finding_of, name_findings
+from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_readable
+from reconciler.manifests import Document, Value, parse_readable
 from reconciler.placement import Fleet, Marker, Repository, build_fleet, find_used, is_kustomization, read_markers
 from reconciler.resources import KINDS, merge, names_kind, read_file
 
@@ -19,6 +20,10 @@ SECRET = "Secret"  # noqa: S105 - the name of a kind
 UNBUILT = "build"
 """The rule of what keeps a kustomization, or what deploys it, from being built."""
 _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
+# Patterns come from a repository: one that takes long to match is a pattern for nothing.
+_LONGEST_GLOB, _MOST_STARS = 256, 3
+_CHART_VALUES = "values.yaml"
+_ARGO_SOURCE = ".argocd-source"
 _WORDS = KINDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode()}
 Clusters = Mapping[str, Callable[[str], bool]]
 Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
@@ -102,7 +107,7 @@ def read_commit(
     """Read a commit's files and build its clusters.
 
     `paths` are all that it has. `fetch` gives files again, which then are read in full: what kustomizations name as
-    patches and the like, and where something deploys charts or directories, what holds no objects.
+    patches and the like, and what holds no objects but is named by what deploys charts or directories.
     """
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
@@ -114,8 +119,8 @@ def read_commit(
             kindless.append(file.path)
     paths = frozenset(paths)
     named = find_used(_repository(readings, paths)).rules
-    if any(reading.is_deployer for reading in readings.values()):
-        named = named.union(kindless)
+    deployers = [reading for reading in readings.values() if reading.is_deployer]
+    named = named.union(path for path in kindless if _may_be_named(path, deployers))
     for file in fetch(sorted(named & paths)):
         readings[file.path] = read_manifest(file.path, file.body, is_whole=True)
     secret = [path for path, reading in readings.items() if reading.holds_secret]
@@ -173,6 +178,30 @@ def _is_read(path: str, fleet: Fleet) -> bool:
     """Whether a cluster's build reads a file, or it lies where one is described."""
     is_held = any(holds(path) for holds in fleet.holds.values())
     return is_held or any(path in build.paths for build in fleet.clusters.values())
+
+
+def _may_be_named(path: str, deployers: Iterable[FileReading]) -> bool:
+    """Whether a deployer may read a file: by its name, by a pattern, or as what its directory's chart begins with.
+
+    Values of anything else are neither read nor recorded: people keep passwords in them.
+    """
+    *_, directory, name = ("", *path.split("/"))
+    words = {name.encode(), directory.encode()} if name == _CHART_VALUES else {name.encode()}
+    return any(
+        name.startswith(_ARGO_SOURCE)
+        or any(word in deployer.body for word in words if word)
+        or any(path_matches(pattern, path) for document in deployer.documents for pattern in _globs_in(document.value))
+        for deployer in deployers
+    )
+
+
+def _globs_in(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        if "*" in value and len(value) <= _LONGEST_GLOB and value.count("**") <= _MOST_STARS:
+            yield value
+    elif isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _globs_in(member)
 
 
 def _keys_in(reading: FileReading, clusters: Clusters) -> tuple[ResourceKey, ...]:

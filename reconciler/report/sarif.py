@@ -8,7 +8,6 @@ from reconciler.report.plain import one_line
 
 SARIF_VERSION = "2.1.0"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-INFORMATION = "https://reconciler.io"
 UNNAMED = {Severity.ERROR: "input-error", Severity.WARNING: "input-warning"}
 """The rules of findings that have no name: code scanning shows nothing without one."""
 
@@ -24,7 +23,6 @@ def findings_sarif(findings: Iterable[Finding], *, version: str) -> Json:
     driver = {
         "name": "reconciler",
         "version": version,
-        "informationUri": INFORMATION,
         "rules": [_rule(rule, severity) for rule, severity in rules.items()],
     }
     results = [_result(finding, numbers) for finding in ordered]

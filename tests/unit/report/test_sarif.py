@@ -25,10 +25,9 @@ def closed(required: list[str], **properties: Any) -> dict[str, Any]:
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
 RULE = closed(["id"], id={"type": "string"}, shortDescription=TEXT, defaultConfiguration=closed(["level"], level=LEVEL))
 DRIVER = closed(
-    ["name", "version", "informationUri", "rules"],
+    ["name", "version", "rules"],
     name={"const": "reconciler"},
     version={"type": "string"},
-    informationUri={"type": "string", "pattern": "^https://"},
     rules={"type": "array", "items": RULE, "uniqueItems": True},
 )
 PHYSICAL = closed(
