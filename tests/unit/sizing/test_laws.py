@@ -1,6 +1,7 @@
 """Invariants of the laws with prefill, and their corners."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from reconciler.sizing.queueing.head import _solve_by_recursion
 batches = st.integers(1, 300)
 prompts = st.one_of(st.just(0), st.integers(1, 12000))
 outputs = st.one_of(st.just(1), st.integers(2, 1024))
+SUBNORMAL = sys.float_info.min
 alphas_s = st.floats(1e-3, 0.3)
 slopes = st.one_of(st.just(0.0), st.floats(1e-6, 1.0))
 loads = st.floats(1e-3, 3.0)
@@ -148,11 +150,12 @@ def test_more_load_is_never_faster(
         # One chunk more for everybody can cost more than one more request in the batch brings.
         throughput = ("throughput_per_s",) if curves.bends is None else ()
         for name in ("service_s", "wait_s", "p_full", *throughput):
-            assert getattr(after, name)[0] >= getattr(before, name)[0] * (1 - 1e-11), name
+            # Numbers below the normal ones have a digit or two: no order can be expected of them.
+            assert getattr(after, name)[0] >= getattr(before, name)[0] * (1 - 1e-11) - SUBNORMAL, name
     prefill, _ = two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches)
     for name in ("itl_s", "ttft_s"):
         before_s, after_s = (getattr(state_at(prefill, each), name)[0] for each in (load, load * more))
-        assert after_s >= before_s * (1 - 1e-11), name
+        assert after_s >= before_s * (1 - 1e-11) - SUBNORMAL, name
 
 
 @settings(deadline=None)
