@@ -158,10 +158,13 @@ class _Builds:
         """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
         if isinstance(found, EffectivePlace):
             return _moved(written, found.origin)
-        is_unwritten = not found.considered and built.obstacle_at(written.field) is None
+        if marked_place(self.fleet, built.key, _word(written), written.field) is not None:
+            return None
+        chain = built.origin_of(written.field)
+        is_unwritten = not chain and built.obstacle_at(written.field) is None
         if is_unwritten and not self.is_shared(written.document):
             return written
-        is_reached = is_unwritten or len(self.fleet.readers_of(found.considered[0], written.field)) > 1
+        is_reached = is_unwritten or (chain and len(self.fleet.readers_of(chain[0], written.field)) > 1)
         insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
         if insertion is None:
             return None

@@ -151,6 +151,15 @@ def test_a_marked_number_of_a_chart_is_edited(fleet: Fleet) -> None:
     assert written(fleet) == {RELEASE_PATH: [f"-      replicas: 2    {comment}", f"+      replicas: 4    {comment}"]}
 
 
+def test_two_marks_of_one_number_are_one_too_many(fleet: Fleet) -> None:
+    note = "# reconciler.io/replicas: Deployment/llama"
+    fleet.rearrange({"clusters/prod/a.yaml": f"a: 2    {note}\n", "clusters/prod/b.yaml": f"b: 3    {note}\n"})
+    fleet.go_to(Level.BUSY)
+    decision = decided(fleet)["decision"]
+    assert decision["outcome"] == "held"
+    assert decision["reason"].startswith("2 marker comments claim replicas of Deployment chat/llama")
+
+
 def test_the_values_of_a_chart_are_edited_where_they_are_told(fleet: Fleet) -> None:
     charted(fleet, RELEASE, "overrides:\n  - {match: {namespace: chat}, helmValues: {replicas: decode.replicas}}\n")
     assert written(fleet) == {
