@@ -313,7 +313,6 @@ def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool)
         key=_key(variant, option),
         weight=weight,
         cost_per_hour=option.cost_per_hour,
-        devices={option.resource: option.devices_per_replica},
         order=order,
     )
 
@@ -325,7 +324,6 @@ def _kept(variant: Variant, *, is_priced: bool) -> Candidate:
         key=key,
         weight=_current_weight(variant, is_priced=is_priced),
         cost_per_hour=variant.current_cost_per_hour,
-        devices=variant.workload.devices if variant.workload is not None else {},
     )
 
 

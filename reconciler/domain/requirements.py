@@ -31,7 +31,10 @@ class Segment:
 class Requirement:
     """What one model and role needs, and what one replica of each candidate carries of it inside the SLO.
 
-    `fixed` is an engine's finished answer (reproduction modes): an equality, cut only by pools and policy.
+    `fixed` is an engine's finished answer (reproduction modes): an equality, cut only by pools and policy. Where a pool
+    binds a higher `priority` goes first. `near_amount` is what must be served all the time, also while a change is
+    under way: what is ready now may only be drained as far as the rest of it carries that much. `active_limit` is how
+    many variants may serve at once (None: any number, the router is weighted).
     """
 
     model: ModelKey
@@ -39,6 +42,10 @@ class Requirement:
     segments: tuple[Segment, ...]
     per_replica: Mapping[CandidateKey, float]
     fixed: Mapping[ResourceKey, int] | None = None
+    role: str = ""
+    priority: int = 0
+    near_amount: float = 0.0
+    active_limit: int | None = None
 
     @property
     def amount(self) -> float:
@@ -52,12 +59,15 @@ class Candidate:
 
     `weight` is the running cost of one replica that the solver minimises: money an hour where every competing
     candidate has a price, else the resource's relative cost, else 1 (fewest replicas). `cost_per_hour` is money
-    or None. `order` is the rank in the resource's own list, for settings that choose in order.
+    or None. `order` is the rank in the resource's own list, for settings that choose in order. `start_weight` is what
+    one more replica than today costs to start, spread over the time in which a change must pay back. `devices` is
+    what a replica takes of each pool, by the pool's name.
     """
 
     key: CandidateKey
     weight: float
     cost_per_hour: float | None
+    start_weight: float = 0.0
     devices: Mapping[str, int] = field(default_factory=dict)
     order: int = 0
 
@@ -76,21 +86,54 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A countable set of devices of one type that exists in a cluster."""
+    """A countable set of devices: `devices` may be planned, without the reserve and what others hold.
 
-    cluster: str
+    `surge` more may be taken while a change is under way; None: what a change takes for a while is not limited.
+    """
+
     name: str
-    device: str
     devices: int
-    reserve: int = 0
+    surge: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that some variants may cost together, in the candidates' `weight`."""
+
+    name: str
+    variants: frozenset[ResourceKey]
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeLimit:
+    """How many of some variants may change at once: what one pull request may hold."""
+
+    name: str
+    variants: frozenset[ResourceKey]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """Two roles of a model keep their proportion: least <= replicas of `over` / replicas of `under` <= most."""
+
+    model: ModelKey
+    over: str
+    under: str
+    least: float = 0.0
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Everything the optimizer is told, about all models together.
 
-    `pinned` variants keep their allocation (it serves its model all the same); `in_order` variants take the first
-    of their candidates by `order`, not the cheapest. `current_weights` is the weight of one current replica.
+    `pinned` variants keep their allocation (it serves its model all the same, and the pools count it); `in_order`
+    variants take the first of their candidates by `order`, not the cheapest. `current_weights` is the weight of one
+    current replica; `current_devices` what one takes of each pool. `ready` counts the replicas that serve now, where
+    that is less than `current`. `touch_weights` is what changing a variant costs at all, however little it changes,
+    spread as `start_weight` is.
     """
 
     requirements: tuple[Requirement, ...]
@@ -101,4 +144,10 @@ class Problem:
     pinned: Mapping[ResourceKey, Allocation] = field(default_factory=dict)
     in_order: frozenset[ResourceKey] = frozenset()
     pools: tuple[Pool, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    change_limits: tuple[ChangeLimit, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+    current_devices: Mapping[ResourceKey, Mapping[str, int]] = field(default_factory=dict)
+    ready: Mapping[ResourceKey, int] = field(default_factory=dict)
+    touch_weights: Mapping[ResourceKey, float] = field(default_factory=dict)
     objective: str = "cost"
