@@ -1,0 +1,21 @@
+"""PURE. The limited modes of inferno as they were.
+
+A server has a priority and finished offers (replicas of an accelerator, what they take of each type of device, their
+value); capacities are counted by type. `weighted_greedy` and `priority_greedy` decide as the original did, `unlimited`
+as it did where nothing is scarce.
+"""
+
+from reconciler.optimizer.inferno.best_effort import SaturationPolicy
+from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
+from reconciler.optimizer.inferno.servers import Grant, Grants, Offer, Server
+
+__all__ = [
+    "Grant",
+    "Grants",
+    "Offer",
+    "SaturationPolicy",
+    "Server",
+    "priority_greedy",
+    "unlimited",
+    "weighted_greedy",
+]

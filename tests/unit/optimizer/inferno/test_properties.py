@@ -1,0 +1,112 @@
+"""What holds for every small system."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.optimizer.inferno import (
+    Grants,
+    Offer,
+    SaturationPolicy,
+    Server,
+    priority_greedy,
+    unlimited,
+    weighted_greedy,
+)
+
+TYPES = ("A", "B")
+Capacities = Mapping[str, int]
+
+
+@st.composite
+def offers(draw: st.DrawFn, accelerator: str) -> Offer:
+    """Whole values make ties."""
+    return Offer(
+        accelerator=accelerator,
+        replicas=draw(st.integers(0, 4)),
+        units={draw(st.sampled_from(TYPES)): draw(st.integers(1, 3))},
+        cost=float(draw(st.integers(0, 9))),
+        value=float(draw(st.integers(-9, 9))),
+    )
+
+
+@st.composite
+def servers(draw: st.DrawFn) -> tuple[Server, ...]:
+    return tuple(
+        Server(
+            name=name,
+            priority=draw(st.integers(1, 3)),
+            offers=tuple(draw(offers(accelerator)) for accelerator in ("x", "y", "z")[: draw(st.integers(0, 3))]),
+        )
+        for name in ("a", "b", "c", "d")[: draw(st.integers(0, 4))]
+    )
+
+
+capacities = st.fixed_dictionaries({"A": st.integers(0, 9)}, optional={"B": st.integers(0, 9)})
+policies = st.sampled_from(SaturationPolicy)
+
+
+def left(grants: Grants, given_capacities: Capacities) -> Counter[str]:
+    """What remains of each type."""
+    rest = Counter({name: given_capacities.get(name, 0) for name in TYPES})
+    for grant in grants.values():
+        for name, units in grant.offer.units.items():
+            rest[name] -= units * grant.replicas
+    return rest
+
+
+@settings(deadline=None)
+@given(servers(), capacities, policies, st.booleans())
+def test_nothing_is_given_twice_and_who_gets_nothing_could_not_have_had_a_replica(
+    asking: tuple[Server, ...], given_capacities: Capacities, policy: SaturationPolicy, is_delayed: bool
+) -> None:
+    grants = priority_greedy(asking, given_capacities, policy=policy, is_best_effort_delayed=is_delayed)
+    rest = left(grants, given_capacities)
+    assert min(rest.values()) >= 0
+    for server in asking:
+        grant = grants.get(server.name)
+        assert grant is None or (grant.offer in server.offers and grant.replicas <= grant.offer.replicas)
+        if grant is None and policy is not SaturationPolicy.NONE:
+            assert not any(rest[name] >= units for offer in server.offers for name, units in offer.units.items())
+
+
+@settings(deadline=None)
+@given(servers(), capacities)
+def test_weighted_nothing_is_given_twice_and_nobody_is_served_in_part(
+    asking: tuple[Server, ...], given_capacities: Capacities
+) -> None:
+    grants = weighted_greedy(asking, given_capacities)
+    assert min(left(grants, given_capacities).values()) >= 0
+    assert all(grant.is_full for grant in grants.values())
+
+
+@settings(deadline=None)
+@given(servers(), capacities, policies, st.booleans())
+def test_the_order_of_the_input_decides_nothing(
+    asking: tuple[Server, ...], given_capacities: Capacities, policy: SaturationPolicy, is_delayed: bool
+) -> None:
+    turned = tuple(
+        Server(name=server.name, priority=server.priority, offers=server.offers[::-1]) for server in asking[::-1]
+    )
+    ours, theirs = (
+        (
+            priority_greedy(each, given_capacities, policy=policy, is_best_effort_delayed=is_delayed),
+            weighted_greedy(each, given_capacities),
+            unlimited(each),
+        )
+        for each in (asking, turned)
+    )
+    assert ours == theirs
+
+
+@settings(deadline=None)
+@given(servers(), policies, st.booleans())
+def test_where_there_is_enough_all_modes_agree(
+    asking: tuple[Server, ...], policy: SaturationPolicy, is_delayed: bool
+) -> None:
+    enough = dict.fromkeys(TYPES, 1000)
+    best = unlimited(asking)
+    assert weighted_greedy(asking, enough) == best
+    assert priority_greedy(asking, enough, policy=policy, is_best_effort_delayed=is_delayed) == best
