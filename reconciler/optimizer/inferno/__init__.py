@@ -1,11 +1,13 @@
-"""PURE. The limited modes of inferno as they were.
+"""PURE. The limited modes of inferno as they were, and the optimum that they approach.
 
 A server has a priority and finished offers (replicas of an accelerator, what they take of each type of device, their
 value); capacities are counted by type. `weighted_greedy` and `priority_greedy` decide as the original did, `unlimited`
-as it did where nothing is scarce.
+as it did where nothing is scarce; `exact_optimum` serves the most servers of each priority at the least value, with a
+proof.
 """
 
 from reconciler.optimizer.inferno.best_effort import SaturationPolicy
+from reconciler.optimizer.inferno.exact import Optimum, exact_optimum
 from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
 from reconciler.optimizer.inferno.servers import Grant, Grants, Offer, Server
 
@@ -13,8 +15,10 @@ __all__ = [
     "Grant",
     "Grants",
     "Offer",
+    "Optimum",
     "SaturationPolicy",
     "Server",
+    "exact_optimum",
     "priority_greedy",
     "unlimited",
     "weighted_greedy",

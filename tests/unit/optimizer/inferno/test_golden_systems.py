@@ -1,8 +1,9 @@
 """Whole systems, decided by the original program (tests/testdata/inferno/README.md)."""
 
+import csv
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.domain.solutions import SolveStatus
 from reconciler.domain.units import per_second_from_per_minute, seconds_from_ms
 from reconciler.optimizer.inferno import (
     Grants,
     Offer,
     SaturationPolicy,
     Server,
+    exact_optimum,
     priority_greedy,
     unlimited,
     weighted_greedy,
@@ -248,3 +251,37 @@ def test_from_the_system_alone_we_size_and_decide_as_the_original_did(table: str
             assert decisions(decide(system, servers)) == decided(system), system.name
             compared += 1
     assert compared >= 0.9 * len(systems(table))
+
+
+def optima() -> Iterator[tuple[System, Mapping[str, str]]]:
+    """The systems of which the exact optimum is known, by an independent programme."""
+    by_name = {system.name: system for table in TABLES for system in systems(table)}
+    with (TESTDATA / "exact_optimum_vs_greedy.csv").open(newline="", encoding="utf-8") as file:
+        yield from ((by_name[row["scenario"]], row) for row in csv.DictReader(file) if row["scenario"] in by_name)
+
+
+def taken(system: System, grants: Grants) -> Counter[str]:
+    """Devices that the grants hold, by type, counted from the system and not from the offers."""
+    models = {record["name"]: record["model"] for record in system.records}
+    total: Counter[str] = Counter()
+    for name, grant in grants.items():
+        for kind, units in system.units(models[name], grant.offer.accelerator).items():
+            total[kind] += units * grant.replicas
+    return total
+
+
+def test_the_exact_optimum_is_reached_and_proven() -> None:
+    for system, row in optima():
+        servers = recorded(system)
+        optimum = exact_optimum(servers, system.capacities)
+        assert "|".join(map(str, optimum.served)) == row["priority_levels"], system.name
+        assert "|".join(map(str, optimum.served.values())) == row["exact_served_per_level"], system.name
+        assert optimum.value == pytest.approx(float(row["exact_total_value"]), rel=1e-6, abs=1e-4), system.name
+        assert optimum.status is SolveStatus.OPTIMAL
+        assert optimum.served_bound == optimum.served
+        assert optimum.value_bound == pytest.approx(optimum.value, rel=1e-6, abs=1e-6)
+        for kind, units in taken(system, optimum.grants).items():
+            assert units <= system.capacities.get(kind, 0), (system.name, kind)
+        priorities = {server.name: server.priority for server in servers}
+        served = Counter(priorities[name] for name in optimum.grants)
+        assert [served[level] for level in optimum.served] == list(optimum.served.values()), system.name

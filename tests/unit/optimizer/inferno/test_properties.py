@@ -1,16 +1,21 @@
-"""What holds for every small system."""
+"""What holds for every small system, against every answer that it has."""
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer.inferno import (
+    Grant,
     Grants,
     Offer,
     SaturationPolicy,
     Server,
+    exact_optimum,
     priority_greedy,
     unlimited,
     weighted_greedy,
@@ -57,6 +62,23 @@ def left(grants: Grants, given_capacities: Capacities) -> Counter[str]:
     return rest
 
 
+def rank(asking: tuple[Server, ...], grants: Grants) -> tuple[list[int], float]:
+    """The smaller is better: fewer unserved from the highest priority on, then the value."""
+    served = Counter(server.priority for server in asking if server.name in grants)
+    return [-served[level] for level in (1, 2, 3)], sum(grant.value for grant in grants.values())
+
+
+def all_answers(asking: tuple[Server, ...], given_capacities: Capacities) -> Iterator[Grants]:
+    for chosen in itertools.product(*((None, *server.offers) for server in asking)):
+        grants = {
+            server.name: Grant(offer=offer, replicas=offer.replicas)
+            for server, offer in zip(asking, chosen, strict=True)
+            if offer is not None
+        }
+        if min(left(grants, given_capacities).values()) >= 0:
+            yield grants
+
+
 @settings(deadline=None)
 @given(servers(), capacities, policies, st.booleans())
 def test_nothing_is_given_twice_and_who_gets_nothing_could_not_have_had_a_replica(
@@ -95,6 +117,7 @@ def test_the_order_of_the_input_decides_nothing(
             priority_greedy(each, given_capacities, policy=policy, is_best_effort_delayed=is_delayed),
             weighted_greedy(each, given_capacities),
             unlimited(each),
+            exact_optimum(each, given_capacities),
         )
         for each in (asking, turned)
     )
@@ -110,3 +133,28 @@ def test_where_there_is_enough_all_modes_agree(
     best = unlimited(asking)
     assert weighted_greedy(asking, enough) == best
     assert priority_greedy(asking, enough, policy=policy, is_best_effort_delayed=is_delayed) == best
+    assert exact_optimum(asking, enough).value == pytest.approx(sum(grant.value for grant in best.values()))
+
+
+@settings(deadline=None)
+@given(servers(), capacities)
+def test_no_answer_is_better_than_the_exact_one(asking: tuple[Server, ...], given_capacities: Capacities) -> None:
+    optimum = exact_optimum(asking, given_capacities)
+    assert min(left(optimum.grants, given_capacities).values()) >= 0
+    served, value = rank(asking, optimum.grants)
+    best_served, best_value = min(rank(asking, each) for each in all_answers(asking, given_capacities))
+    assert served == best_served
+    assert value == pytest.approx(best_value, abs=1e-6)
+    assert optimum.value == pytest.approx(value)
+    assert (optimum.status, optimum.served_bound) == (SolveStatus.OPTIMAL, optimum.served)
+    assert optimum.value_bound == pytest.approx(value, abs=1e-5)
+
+
+@settings(deadline=None)
+@given(servers(), capacities)
+def test_the_exact_answer_is_never_worse_than_a_greedy_one(
+    asking: tuple[Server, ...], given_capacities: Capacities
+) -> None:
+    served, value = rank(asking, exact_optimum(asking, given_capacities).grants)
+    for grants in (priority_greedy(asking, given_capacities), weighted_greedy(asking, given_capacities)):
+        assert (served, value - 1e-6) <= rank(asking, grants)
