@@ -34,7 +34,8 @@ class Recording:
     """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials.
 
     `unread` says of files that were not read at all (links, giants) that they were not. `paths` are all YAML files of
-    the commit: what a kustomization names may be there without deciding anything.
+    the commit: what a kustomization names may be there without deciding anything. `committed_s` is when the commit was
+    made, None in recordings that do not say.
     """
 
     now_s: float
@@ -48,6 +49,7 @@ class Recording:
     answers: tuple[Answer, ...]
     proposals: tuple[Proposal, ...]
     paths: tuple[str, ...] = ()
+    committed_s: float | None = None
 
 
 def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:

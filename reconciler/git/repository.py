@@ -55,6 +55,12 @@ class Repository:
         revision = f"{check_object_id(commit)}^{{tree}}"
         return _read_id(self.git.run(*VERIFY, revision, action=f"read the tree of {commit}"))
 
+    def committed_s(self) -> float:
+        """When the repository's own commit was made, in Unix seconds, by the clock of whoever made it."""
+        arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)
+        printed = self.git.run(*arguments, action=f"read the time of {self.commit}")
+        return float(printed.split(b" ", 1)[0])
+
     def _files_of(self, commit: str) -> Mapping[str, TreeEntry]:
         return {entry.path: entry for entry in self.list_files(commit) if entry.kind is not EntryKind.UNREADABLE_NAME}
 

@@ -63,6 +63,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         answers=answers,
         proposals=forge_view.proposals,
         paths=files.paths,
+        committed_s=doors.repository.committed_s(),
     )
     return Observed(
         recording=recording,

@@ -26,6 +26,7 @@ from reconciler.domain.recording import (
 from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
+COMMITTED = "committed_s"
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
 DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)
 """What reading a hostile zip file and the JSON in it raises: encryption and deep nesting are runtime errors."""
@@ -110,11 +111,15 @@ def parse_recording(content: bytes) -> Recording:
         answers=tuple(_read_answer(entry, archive) for entry in header["answers"]),
         proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
         paths=tuple(map(str, header["paths"])),
+        committed_s=float(header[COMMITTED]) if COMMITTED in header else None,
     )
 
 
 def _header(recording: Recording) -> dict[str, object]:
+    # what older recordings do not say is left out again, so that they keep their fingerprint
+    committed = {} if recording.committed_s is None else {COMMITTED: recording.committed_s}
     return {
+        **committed,
         "version": RECORDING_VERSION,
         "now_s": recording.now_s,
         "repository": recording.repository,

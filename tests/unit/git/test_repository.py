@@ -160,3 +160,9 @@ def test_a_directory_of_another_user_can_be_read(workshop: Workshop) -> None:
     for place in (workshop.clone, *workshop.clone.rglob("*")):
         os.chown(place, 65534, 65534, follow_symlinks=False)
     assert contents(open_directory(workshop.clone))["README.md"] == b"first\n"
+
+
+def test_the_time_of_a_commit_is_that_of_its_committer(workshop: Workshop) -> None:
+    workshop.git("commit", "-q", "--allow-empty", "--date=@1700000000 +0000", "-m", "Written long ago")
+    committed_s = open_directory(workshop.clone).committed_s()
+    assert committed_s == float(workshop.git("log", "-1", "--format=%ct")) != 1_700_000_000.0

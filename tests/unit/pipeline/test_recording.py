@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.prepare import Prepared, prepare
-from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
+from reconciler.pipeline.recording import entries_of, fingerprint, read_recording, write_recording
 from reconciler.rendering import Renderer
 from reconciler.report.document import plan_json
 from tests.servers.desk import BUSY, PEAK, Desk
@@ -40,6 +40,25 @@ def test_what_is_written_again_is_the_same_file(recorded: tuple[Prepared, Path],
     _, path = recorded
     write_recording(read_recording(path), tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
+
+
+def test_a_recording_says_when_its_commit_was_made(recorded: tuple[Prepared, Path], desk: Desk) -> None:
+    made_s = float(desk.workshop.git("log", "-1", "--format=%ct"))
+    assert read_recording(recorded[1]).committed_s == made_s
+
+
+def test_an_older_recording_that_does_not_say_it_is_read_and_keeps_its_fingerprint(
+    recorded: tuple[Prepared, Path],
+) -> None:
+    with zipfile.ZipFile(recorded[1]) as archive:
+        header = json.loads(archive.read("recording.json"))
+    del header["committed_s"]
+    content = json.dumps(header, sort_keys=True, indent=1, ensure_ascii=False).encode()
+    older = rewritten(recorded[1], "recording.json", content)
+    recording = read_recording(older)
+    assert recording.committed_s is None
+    assert dict(entries_of(recording))["recording.json"] == content
+    assert len(prepare(recording, Renderer()).plan.decisions) == len(recorded[0].plan.decisions)
 
 
 def test_a_file_with_a_secret_is_named_in_it_and_nothing_more(recorded: tuple[Prepared, Path]) -> None:
