@@ -10,6 +10,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
+from reconciler.metrics.expressions import duration
 from reconciler.report.explain import SettingRow
 
 Value = TypeVar("Value")
@@ -56,6 +57,7 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     yield _row("sizing.headroom", settings.headroom, lambda share: f"{share * 100:g}%")
     if variant.priority is not None:
         yield _row("priority", variant.priority)
+    yield _row("actuationDelay.sync", settings.sync_delay_s, duration)
     yield _row("group", settings.group)
     yield SettingRow(
         name="current",

@@ -163,6 +163,7 @@ def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Sett
         "ignore": section.ignore,
         "whenAutoscaled": section.when_autoscaled,
         "helmValues.replicas": section.helm_values.replicas,
+        "actuationDelay.sync": section.actuation_delay.sync,
         "sizing.engine": section.sizing.engine,
         "sizing.headroom": section.sizing.headroom,
     }

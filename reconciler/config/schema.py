@@ -21,6 +21,7 @@ from reconciler.config.values import (
     Currency,
     Day,
     Days,
+    Delay,
     Email,
     Grouping,
     LabelKey,
@@ -184,6 +185,15 @@ class HelmValues(Section):
     max_replicas: NotYet = None
 
 
+class ActuationDelay(Section):
+    """How long a number takes from our proposal to replicas that serve."""
+
+    merge: NotYet = None
+    sync: Delay | None = None
+    """a duration like 3m, from a merge until the cluster has the number (= 3m)"""
+    start: NotYet = None
+
+
 class VariantSection(Section):
     """Variant settings; what is not given here comes from the next layer."""
 
@@ -205,7 +215,8 @@ class VariantSection(Section):
     """hold or bounds: what is proposed where an HPA or ScaledObject owns the replicas (= hold)"""
     helm_values: HelmValues = HelmValues()
     """{replicas: decode.replicas}: where the values of a chart hold the numbers"""
-    actuation_delay: NotYet = None
+    actuation_delay: ActuationDelay = ActuationDelay()
+    """{sync: 3m}: how long a number takes to arrive"""
     payback: NotYet = None
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, NoReturn
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
@@ -84,6 +84,12 @@ def _quantity(noun: str, example: str, units: dict[str, Callable[[float], float]
         return amount
 
     return Parsed(parse, (("type", "string"), ("pattern", f"^{pattern.pattern}$"), ("examples", [example])))
+
+
+def _refuse_more_than_a_day(delay_s: float) -> float:
+    if delay_s > 86400.0:
+        raise ValueError(f"expected a duration of at most 1d, got {delay_s / 86400.0:g}d")
+    return delay_s
 
 
 def _percentile(value: object) -> float | None:
@@ -192,6 +198,7 @@ _PERCENTILE_SPELLING = (("type", "number"), ("exclusiveMinimum", 0), ("exclusive
 Latency = Annotated[float, _duration("500ms")]
 LatencyOrNone = Annotated[float, _duration("500ms", may_be_zero=True)]
 Days = Annotated[float, _duration("7d")]
+Delay = Annotated[float, _duration("3m"), AfterValidator(_refuse_more_than_a_day)]
 Percentage = Annotated[float, _quantity("a percentage", "20%", _PERCENT, may_be_zero=True)]
 Percentile = Annotated[float | None, Parsed(_percentile, (("anyOf", [dict(_PERCENTILE_SPELLING), {"const": "mean"}]),))]
 

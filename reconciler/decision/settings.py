@@ -12,6 +12,7 @@ from reconciler.domain.settings import ModelSettings, Override, Settings, Settin
 from reconciler.domain.variants import VariantSettings
 
 BUILT_IN_HEADROOM = 0.2
+BUILT_IN_SYNC_DELAY_S = 180.0
 HOLD, BOUNDS = "hold", "bounds"
 KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
 Value = TypeVar("Value")
@@ -75,10 +76,9 @@ def resolve_settings(layers: Layers) -> VariantSettings:
         group=_resolve(_texts(layers, "group"), _group_name(layers), detail="pullRequests.groupBy"),
         ignore=_resolve([(bool(value), source) for value, source in layers.hits("ignore")], default=False),
         engine=_resolve(_texts(layers, "sizing.engine"), "auto"),
-        headroom=_resolve(
-            [(float(value), source) for value, source in layers.hits("sizing.headroom")], BUILT_IN_HEADROOM
-        ),
+        headroom=_resolve(_numbers(layers, "sizing.headroom"), BUILT_IN_HEADROOM),
         when_autoscaled=_resolve([*_annotated_bounds(layers), *_texts(layers, "whenAutoscaled")], HOLD),
+        sync_delay_s=_resolve(_numbers(layers, "actuationDelay.sync"), BUILT_IN_SYNC_DELAY_S),
     )
 
 
@@ -91,6 +91,10 @@ def _annotated_bounds(layers: Layers) -> list[tuple[str, Source]]:
 
 def _texts(layers: Layers, name: str) -> list[tuple[str, Source]]:
     return [(str(value), source) for value, source in layers.hits(name)]
+
+
+def _numbers(layers: Layers, name: str) -> list[tuple[float, Source]]:
+    return [(float(value), source) for value, source in layers.hits(name)]
 
 
 def _counts(layers: Layers, name: str) -> list[tuple[int, Source]]:

@@ -16,7 +16,8 @@ class VariantSettings:
     """The effective variant settings, each with its source and what it displaced.
 
     `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load. `when_autoscaled` is
-    hold, or bounds where those of an autoscaler are ours to propose.
+    hold, or bounds where those of an autoscaler are ours to propose. `sync_delay_s` is how long a merged number takes
+    until the cluster has it.
     """
 
     accelerator: Sourced[str]
@@ -27,6 +28,7 @@ class VariantSettings:
     engine: Sourced[str]
     headroom: Sourced[float]
     when_autoscaled: Sourced[str]
+    sync_delay_s: Sourced[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

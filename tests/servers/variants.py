@@ -47,6 +47,7 @@ def make_variant(
             engine=_sourced("auto"),
             headroom=_sourced(0.2),
             when_autoscaled=_sourced("hold"),
+            sync_delay_s=_sourced(180.0),
         ),
         service_class=None,
         options=(),

@@ -102,6 +102,7 @@ def test_the_supported_part_of_the_full_example_reaches_the_domain(load: Load, t
         {"path": "clusters/*/dev/**"},
         {"model": "*70b*"},
     ]
+    assert settings.overrides[0].settings["actuationDelay.sync"].value == 120.0
     assert settings.overrides[2].settings["sizing.headroom"].value == 0.4
     assert "sizing.engine" not in settings.overrides[2].settings
     assert settings.git == GitSettings(

@@ -38,6 +38,7 @@ SETTINGS = VariantSettings(
     engine=sourced("auto"),
     headroom=sourced(0.2),
     when_autoscaled=sourced("hold"),
+    sync_delay_s=sourced(180.0),
 )
 
 
