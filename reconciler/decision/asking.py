@@ -14,14 +14,15 @@ from reconciler.domain.saturation_settings import DEFAULT_RETENTION_S, Saturatio
 from reconciler.domain.settings import Settings
 from reconciler.domain.tracking import TrackedTarget
 from reconciler.domain.variants import Variant
-from reconciler.metrics import Needs
+from reconciler.metrics import Needs, watched_target
 
 
 @dataclass(slots=True, kw_only=True)
 class Asking:
     """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
 
-    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`.
+    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`. `watched` are scale
+    targets whose live replicas are held against Git, over the longest of their sync delays.
     """
 
     loads: dict[str, int] = field(default_factory=dict)
@@ -29,6 +30,8 @@ class Asking:
     traced: dict[str, int] = field(default_factory=dict)
     retention_s: float = DEFAULT_RETENTION_S
     targets: list[TrackedTarget] = field(default_factory=list)
+    watched: dict[str, int] = field(default_factory=dict)
+    sync_delay_s: float = 0.0
 
     @property
     def needs(self) -> Needs:
@@ -46,6 +49,8 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
         asking = asked.setdefault(model.cluster, Asking())
         _ask(asking, members, choices[model], rules.get(model, NO_RULES))
         asking.retention_s = max(asking.retention_s, zero.get(model, ZeroRules()).retention_s)
+    for variant in variants:
+        _watch(asked[variant.key.cluster], variant)
     for target in followed_targets(variants, declaration):
         asked[target.key.cluster].targets.append(target)
     return asked
@@ -61,6 +66,13 @@ def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: Saturati
         _count(asking.saturation, members)
     if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
         _count(asking.traced, members)
+
+
+def _watch(asking: Asking, variant: Variant) -> None:
+    target = watched_target(variant)
+    if target is not None:
+        asking.watched[target[0]] = asking.watched.get(target[0], 0) + 1
+        asking.sync_delay_s = max(asking.sync_delay_s, variant.settings.sync_delay_s.value)
 
 
 def _count(namespaces: dict[str, int], members: list[Variant]) -> None:

@@ -52,6 +52,8 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         zero=zero_rules(declaration, models),
         tracked=tracked,
         histories=read_tracked(tracked, recording.answers, recording.now_s, settings),
+        live=observed.live,
+        committed_s=recording.committed_s,
         queries=observed.queries,
         catalogs=catalogs,
         proposals=recording.proposals,

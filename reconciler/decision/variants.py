@@ -108,7 +108,8 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
     owner = index.owner_of(target)
-    if workload is not None and owner is not None and owner.fields and settings.when_autoscaled.value == BOUNDS:
+    is_autoscaled = owner is not None and bool(owner.fields) and settings.when_autoscaled.value == BOUNDS
+    if workload is not None and owner is not None and is_autoscaled:
         workload, owner = _between_bounds(workload, owner), None
     profiles = profiles_for(resource, model)
     accelerator, source = _recognise(resource, catalog, workload, profiles)
@@ -140,6 +141,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         is_shared=resource.is_shared,
         priority=index.priorities.priority_of(workload) if workload is not None else None,
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
+        is_autoscaled=is_autoscaled,
         tracked_by=resource.tracked_by,
         obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
         missing_class=lookup.missing,

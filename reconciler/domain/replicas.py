@@ -1,5 +1,6 @@
-"""What replicas report of themselves, one reading each, and what waits before any replica has it."""
+"""What replicas report of themselves, what waits before any replica has it, and how many there are to be."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -65,3 +66,25 @@ class UpstreamQueue:
     num_waiting: float | None = None
     waiting_bytes: float | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReplicas:
+    """How many replicas a scale target asks for in its cluster: `counts` at `start_s` and every `step_s` from there.
+
+    Times are Unix seconds. NaN is not known: nobody told it lately, or two told it differently.
+    """
+
+    start_s: float
+    step_s: float
+    counts: tuple[float, ...]
+
+    @property
+    def newest(self) -> float | None:
+        """The last count; None when it is not known."""
+        return None if not self.counts or math.isnan(self.counts[-1]) else self.counts[-1]
+
+    def since(self, at_s: float) -> tuple[float, ...]:
+        """All counts from the last moment that is not after `at_s`; none when there is no such moment."""
+        first = math.floor((at_s - self.start_s) / self.step_s)
+        return self.counts[first:] if first >= 0 else ()

@@ -11,7 +11,7 @@ from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
+from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
 from reconciler.domain.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
 from reconciler.domain.tracking import TrackedHistory, TrackedTarget
@@ -36,7 +36,10 @@ class ReplicaViews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything known at `now_s` (Unix seconds), each absence with its reason."""
+    """Everything known at `now_s` (Unix seconds), each absence with its reason.
+
+    `committed_s` is when `commit` was made, None where nobody recorded it.
+    """
 
     now_s: float
     repository: str
@@ -57,6 +60,9 @@ class Snapshot:
     """What policies with metric targets scale."""
     histories: Mapping[ResourceKey, TrackedHistory] = field(default_factory=dict)
     """What was seen of each tracked target, by its key."""
+    live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
+    """What the scale targets of variants ask for in their cluster; what was not asked is not there."""
+    committed_s: float | None = None
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Cluster -> quantity -> the PromQL that was asked."""
     catalogs: Mapping[str, Catalog] = field(default_factory=dict)

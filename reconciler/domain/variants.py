@@ -80,6 +80,8 @@ class Variant:
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
     flavors_field: tuple[str, ...] = ()
     """Where llmaz reads the order of flavors in; empty where there are none."""
+    is_autoscaled: bool = False
+    """Whether its numbers in Git are the bounds of an autoscaler, which moves the replicas between them."""
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
     obstacle: str = ""

@@ -1,7 +1,8 @@
 """PURE. What to ask Prometheus (PromQL as data), whose a series is, and what the answers mean.
 
 `queries_for` says what to ask of the present, and by `Needs` what more; `read_observed` what came back: a value with
-its unit, or why there is none. `history_queries` and `read_traces` do the same for any stretch of time.
+its unit, or why there is none. `history_queries` and `read_traces` do the same for any stretch of time, and
+`live_queries` asks what scale targets are to have in their cluster.
 """
 
 from reconciler.metrics.decoding import decode, warnings_of
@@ -9,9 +10,11 @@ from reconciler.metrics.history_quantities import (
     HISTORY,
     LEARNING_HISTORY,
     LEARNING_WINDOW_S,
+    LIVE_WINDOW_S,
     SATURATION_HISTORY,
     TRACED_HISTORY,
 )
+from reconciler.metrics.live import live_queries, watched_target
 from reconciler.metrics.load_quantities import QUANTITIES
 from reconciler.metrics.observed import Observed, read_observed
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
@@ -25,6 +28,7 @@ __all__ = [
     "HISTORY",
     "LEARNING_HISTORY",
     "LEARNING_WINDOW_S",
+    "LIVE_WINDOW_S",
     "OWNERSHIP",
     "QUANTITIES",
     "SATURATION_HISTORY",
@@ -36,8 +40,10 @@ __all__ = [
     "clusters_seen",
     "decode",
     "history_queries",
+    "live_queries",
     "queries_for",
     "read_observed",
     "read_traces",
     "warnings_of",
+    "watched_target",
 ]

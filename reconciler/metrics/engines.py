@@ -167,6 +167,12 @@ def exists(metric: str, only: str) -> str:
     return f"group by ($by) (last_over_time({metric}{{{only},$where}}[$window]))"
 
 
+def asked_for(metric: str, label: str) -> str:
+    """What each object asks for, where all who lately told it agree; NaN agrees with nothing."""
+    told = f"last_over_time({metric}{{$where}}[$window])"
+    return f"max by ($namespace, {label}) ({told}) == min by ($namespace, {label}) ({told})"
+
+
 def _total(gauge: Gauge, expression: str) -> str:
     if gauge.is_repeated:
         expression = f"max by ({gauge.by_rank}) ({expression})"

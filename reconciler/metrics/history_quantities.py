@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.metrics.engines import RUNNING, WAITING, average
+from reconciler.metrics.engines import RUNNING, WAITING, asked_for, average
 from reconciler.metrics.load_quantities import QUANTITIES
 from reconciler.metrics.quantities import OWNERSHIP, Name, Quantity
 from reconciler.metrics.saturation_quantities import SATURATION_QUANTITIES
@@ -35,3 +35,20 @@ HISTORY: Mapping[Name, Quantity] = {
 
 OWNERS: Mapping[Name, Quantity] = {name: _PRESENT[name] for name in OWNERSHIP}
 """Whose the pods are; asked once, over all the time that a history covers."""
+
+LIVE_WINDOW_S = 120.0
+"""So old may a sample be that says what is now: two scrapes a minute apart, of which one may fail."""
+OBJECTS: Mapping[Name, Quantity] = {
+    Name.LIVE_REPLICAS: Quantity(
+        name=Name.LIVE_REPLICAS,
+        unit="replicas",
+        reason="whether somebody whom Git does not show sets them",
+        by=("namespace",),
+        candidates=(
+            asked_for("kube_deployment_spec_replicas", "deployment"),
+            asked_for("kube_statefulset_replicas", "statefulset"),
+        ),
+        window_s=LIVE_WINDOW_S,
+    ),
+}
+"""What Kubernetes' objects say over time; no replica reports it."""

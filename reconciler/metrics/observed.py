@@ -9,7 +9,7 @@ from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
-from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
+from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, attribution_of, served_by
@@ -18,6 +18,7 @@ from reconciler.metrics.expressions import LabelNames, names_in
 from reconciler.metrics.folding import read
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.instances import instances_in, replicas_of
+from reconciler.metrics.live import LiveReadings, live_of, read_live
 from reconciler.metrics.loads import loads_of, models_of, requests_of, with_arrivals
 from reconciler.metrics.naming import name_models
 from reconciler.metrics.observations import observe, unobserved
@@ -40,7 +41,8 @@ class Observed:
     The rest is there only where it was asked for. `replicas` are those that report now; `queues` wait before an
     endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
     finished within the retention period; `stored_kv_tokens` is what an instance of a variant held within the last
-    day; `traces` are the replicas' histories, one for each grid that was asked.
+    day; `traces` are the replicas' histories, one for each grid that was asked; `live` is what scale targets ask for in
+    their cluster, or why that is not known.
     """
 
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Observed:
     requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
     stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
     traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
+    live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -83,6 +86,7 @@ def _joined(parts: Sequence[Observed]) -> Observed:
         requests=_merged(part.requests for part in parts),
         stored_kv_tokens=_merged(part.stored_kv_tokens for part in parts),
         traces=_merged(part.traces for part in parts),
+        live=_merged(part.live for part in parts),
         queries=_merged(part.queries for part in parts),
     )
 
@@ -97,14 +101,15 @@ def _read_cluster(
     readings = read(answers, names)
     attribution = attribution_of(variants, readings)
     name_models(readings, attribution, {variant.key: served_by(variant)[0] for variant in variants})
-    histories = histories_by_grid(answers, names)
+    histories, live = histories_by_grid(answers, names), read_live(answers, names)
     seen = _look(variants, readings, attribution, now_s)
     return replace(
         seen,
-        failures=tuple(_failures(name, readings, histories)),
-        warnings=tuple(f"{name}: {warning}" for warning in _warnings(readings, histories)),
+        failures=tuple(_failures(name, readings, histories, live)),
+        warnings=tuple(f"{name}: {warning}" for warning in _warnings(readings, histories, live)),
         queues=queues_of(variants, readings),
         traces=_traces(histories, attribution),
+        live=live_of(variants, live),
         queries={name: _texts(answers)},
     )
 
@@ -140,16 +145,17 @@ def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
     )
 
 
-def _failures(name: str, readings: Readings, histories: Sequence[Histories]) -> Iterator[str]:
+def _failures(name: str, readings: Readings, histories: Sequence[Histories], live: LiveReadings) -> Iterator[str]:
     reasons = [readings.failed[quantity].reason for quantity in sorted(readings.failed)]
     reasons += [failed.reason for history in histories for failed in history.failed]
+    reasons += [failed.reason for failed in live.failed]
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         yield f"{name}: {reasons[0]}{more}"
 
 
-def _warnings(readings: Readings, histories: Sequence[Histories]) -> dict[str, None]:
-    return _merged([readings.warnings, *(history.warnings for history in histories)])
+def _warnings(readings: Readings, histories: Sequence[Histories], live: LiveReadings) -> dict[str, None]:
+    return _merged([readings.warnings, *(history.warnings for history in histories), live.warnings])
 
 
 def _traces(histories: Sequence[Histories], attribution: Attribution) -> dict[ResourceKey, tuple[Trace, ...]]:

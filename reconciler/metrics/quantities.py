@@ -40,6 +40,7 @@ class Name(StrEnum):
     REQUESTS_IN_RETENTION = "requests_in_retention"
     READY_REPLICAS = "ready_replicas"
     STORED_KV_TOKENS = "stored_kv_tokens"
+    LIVE_REPLICAS = "live_replicas"
 
 
 CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}

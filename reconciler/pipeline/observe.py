@@ -16,7 +16,7 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import clusters_seen, queries_for
+from reconciler.metrics import clusters_seen, live_queries, queries_for
 from reconciler.metrics.tracked import tracking_queries
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
@@ -135,6 +135,7 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
         queries = [
             *queries_for(cluster, asking.loads, now_s, needs=asking.needs, with_cluster_label=is_one_assumed),
             *tracking_queries(cluster, asking.targets, now_s),
+            *live_queries(cluster, asking.watched, now_s, asking.sync_delay_s),
         ]
         answers += doors.ask(cluster, queries) if queries else ()
     refuse_several_clusters(answers)

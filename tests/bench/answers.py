@@ -23,14 +23,22 @@ def series_in(answers: Sequence[Answer]) -> int:
 
 
 def _body(fleet: Fleet, query: Query) -> bytes:
-    is_instant = query.step_s is None  # the fleet has no past
-    rows = ROWS.get(query.quantity) if is_instant else None
+    """The same value at every moment of a range, and of that only what objects ask for: replicas have no past."""
+    rows = (ROWS if query.step_s is None else ROWS_OVER_TIME).get(query.quantity)
+    kind, key = ("vector", "value") if query.step_s is None else ("matrix", "values")
     result = [
-        {"metric": labels, "value": [NOW_S, repr(float(value))]}
+        {"metric": labels, key: _values(query, repr(float(value)))}
         for labels, value in (rows(fleet.members) if rows else ())
     ]
-    document = {"status": "success", "data": {"resultType": "vector" if is_instant else "matrix", "result": result}}
+    document = {"status": "success", "data": {"resultType": kind, "result": result}}
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _values(query: Query, text: str) -> list[object]:
+    if query.step_s is None:
+        return [NOW_S, text]
+    count = int((query.end_s - query.start_s) / query.step_s) + 1
+    return [[query.start_s + index * query.step_s, text] for index in range(count)]
 
 
 def _per_pod(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]], Iterator[Row]]:
@@ -59,6 +67,11 @@ def _replicaset_owners(members: Sequence[Member]) -> Iterator[Row]:
         yield {"namespace": member.namespace, "replicaset": member.replicaset, "owner_name": member.name}, 1.0
 
 
+def _deployments(members: Sequence[Member]) -> Iterator[Row]:
+    for member in members:
+        yield {"namespace": member.namespace, "deployment": member.name}, 1.0
+
+
 def _running(member: Member) -> float:
     return min(round(member.arrival_rate_per_s * member.output_tokens * _itl_s(member)), member.gpu.max_batch_size)
 
@@ -83,6 +96,8 @@ ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
     "replicaset_owner": _replicaset_owners,
 }
 """Rows by quantity; a fleet without endpoint pickers has none that count arrivals."""
+
+ROWS_OVER_TIME = {"live_replicas": _deployments}
 
 UNSEEN = {"arrivals_endpoint_picker"}
 FORGOTTEN = {quantity.name for quantity in QUANTITIES} - ROWS.keys() - UNSEEN

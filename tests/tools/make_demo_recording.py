@@ -184,7 +184,8 @@ def write_fleet(history: History, fleet: Fleet) -> None:
     labels = {**owned, "replicaset": replicaset, "owner_kind": "Deployment", "owner_name": fleet.name}
     _gauge(history, "kube_replicaset_owner", labels, 0.0, lambda _: 1.0)
     deployment = {**owned, "deployment": fleet.name}
-    _gauge(history, "kube_deployment_status_replicas_ready", deployment, 0.0, lambda _: float(fleet.replicas))
+    for metric in ("kube_deployment_status_replicas_ready", "kube_deployment_spec_replicas"):
+        _gauge(history, metric, deployment, 0.0, lambda _: float(fleet.replicas))
     for pod in pods:
         owner = {**owned, "pod": pod, "owner_kind": "ReplicaSet", "owner_name": replicaset}
         _gauge(history, "kube_pod_owner", owner, 0.0, lambda _: 1.0)
