@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.decision.answers import answer
+from reconciler.decision.live import live_figures
 from reconciler.decision.saturated import answer_saturation
 from reconciler.decision.standing import standings_of
 from reconciler.domain.engines import Engine
@@ -32,6 +33,7 @@ def chain_of(snapshot: Snapshot, decision: Decision) -> tuple[Figure, ...]:
     if variant is None:
         return ()
     figures = [*_load_figures(snapshot, variant), *_observed_figures(snapshot, variant)]
+    figures += live_figures(snapshot, variant)
     if decision.engine and Engine(decision.engine).is_saturation:
         figures += [*_replica_figures(snapshot, variant), *_model_figures(snapshot, variant)]
         figures += _answer_figures(snapshot, variant)

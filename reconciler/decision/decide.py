@@ -108,8 +108,8 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
     )
 
 
-def _lacking(case: Case, standings: Sequence[Standing]) -> frozenset[str]:
-    """Resources that an open proposal must not lose a value of, because something about them is missing.
+def _lacking(case: Case, standings: Sequence[Standing]) -> dict[str, str]:
+    """Resources that an open proposal must not lose a value of, with what is wrong with what was seen of them.
 
     Where only a part of the load was seen, that is a value which that part alone would lower.
     """
@@ -123,7 +123,9 @@ def _lacking(case: Case, standings: Sequence[Standing]) -> frozenset[str]:
     lowered = (key for key in case.posed.partial if case.settled.allocations[key].replicas < proposed.get(str(key), 0))
     unknown = (standing.variant.key for standing in standings if standing.lacks_metrics)
     unread = (broken.key for broken in snapshot.broken)
-    return frozenset(str(key) for key in (*unknown, *unread, *lowered))
+    missing = {str(key): f"metrics of {key} are missing" for key in (*unknown, *unread, *lowered)}
+    astray = (standing.variant.key for standing in standings if standing.is_stray)
+    return missing | {str(key): f"live replicas of {key} stay away from Git" for key in astray}
 
 
 def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
@@ -133,7 +135,7 @@ def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
     return groups
 
 
-def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: frozenset[str]) -> GroupPlan:
+def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: Mapping[str, str]) -> GroupPlan:
     settings = case.snapshot.settings
     changes = [decision for decision in decisions if decision.outcome is Outcome.CHANGE]
     branch = head_branch(settings.git.branch_prefix, name)

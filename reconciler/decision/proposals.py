@@ -67,21 +67,21 @@ def open_by_group(proposals: Iterable[Proposal], groups: Iterable[str], prefix: 
 def blocked_group(
     decisions: Sequence[Decision],
     proposals: Iterable[Proposal],
-    lacking: frozenset[str],
+    lacking: Mapping[str, str],
     now_s: float,
     reopen_after_s: float,
 ) -> str:
     """Why nothing may be published for a group, in words; empty when something may.
 
-    `lacking` names the resources (str of their keys) that are held because metrics are missing: what an open
-    proposal says of them is left as it is.
+    `lacking` says of the resources (str of their keys) that are held for what was seen of them, or was not, what that
+    is: what an open proposal says of them is left as it is.
     """
     proposals = list(proposals)
     for proposal in proposals:
         if proposal.state is ProposalState.OPEN:
-            missing = [change.resource for change in proposal.changes if change.resource in lacking]
-            if missing:
-                return f"open pull request #{proposal.number} stays as it is: metrics of {missing[0]} are missing"
+            reasons = [lacking[change.resource] for change in proposal.changes if change.resource in lacking]
+            if reasons:
+                return f"open pull request #{proposal.number} stays as it is: {reasons[0]}"
     changes = [proposed_change(decision) for decision in decisions]
     for proposal in proposals:
         is_like = proposal.decision == decision_fingerprint(decisions) or _is_like(changes, proposal)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decision.engines import Choice, choose_engines, lacks_prompt
+from reconciler.decision.live import stray
 from reconciler.decision.settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import Engine
@@ -20,7 +21,8 @@ class Standing:
     """A variant with its model's load and engine.
 
     `hold` says why it must stay as it is; `gap` why what its replicas carry is unknown; both empty: it is decided.
-    `lacks_metrics` marks a hold that missing data caused: it may slow a change, never reverse it. `partial` says in
+    `lacks_metrics` marks a hold that missing data caused, `is_stray` one of live replicas that stay away from Git: both
+    may slow a change, never reverse it, for merging what is open may be what ends them. `partial` says in
     words that some replicas did not report the load they carry: then nothing of the model is scaled down.
     `correction` is what its replicas do over what their learned profile says; None where none was learned.
     """
@@ -31,6 +33,7 @@ class Standing:
     hold: str = ""
     gap: str = ""
     lacks_metrics: bool = False
+    is_stray: bool = False
     partial: str = ""
     correction: Correction | None = None
 
@@ -87,13 +90,15 @@ def _standing(snapshot: Snapshot, variant: Variant, choice: Choice, refused: str
     observation = snapshot.observations.get(variant.key)
     known = load if isinstance(load, Load) else None
     absence = _absence(choice.engine, load, observation)
+    away = stray(snapshot, variant)
     return Standing(
         variant=variant,
         choice=choice,
         load=known,
-        hold=variant.obstacle or refused or choice.conflict or absence or _unprofiled(variant),
+        hold=variant.obstacle or refused or away or choice.conflict or absence or _unprofiled(variant),
         gap=_gap(variant, choice.engine, known),
         lacks_metrics=bool(absence) and not variant.obstacle,
+        is_stray=bool(away) and not variant.obstacle,
         partial=_partial(variant, known, observation) if choice.engine is Engine.QUEUEING else "",
         correction=_correction(snapshot, variant) if choice.engine is Engine.QUEUEING else None,
     )

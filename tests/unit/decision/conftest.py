@@ -4,7 +4,7 @@ Service takes 10 ms a token whatever the batch, requests have 100 tokens: one re
 requests a second (the queue is sized to 0.999 of its full rate).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from reconciler.domain.loads import Load, Observation
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.saturation_settings import SaturationRules
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
@@ -116,6 +116,8 @@ class Fleet:
     views: ReplicaViews = field(default_factory=ReplicaViews)
     saturation: dict[ModelKey, SaturationRules] = field(default_factory=dict)
     proposals: list[Proposal] = field(default_factory=list)
+    live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
+    committed_s: float | None = NOW_S - DAY_S
     now_s: float = NOW_S
 
     def add(
@@ -167,6 +169,11 @@ class Fleet:
             ReplicaMetrics(pod=f"{name}-{index}", variant=owner, **(_replica(text) | fields))
             for index, text in enumerate(each.strip() for each in loads.split(",") if each.strip())
         )
+
+    def watch(self, counts: Sequence[float], name: str = "llama") -> None:
+        """What the scale target asked for in its cluster at the last moments, 15 s apart."""
+        start_s = self.now_s - 15.0 * (len(counts) - 1)
+        self.live[key(name)] = LiveReplicas(start_s=start_s, step_s=15.0, counts=tuple(map(float, counts)))
 
     def lack(self, absence: Absence, reason: str, model_id: str = MODEL) -> None:
         """The load of a model is not known."""
@@ -243,6 +250,8 @@ class Fleet:
             observations=self.observations,
             views=replace(self.views, replicas=self.replicas),
             saturation=self.saturation,
+            live=self.live,
+            committed_s=self.committed_s,
             catalogs=build_catalogs(self.settings, declaration),
             proposals=tuple(self.proposals),
         )
