@@ -6,7 +6,7 @@ Read with `parse_documents`; write with `apply_edits`, which changes only the by
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, OpenFile, parse_documents, parse_readable
 from reconciler.manifests.editing import apply_edits, edit_file
-from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ReplaceBlock, SetScalar
+from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, PlainEdit, ReplaceBlock, SetEmbedded, SetScalar
 from reconciler.manifests.fields import Field, format_field
 
 __all__ = [
@@ -16,7 +16,9 @@ __all__ = [
     "Field",
     "InsertBlock",
     "OpenFile",
+    "PlainEdit",
     "ReplaceBlock",
+    "SetEmbedded",
     "SetScalar",
     "Value",
     "apply_edits",

@@ -1,13 +1,24 @@
 """Edits to a file's bytes: locate, splice, prove."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import OpenFile
-from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ObstacleError, SetScalar, field_of
+from reconciler.manifests.edits import (
+    Edit,
+    EditRefused,
+    InsertBlock,
+    ObstacleError,
+    PlainEdit,
+    ReplaceBlock,
+    SetEmbedded,
+    SetScalar,
+    field_of,
+)
+from reconciler.manifests.embedded import open_text
 from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
 from reconciler.manifests.proof import prove
@@ -36,7 +47,8 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
     source = file.source
     splices: list[Splice] = []
     expected: dict[int, list[Value]] = {}
-    for position, section_edits in _by_section(file, edits).items():
+    plain = [*_join_embedded(file, edits)]
+    for position, section_edits in _by_section(file, plain).items():
         section_splices, expected[position] = _edit_section(file, position, section_edits)
         splices.extend(section_splices)
     try:
@@ -48,8 +60,26 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
     return edited
 
 
-def _by_section(file: OpenFile, edits: Sequence[Edit]) -> dict[int, list[Edit]]:
-    by_section: defaultdict[int, list[Edit]] = defaultdict(list)
+def _join_embedded(file: OpenFile, edits: Sequence[Edit]) -> Iterator[PlainEdit]:
+    """All edits inside of one text as one edit of that text."""
+    texts: defaultdict[tuple[int, Field], list[Edit]] = defaultdict(list)
+    for edit in edits:
+        if isinstance(edit, SetEmbedded):
+            texts[edit.document, edit.field].append(edit.inner)
+        else:
+            yield edit
+    for (document, field), inner in texts.items():
+        text = open_text(file, document, field)
+        try:
+            edited = apply_edits(file.source.path, text.body.encode(), inner).decode()
+        except EditRefused as error:
+            where = f"{format_field(field)}: {error.field}"
+            raise EditRefused(error.path, text.line + error.line, where, error.message) from error
+        yield ReplaceBlock(document=document, field=field, text=text.write(edited))
+
+
+def _by_section(file: OpenFile, edits: Sequence[PlainEdit]) -> dict[int, list[PlainEdit]]:
+    by_section: defaultdict[int, list[PlainEdit]] = defaultdict(list)
     places = Counter((edit.document, field_of(edit)) for edit in edits)
     for edit in edits:
         reason = _find_rival(edit, places)
@@ -61,7 +91,7 @@ def _by_section(file: OpenFile, edits: Sequence[Edit]) -> dict[int, list[Edit]]:
     return by_section
 
 
-def _find_rival(edit: Edit, places: Counter[tuple[int, Field]]) -> str:
+def _find_rival(edit: PlainEdit, places: Counter[tuple[int, Field]]) -> str:
     """Why an edit cannot stand beside the others: one writes the same field, or a value around it."""
     field = field_of(edit)
     if places[edit.document, field] > 1:
@@ -70,7 +100,7 @@ def _find_rival(edit: Edit, places: Counter[tuple[int, Field]]) -> str:
     return "two edits want the same place" if is_inside else ""
 
 
-def _edit_section(file: OpenFile, position: int, edits: Sequence[Edit]) -> tuple[list[Splice], list[Value]]:
+def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> tuple[list[Splice], list[Value]]:
     """Find one section's splices, and the values that its documents must have afterwards."""
     source, section = file.source, file.sections[position]
     try:
@@ -92,14 +122,14 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[Edit]) -> tuple
     return splices, values
 
 
-def _document_number(edit: Edit, section: Section, num_documents: int) -> int:
+def _document_number(edit: PlainEdit, section: Section, num_documents: int) -> int:
     number = edit.document - section.index
     if not 0 <= number < num_documents:
         raise ObstacleError(f"there is no document {edit.document}")
     return number
 
 
-def _splices_of(located: Located, edit: Edit, document: Value) -> tuple[list[Splice], Value]:
+def _splices_of(located: Located, edit: PlainEdit, document: Value) -> tuple[list[Splice], Value]:
     if isinstance(edit, SetScalar):
         return splice_scalar(located, edit, _value_at(document, edit.field))
     if isinstance(edit, InsertBlock):

@@ -41,7 +41,17 @@ class ReplaceBlock:
     text: str
 
 
-Edit: TypeAlias = SetScalar | InsertBlock | ReplaceBlock
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetEmbedded:
+    """Replace one scalar of a document that stands as a text, a literal block, at a field of another."""
+
+    document: int
+    field: Field
+    inner: SetScalar
+
+
+PlainEdit: TypeAlias = SetScalar | InsertBlock | ReplaceBlock
+Edit: TypeAlias = PlainEdit | SetEmbedded
 
 
 class EditRefused(InputError):  # noqa: N818 - a refusal is an outcome that names what is in the way

@@ -82,7 +82,7 @@ class _Desk:
         variant = self.variants[decision.variant]
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
         try:
-            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet, self._open))
+            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet))
         except InputError as error:
             self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
             return _VariantEdits(needed=())

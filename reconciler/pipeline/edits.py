@@ -9,8 +9,16 @@ from reconciler.domain.declarations import DocumentRef, ReplicaField, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Edit, EditRefused, Field, InsertBlock, OpenFile, ReplaceBlock, SetScalar
-from reconciler.placement import Origin, OriginKind, edit_embedded
+from reconciler.manifests import (
+    Document,
+    Edit,
+    EditRefused,
+    Field,
+    InsertBlock,
+    ReplaceBlock,
+    SetEmbedded,
+    SetScalar,
+)
 from reconciler.rendering import Renderer
 from reconciler.report.entries import FlavorsView, ReplicaEntryView, entries_view
 from reconciler.report.status import StatusOmission, status_view
@@ -92,7 +100,6 @@ class Editor:
         variant: Variant,
         accelerator: Accelerator | None,
         open_sheet: OpenSheet,
-        open_file: Callable[[str], OpenFile],
     ) -> Iterator[FileEdit]:
         """The edits of the scale target and, for another accelerator, of its placement and the resource's label."""
         workload = variant.workload
@@ -100,7 +107,7 @@ class Editor:
             return
         if decision.desired.replicas != decision.current.replicas:
             for written in workload.written_at:
-                yield from self._count(written, decision.desired.replicas, open_sheet, open_file)
+                yield from self._count(written, decision.desired.replicas, open_sheet)
         if decision.is_accelerator_change and variant.flavors_field:
             yield from self._flavors(variant, decision, open_sheet(variant.document))
         elif decision.is_accelerator_change and accelerator is not None:
@@ -121,15 +128,14 @@ class Editor:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
 
-    def _count(
-        self, written: ReplicaField, replicas: int, open_sheet: OpenSheet, open_file: Callable[[str], OpenFile]
-    ) -> Iterator[FileEdit]:
+    def _count(self, written: ReplicaField, replicas: int, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The number where it is written; a ceiling above it stays, one that stands nowhere is written to be raised."""
         if written.is_ceiling and (written.value is None or replicas <= written.value):
             return
         if written.embedding is not None:
-            path = written.document.path
-            yield FileEdit(path=path, edit=edit_embedded(open_file(path), _origin_of(written), replicas))
+            inner = SetScalar(document=written.inner_document, field=written.field, value=replicas)
+            edit = SetEmbedded(document=written.document.document, field=written.embedding, inner=inner)
+            yield FileEdit(path=written.document.path, edit=edit)
             return
         sheet = open_sheet(written.document)
         if written.entry:
@@ -192,19 +198,6 @@ class Editor:
                 yield sheet.insert(_scalar(value), *field, key)
             elif found != value:
                 yield sheet.set_scalar(value, *field, key)
-
-
-def _origin_of(written: ReplicaField) -> Origin:
-    """The place of a number inside of a text."""
-    return Origin(
-        place=written.place,
-        kind=OriginKind.PATCH,
-        value=written.written,
-        document=written.document.document,
-        field=written.field,
-        embedding=written.embedding,
-        inner_document=written.inner_document,
-    )
 
 
 def _scalar(value: str) -> str:

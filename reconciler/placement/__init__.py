@@ -4,7 +4,6 @@
 `effective_place` says where an edit changes a number, or why there is no such place.
 """
 
-from reconciler.placement.embedded import edit_embedded
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import helm_place
 from reconciler.placement.insertions import Insertion, overlay_insertion
@@ -30,7 +29,6 @@ __all__ = [
     "Repository",
     "Root",
     "build_fleet",
-    "edit_embedded",
     "effective_place",
     "find_used",
     "helm_place",

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.manifests import Edit, Field, OpenFile, SetScalar, Value
-from reconciler.placement.embedded import edit_embedded
+from reconciler.manifests import Edit, Field, Value
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import Marker
 from reconciler.placement.objects import BuiltObject, Obstacle
@@ -35,12 +34,9 @@ class EffectivePlace:
         """What stands there."""
         return self.origin.value
 
-    def edit(self, file: OpenFile, value: int) -> Edit:
-        """The edit that writes another number there; EditRefused where the text around it cannot be edited."""
-        origin = self.origin
-        if origin.embedding is None:
-            return SetScalar(document=origin.document, field=origin.field, value=value)
-        return edit_embedded(file, origin, value)
+    def edit(self, value: int) -> Edit:
+        """The edit that writes another number there."""
+        return self.origin.edit(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,16 @@ from typing import Any
 
 import yaml
 
-from reconciler.manifests import Document, Edit, Field, InsertBlock, SetScalar, Value, parse_documents, parse_readable
+from reconciler.manifests import (
+    Document,
+    Field,
+    InsertBlock,
+    PlainEdit,
+    SetScalar,
+    Value,
+    parse_documents,
+    parse_readable,
+)
 
 MOST_FIELDS = 5_000
 
@@ -45,12 +54,12 @@ def value_of(text: str) -> Value:
     return document.value
 
 
-def field_of(edit: Edit) -> Field:
+def field_of(edit: PlainEdit) -> Field:
     """The field that an edit writes."""
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field
 
 
-def wanted_values(documents: Sequence[Document], edits: Sequence[Edit]) -> list[set[str]]:
+def wanted_values(documents: Sequence[Document], edits: Sequence[PlainEdit]) -> list[set[str]]:
     """Of each document the values that it may have afterwards, as JSON: a number may have become its text."""
     variants: dict[int, list[Any]] = {document.index: [_unshare(document.value)] for document in documents}
     for edit in edits:
@@ -63,13 +72,13 @@ def wanted_values(documents: Sequence[Document], edits: Sequence[Edit]) -> list[
     return [{json.dumps(value, sort_keys=True) for value in values} for values in variants.values()]
 
 
-def _readings(edit: Edit) -> list[Value]:
+def _readings(edit: PlainEdit) -> list[Value]:
     if not isinstance(edit, SetScalar):
         return [value_of(edit.text)]
     return [edit.value] if isinstance(edit.value, str) else [edit.value, str(edit.value).lower()]
 
 
-def assert_values(documents: Sequence[Document], before: bytes, after: bytes, edits: Sequence[Edit]) -> None:
+def assert_values(documents: Sequence[Document], before: bytes, after: bytes, edits: Sequence[PlainEdit]) -> None:
     """Read again, every document is as it was but for the wanted fields; what was unreadable is so still."""
     new, errors = parse_readable("f.yaml", after)
     assert [document.index for document in new] == [document.index for document in documents]

@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.manifests import (
     Document,
-    Edit,
     EditRefused,
     Field,
     InsertBlock,
+    PlainEdit,
     ReplaceBlock,
     SetScalar,
     apply_edits,
@@ -57,7 +57,7 @@ class Case:
 
     body: bytes
     documents: tuple[Document, ...] = field(repr=False)
-    edits: tuple[Edit, ...]
+    edits: tuple[PlainEdit, ...]
 
 
 def choose_field(tape: Tape, documents: tuple[Document, ...]) -> tuple[int, Field]:
@@ -68,12 +68,12 @@ def choose_field(tape: Tape, documents: tuple[Document, ...]) -> tuple[int, Fiel
     return document.index, tape.choose(leaves if leaves and not tape.one_in(8) else fields)
 
 
-def scalar_edit(tape: Tape, documents: tuple[Document, ...]) -> Edit:
+def scalar_edit(tape: Tape, documents: tuple[Document, ...]) -> PlainEdit:
     number, field = choose_field(tape, documents)
     return SetScalar(document=number, field=field, value=tape.choose(NEW_SCALARS))
 
 
-def block_edit(tape: Tape, documents: tuple[Document, ...]) -> Edit:
+def block_edit(tape: Tape, documents: tuple[Document, ...]) -> PlainEdit:
     number, field = choose_field(tape, documents)
     around = field[: -tape.choose((1, 1, 2, 3))]
     if tape.one_in(2):
@@ -81,11 +81,11 @@ def block_edit(tape: Tape, documents: tuple[Document, ...]) -> Edit:
     return InsertBlock(document=number, parent=around, key=tape.choose(KEYS), text=tape.choose(BLOCKS))
 
 
-def any_edit(tape: Tape, documents: tuple[Document, ...]) -> Edit:
+def any_edit(tape: Tape, documents: tuple[Document, ...]) -> PlainEdit:
     return block_edit(tape, documents) if tape.one_in(3) else scalar_edit(tape, documents)
 
 
-def case_of(tape: Tape, edit: Callable[[Tape, tuple[Document, ...]], Edit], number: int) -> Case:
+def case_of(tape: Tape, edit: Callable[[Tape, tuple[Document, ...]], PlainEdit], number: int) -> Case:
     body, documents = written_file(tape)
     return Case(body, documents, tuple(edit(tape, documents) for _ in range(number)))
 
@@ -102,7 +102,7 @@ def group_case(tape: Tape) -> Case:
     return case_of(tape, any_edit, tape.choose((2, 3, 5)))
 
 
-def edited(body: bytes, *edits: Edit) -> bytes | None:
+def edited(body: bytes, *edits: PlainEdit) -> bytes | None:
     """The edited file; None when the edits are refused, in which nothing but a refusal is allowed."""
     refused: EditRefused
     try:
@@ -152,13 +152,13 @@ def assert_inside_scalar(changed: Changed, edit: SetScalar, difference: Differen
         assert changed.old_end <= difference.old.end_mark.index
 
 
-def assert_stable(after: bytes, edit: Edit) -> None:
+def assert_stable(after: bytes, edit: PlainEdit) -> None:
     """Made again, the edit changes nothing; what it wrote may be something that is never written over."""
     again = edited(after, edit)
     assert again == after or (again is None and is_protected(edit))
 
 
-def is_protected(edit: Edit) -> bool:
+def is_protected(edit: PlainEdit) -> bool:
     """Whether an edit writes a template, or a block's anchor or tag."""
     if isinstance(edit, SetScalar):
         return isinstance(edit.value, str) and ("{{" in edit.value or "${" in edit.value)
@@ -205,7 +205,7 @@ def check_block(case: Case, after: bytes) -> None:
         assert after.count(b"\n") == after.count(b"\r\n")
 
 
-def assert_inside_block(changed: Changed, edit: Edit) -> None:
+def assert_inside_block(changed: Changed, edit: PlainEdit) -> None:
     """PyYAML's trees differ at one path and below it, and the bytes from the line break before its value on."""
     first_line = changed.old[: changed.start].removesuffix("\n").count("\n")
     for difference in find_differences(changed):

@@ -49,7 +49,7 @@ class _Desk:
     def write(self, variant: Variant, replicas: int) -> None:
         decision = _decide(variant, replicas)
         edits: dict[str, list[Edit]] = {}
-        for each in self.editor.edits_for(decision, variant, None, self.open_sheet, self.open_file):
+        for each in self.editor.edits_for(decision, variant, None, self.open_sheet):
             edits.setdefault(each.path, []).append(each.edit)
         for path, group in edits.items():
             self.files[path] = edit_file(self.open_file(path), group)

@@ -84,6 +84,45 @@ def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
     assert change_set.files[DEPLOYMENT].decode() == f"{LINES}---\n{second}".replace("replicas:   2 ", "replicas:   4 ")
 
 
+APPLICATION = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: models, namespace: argocd}
+spec:
+  destination: {namespace: chat}
+  source:
+    chart: llm
+    helm:
+      releaseName: llama
+      values: |
+        chat:
+          replicas: 2
+        code:
+          replicas: 1
+"""
+TOLD = """overrides:
+  - {match: {name: llama}, helmValues: {replicas: chat.replicas}}
+  - {match: {name: llama-code}, helmValues: {replicas: code.replicas}}
+"""
+
+
+def test_two_variants_whose_numbers_stand_in_one_text_are_written_together(desk: Desk) -> None:
+    known = "namespace: chat, labels: {inference.optimization/acceleratorName: H100}}"
+    variant = CHAT_VARIANT.replace("namespace: chat}", known)
+    desk.write("clusters/prod/models.yaml", APPLICATION)
+    desk.write(VARIANT, variant)
+    code = variant.replace("name: llama", "name: llama-code").replace("H100", "A100")
+    desk.write("clusters/prod/chat/code.yaml", code.replace("meta-llama/Llama-3.1-8B-Instruct", "ibm/granite-13b"))
+    desk.write(DEPLOYMENT, "")
+    desk.write("reconciler.yaml", SETTINGS.replace("8B-Instruct\n", "8B-Instruct\n    servedNames: [llama]\n") + TOLD)
+    other = Replica(namespace="chat", pod="llama-code-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=9.0)
+    prepared = desk.plan(answering(*llama(110.0), other, QWEN))
+    (application,) = (body for path, body in written(prepared).items() if path == "clusters/prod/models.yaml")
+    values = yaml.safe_load(application)["spec"]["source"]["helm"]["values"]
+    counts = {name: each["replicas"] for name, each in yaml.safe_load(values).items()}
+    assert counts == {"chat": 4, "code": 3}
+
+
 def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk) -> None:
     offer = "      - acc: A100\n"
     other = '      - {acc: H100, accCount: 2, alpha: "2.0", beta: "0.02", atTokens: 128, maxBatchSize: 64}\n'
