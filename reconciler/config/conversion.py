@@ -163,6 +163,8 @@ def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Sett
         "ignore": section.ignore,
         "whenAutoscaled": section.when_autoscaled,
         "helmValues.replicas": section.helm_values.replicas,
+        "helmValues.minReplicas": section.helm_values.min_replicas,
+        "helmValues.maxReplicas": section.helm_values.max_replicas,
         "actuationDelay.sync": section.actuation_delay.sync,
         "sizing.engine": section.sizing.engine,
         "sizing.headroom": section.sizing.headroom,

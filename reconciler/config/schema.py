@@ -181,8 +181,10 @@ class HelmValues(Section):
 
     replicas: Name | None = None
     """where the number of replicas stands"""
-    min_replicas: NotYet = None
-    max_replicas: NotYet = None
+    min_replicas: Name | None = None
+    """where the lower bound of the autoscaler stands that the chart makes"""
+    max_replicas: Name | None = None
+    """where its upper bound stands"""
 
 
 class ActuationDelay(Section):
@@ -214,7 +216,7 @@ class VariantSection(Section):
     when_autoscaled: Annotated[str | None, word("hold", "bounds")] = None
     """hold or bounds: what is proposed where an HPA or ScaledObject owns the replicas (= hold)"""
     helm_values: HelmValues = HelmValues()
-    """{replicas: decode.replicas}: where the values of a chart hold the numbers"""
+    """{replicas: decode.replicas}: where the values of a chart hold the numbers; or minReplicas and maxReplicas"""
     actuation_delay: ActuationDelay = ActuationDelay()
     """{sync: 3m}: how long a number takes to arrive"""
     payback: NotYet = None

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.decision.charts import Made, find_charted
 from reconciler.decision.settings import Layers
+from reconciler.decision.written import describe, moved
 from reconciler.domain.declarations import (
     BrokenResource,
     Declaration,
@@ -21,9 +23,7 @@ from reconciler.placement import (
     EffectivePlace,
     Fleet,
     NoPlace,
-    Origin,
     effective_place,
-    helm_place,
     marked_place,
     overlay_insertion,
     owners_of,
@@ -51,7 +51,10 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
         variants=tuple(
             replace(each, is_shared=True) if builds.is_shared(each.document) else each for each in declaration.variants
         ),
-        owners=tuple(builds.place_bounds(owner) for owner in declaration.owners),
+        owners=(
+            *(builds.place_bounds(owner) for owner in declaration.owners),
+            *(each for each in charted if isinstance(each, ReplicaOwner)),
+        ),
         broken=(*declaration.broken, *(each for each in charted if isinstance(each, BrokenResource))),
         shared_paths=declaration.shared_paths | fleet.shared_paths,
     )
@@ -97,7 +100,7 @@ class _Builds:
         considered: list[str] = []
         for written in workload.written_at:
             found = effective_place(self.fleet, key, written.field, word=_word(written))
-            considered += [_describe(origin) for origin in found.considered]
+            considered += [describe(origin) for origin in found.considered]
             placed = self._placed(written, found, built)
             if placed is None:
                 return replace(workload, unwritable=str(found), considered=tuple(considered))
@@ -128,36 +131,18 @@ class _Builds:
             fields.append(placed)
         return replace(owner, fields=tuple(fields))
 
-    def find_charted(self, variant: VariantResource) -> Iterator[Workload | BrokenResource]:
-        """A scale target that no manifest holds, by the number that makes it: marked, or told by `helmValues`."""
-        key = variant.scale_target
+    def find_charted(self, variant: VariantResource) -> Iterator[Made]:
+        """A scale target that no manifest holds, by what is told of the chart that makes it."""
         model = self.models.get(variant.model_id)
         layers = Layers(resource=variant, workload=None, settings=self.settings, model=model)
-        setting = next((str(value) for value, _ in layers.hits("helmValues.replicas")), "")
-        marked = marked_place(self.fleet, key, "replicas")
-        found = helm_place(self.fleet, key, setting) if setting and marked is None else marked
-        if isinstance(found, NoPlace):
-            yield BrokenResource(key=key, place=found.obstacle.place or variant.place, reason=found.obstacle.reason)
-        elif found is not None:
-            written = ReplicaField(document=variant.document, field=_REPLICAS, place=found.place)
-            field = _moved(written, found.origin)
-            yield Workload(
-                key=key,
-                document=field.document,
-                place=found.place,
-                replicas=field.written,
-                replicas_place=found.place,
-                replica_fields=(field,),
-                considered=tuple(_describe(origin) for origin in found.considered),
-                immovable="a chart makes it: change its accelerator there",
-            )
+        return find_charted(self.fleet, variant, layers)
 
     def _placed(
         self, written: ReplicaField, found: EffectivePlace | NoPlace, built: BuiltObject
     ) -> ReplicaField | None:
         """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
         if isinstance(found, EffectivePlace):
-            return _moved(written, found.origin)
+            return moved(written, found.origin)
         if marked_place(self.fleet, built.key, _word(written), written.field) is not None:
             return None
         chain = built.origin_of(written.field)
@@ -202,25 +187,3 @@ class _Builds:
 def _word(written: ReplicaField) -> str:
     """What a marker comment calls this number."""
     return _WORDS.get(str(written.field[-1]), "replicas")
-
-
-def _moved(written: ReplicaField, origin: Origin) -> ReplicaField:
-    """The field that decides a number, which is its own where nothing else sets it."""
-    own = written.document
-    if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
-        return written
-    number = int(origin.value) if isinstance(origin.value, int | str) else None
-    return replace(
-        written,
-        document=DocumentRef(path=origin.place.path, document=origin.document),
-        field=origin.field,
-        place=origin.place,
-        embedding=origin.embedding,
-        inner_document=origin.inner_document,
-        written=number,
-        value=number,
-    )
-
-
-def _describe(origin: Origin) -> str:
-    return f"{origin.kind}: {origin} = {origin.value}"

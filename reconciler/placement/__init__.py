@@ -5,7 +5,7 @@
 """
 
 from reconciler.placement.fleet import Fleet, build_fleet
-from reconciler.placement.helm import helm_place
+from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.insertions import Insertion, overlay_insertion
 from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
@@ -33,6 +33,7 @@ __all__ = [
     "find_used",
     "helm_place",
     "is_kustomization",
+    "is_switched_off",
     "marked_place",
     "overlay_insertion",
     "owners_of",

@@ -22,6 +22,7 @@ HELM_RELEASE: Final = "HelmRelease"
 APPLICATION: Final = "Application"
 _FLUX_HELM: Final = "helm.toolkit.fluxcd.io"
 _DEFAULT_KEY: Final = "values.yaml"
+_SWITCH: Final = "enabled"
 _SETTING: Final = re.compile(r"((?:\\.|[^.\[\]\\])+)|\[([0-9]{1,6})\]")
 
 
@@ -61,8 +62,23 @@ def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "rep
         return marked
     found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
     if len(found) != 1:
-        return _unclear(found, key)
-    return _place_in_release(fleet, key, found[0], setting)
+        return _unclear(found, key, word)
+    return _place_in_release(fleet, key, found[0], setting, word)
+
+
+def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
+    """Whether the values of the release that makes a target say `enabled: false` beside a setting.
+
+    Charts carry the bounds of an autoscaler whether or not they make one, and that is how they are told not to.
+    """
+    found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
+    if len(found) != 1:
+        return False
+    try:
+        first = next(layers_of(fleet, found[0], (*split_setting(setting)[:-1], _SWITCH)), None)
+    except InputError:
+        return False
+    return isinstance(first, Source) and (first.value is False or first.value == "false")
 
 
 def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
@@ -106,8 +122,8 @@ def _makes(release: Release, key: ResourceKey) -> bool:
     return key.name == release.name or key.name.startswith(f"{release.name}-")
 
 
-def _unclear(found: list[Release], key: ResourceKey) -> NoPlace:
-    hint = f"mark the number with `# reconciler.io/replicas: {key.kind}/{key.name}`"
+def _unclear(found: list[Release], key: ResourceKey, word: str) -> NoPlace:
+    hint = f"mark the number with `# reconciler.io/{word}: {key.kind}/{key.name}`"
     if not found:
         reason = f"no release in {key.namespace} is called {key.name} or as it begins: {hint}"
         return NoPlace(obstacle=Obstacle(reason=reason))
@@ -115,7 +131,9 @@ def _unclear(found: list[Release], key: ResourceKey) -> NoPlace:
     return NoPlace(obstacle=Obstacle(reason=f"{key.kind} {key.label} may be made by {names}: {hint}"))
 
 
-def _place_in_release(fleet: Fleet, key: ResourceKey, release: Release, setting: str) -> EffectivePlace | NoPlace:
+def _place_in_release(
+    fleet: Fleet, key: ResourceKey, release: Release, setting: str, word: str
+) -> EffectivePlace | NoPlace:
     path = split_setting(setting)
     try:
         layers = list(layers_of(fleet, release, path))
@@ -127,7 +145,8 @@ def _place_in_release(fleet: Fleet, key: ResourceKey, release: Release, setting:
     written = [each for each in layers if isinstance(each, Source)]
     considered = tuple(origin_of_source(source.of_kind(OriginKind.HELM)) for source in written)
     if not layers:
-        reason = f"the values of {release} have no {quote(setting)}: write the live count there"
+        missing = "live count" if word == "replicas" else "bound that counts now"
+        reason = f"the values of {release} have no {quote(setting)}: write the {missing} there"
         return NoPlace(obstacle=Obstacle(reason=reason, place=release.built.place))
     if isinstance(layers[0], Obstacle):
         return NoPlace(obstacle=layers[0], considered=considered)
@@ -140,7 +159,7 @@ def _place_in_release(fleet: Fleet, key: ResourceKey, release: Release, setting:
 def _rendered_after(release: Release) -> Obstacle | None:
     """A post-renderer that speaks of replicas has the last word over the chart's values."""
     path = ("spec", "postRenderers")
-    if not release.is_flux or "replicas" not in str(release.built.value_at(*path)):
+    if not release.is_flux or "replica" not in str(release.built.value_at(*path)).lower():
         return None
     return Obstacle(reason=f"a post-renderer of {release} sets replicas", place=release.built.place_of(path))
 

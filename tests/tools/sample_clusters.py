@@ -69,8 +69,21 @@ def read_files(case: str, folder: str = "before") -> dict[str, bytes]:
 
 def change(case: str, files: Mapping[str, bytes], counts: Mapping[ResourceKey, int] | None = None) -> Sample:
     """Write a count for each scale target: one more than there is, or what `counts` says."""
+    return rewrite(what_is_said(case), files, counts)
+
+
+def what_is_said(case: str) -> Mapping[str, object]:
+    """What `expected.yaml` says of a sample: its clusters, its settings, and which targets are asked for."""
+    expected = parse_documents("expected.yaml", (CASES / case / "expected.yaml").read_bytes())[0].value
+    return expected if isinstance(expected, dict) else {}
+
+
+def rewrite(
+    said: Mapping[str, object], files: Mapping[str, bytes], counts: Mapping[ResourceKey, int] | None = None
+) -> Sample:
+    """The same for any files."""
     desk, changed, held = _Desk(files=dict(files)), {}, {}
-    for variant in _variants(case, files):
+    for variant in _variants(said, files):
         target = replace(variant.key, kind=variant.key.name.partition(":")[0], name=variant.key.name.partition(":")[2])
         wanted = variant.current.replicas + 1 if counts is None else counts.get(target)
         if variant.obstacle:
@@ -87,9 +100,7 @@ def counts_of(case: str, files: Mapping[str, bytes]) -> dict[ResourceKey, int]:
     return {key: count - 1 for key, count in sample.changed.items()}
 
 
-def _variants(case: str, files: Mapping[str, bytes]) -> tuple[Variant, ...]:
-    expected = parse_documents("expected.yaml", (CASES / case / "expected.yaml").read_bytes())[0].value
-    said = expected if isinstance(expected, dict) else {}
+def _variants(said: Mapping[str, object], files: Mapping[str, bytes]) -> tuple[Variant, ...]:
     settings = _settings(said)
     manifests = [ManifestFile(path=path, body=body) for path, body in files.items()]
     commit = read_commit(
@@ -108,8 +119,11 @@ def _variants(case: str, files: Mapping[str, bytes]) -> tuple[Variant, ...]:
 def _settings(said: Mapping[str, object]) -> Settings:
     clusters = said.get("clusters")
     named = clusters if isinstance(clusters, dict) else {"prod": ["**"]}
-    setting = said.get("helmValues")
-    told = {"helmValues.replicas": Setting(value=str(setting))} if setting else {}
+    values = said.get("helmValues", {})
+    paths = values if isinstance(values, dict) else {"replicas": values}
+    told = {f"helmValues.{name}": Setting(value=str(path)) for name, path in paths.items()}
+    if said.get("whenAutoscaled"):
+        told["whenAutoscaled"] = Setting(value=str(said["whenAutoscaled"]))
     return Settings(
         clusters=tuple(ClusterSettings(name=name, include=tuple(paths)) for name, paths in named.items()),
         models=(ModelSettings(model_id=MODEL, settings=told),),

@@ -122,7 +122,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
             "serviceClasses: [{name: a, unservedCostPer1000Requests: 1}]",
             "serviceClasses[0].unservedCostPer1000Requests: ",
         ),
-        ("defaults: {helmValues: {minReplicas: a.b}}", "defaults.helmValues.minReplicas: "),
         ("models: [{id: m, actuationDelay: {merge: 1h}}]", "models[0].actuationDelay.merge: "),
         ("models: [{id: m, actuationDelay: {start: 5m}}]", "models[0].actuationDelay.start: "),
         ("defaults: {payback: 1h}", "defaults.payback: "),

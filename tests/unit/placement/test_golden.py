@@ -7,11 +7,12 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Value, parse_documents
-from reconciler.placement import Fleet, NoPlace, effective_place, helm_place, owners_of
+from reconciler.placement import EffectivePlace, Fleet, NoPlace, effective_place, helm_place, owners_of
 
 Build = Callable[..., Fleet]
 FOLDER = Path(__file__).parents[2] / "testdata" / "clusters"
 SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet")
+WORDS = {"replicas": "replicas", "minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
 
 
 def _texts(folder: Path) -> dict[str, str]:
@@ -25,18 +26,23 @@ def _expected(case: Path) -> Mapping[str, Value]:
 
 
 def describe(fleet: Fleet, key: ResourceKey, setting: Value) -> dict[str, Value]:
-    """What is found about the replicas of one target, as `expected.yaml` says it."""
+    """What is found about the numbers of one target, as `expected.yaml` says it."""
+    if isinstance(setting, dict) and key not in fleet.objects:
+        places = {name: helm_place(fleet, key, str(path), word=WORDS[name]) for name, path in setting.items()}
+        return {"target": str(key), **{name: _described(found, "value") for name, found in places.items()}}
     is_built = key in fleet.objects or not isinstance(setting, str)
     found = effective_place(fleet, key) if is_built else helm_place(fleet, key, str(setting))
-    entry: dict[str, Value] = {"target": str(key)}
-    if isinstance(found, NoPlace):
-        entry["held"] = str(found)
-    else:
-        entry["written"] = f"{found.origin}"
-        entry["replicas"] = found.value
-    entry["considered"] = [f"{each.kind}: {each} = {each.value}" for each in found.considered]
+    entry = {"target": str(key), **_described(found, "replicas")}
     owners: list[Value] = [str(owner) for owner in owners_of(fleet, key, ("spec", "replicas"))]
     return {**entry, "owners": owners} if owners else entry
+
+
+def _described(found: EffectivePlace | NoPlace, name: str) -> dict[str, Value]:
+    if isinstance(found, NoPlace):
+        entry: dict[str, Value] = {"held": str(found)}
+    else:
+        entry = {"written": f"{found.origin}", name: found.value}
+    return {**entry, "considered": [f"{each.kind}: {each} = {each.value}" for each in found.considered]}
 
 
 def targets_of(fleet: Fleet, asked: Value) -> list[ResourceKey]:
