@@ -1,19 +1,23 @@
 """The sample repositories of `tests/testdata/clusters`, with one replica more of everything that may be written."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import load_settings
 from reconciler.decision.building import declare
 from reconciler.decision.declarations import clusters_of, read_commit
 from reconciler.decision.placing import place_numbers
 from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import DocumentRef, Form, StatusShape, VariantResource
+from reconciler.domain.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
-from reconciler.domain.settings import ClusterSettings, ModelSettings, Setting, Settings
+from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.manifests import Edit, OpenFile, edit_file, parse_documents
 from reconciler.pipeline.edits import Editor, Sheet, sheet_of
@@ -22,7 +26,8 @@ from reconciler.resources import merge
 
 CASES = Path(__file__).parents[1] / "testdata" / "clusters"
 SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet")
-MODEL = "any"
+OWNER, ACCELERATOR = "acme", "H100"
+PROFILE = {"accelerator": ACCELERATOR, "alpha": "6.958ms", "beta": "0.042ms", "maxBatchSize": 64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +88,10 @@ def rewrite(
 ) -> Sample:
     """The same for any files."""
     desk, changed, held = _Desk(files=dict(files)), {}, {}
-    for variant in _variants(said, files):
-        target = replace(variant.key, kind=variant.key.name.partition(":")[0], name=variant.key.name.partition(":")[2])
+    settings, declared = declare_targets(said, files)
+    targets = {each.key: each.scale_target for each in declared.variants}
+    for variant in join_variants(settings, declared, build_catalogs(settings, declared)):
+        target = targets[variant.key]
         wanted = variant.current.replicas + 1 if counts is None else counts.get(target)
         if variant.obstacle:
             held[target] = variant.obstacle
@@ -100,46 +107,64 @@ def counts_of(case: str, files: Mapping[str, bytes]) -> dict[ResourceKey, int]:
     return {key: count - 1 for key, count in sample.changed.items()}
 
 
-def _variants(said: Mapping[str, object], files: Mapping[str, bytes]) -> tuple[Variant, ...]:
-    settings = _settings(said)
+def declare_targets(said: Mapping[str, object], files: Mapping[str, bytes]) -> tuple[Settings, Declaration]:
+    """The settings of a sample, and what it declares with a resource for each of its scale targets."""
+    clusters = _settings(said, ())
     manifests = [ManifestFile(path=path, body=body) for path, body in files.items()]
     commit = read_commit(
-        manifests, files, clusters_of(settings), lambda paths: [each for each in manifests if each.path in paths]
+        manifests, files, clusters_of(clusters), lambda paths: [each for each in manifests if each.path in paths]
     )
     asked = said.get("asked")
     targets = {_key(str(text)) for text in (asked if isinstance(asked, list) else ())}
     declared = merge(declare(commit.fleet, commit.readings))
     keys = {*(each.key for each in declared.workloads), *(each.key for each in declared.broken)}
     targets |= {key for key in keys if key.kind in SCALED}
+    settings = _settings(said, sorted({target.name for target in targets}))
     declared = replace(declared, variants=tuple(_resource(key) for key in sorted(targets)))
-    placed = place_numbers(declared, commit.fleet, settings)
-    return join_variants(settings, placed, build_catalogs(settings, placed))
+    return settings, place_numbers(declared, commit.fleet, settings)
 
 
-def _settings(said: Mapping[str, object]) -> Settings:
+def _settings(said: Mapping[str, object], names: Iterable[str]) -> Settings:
+    """What a `reconciler.yaml` of these words makes: each target serves a model of its own name."""
     clusters = said.get("clusters")
     named = clusters if isinstance(clusters, dict) else {"prod": ["**"]}
     values = said.get("helmValues", {})
-    paths = values if isinstance(values, dict) else {"replicas": values}
-    told = {f"helmValues.{name}": Setting(value=str(path)) for name, path in paths.items()}
-    if said.get("whenAutoscaled"):
-        told["whenAutoscaled"] = Setting(value=str(said["whenAutoscaled"]))
-    return Settings(
-        clusters=tuple(ClusterSettings(name=name, include=tuple(paths)) for name, paths in named.items()),
-        models=(ModelSettings(model_id=MODEL, settings=told),),
-    )
+    written = {
+        "apiVersion": "reconciler.io/v1alpha1",
+        "kind": "Configuration",
+        "clusters": [
+            {"name": name, "paths": {"include": paths}, "prometheus": {"url": "http://127.0.0.1:9"}}
+            for name, paths in named.items()
+        ],
+        "accelerators": [{"name": ACCELERATOR, "costPerHour": 6.88}],
+        "serviceClasses": [{"name": "standard", "ttft": "2s", "itl": "60ms"}],
+        "models": [{"id": f"{OWNER}/{name}", "servedNames": [name], "profiles": [PROFILE]} for name in names],
+        "defaults": {
+            "serviceClass": "standard",
+            "helmValues": values if isinstance(values, dict) else {"replicas": values},
+            "whenAutoscaled": said.get("whenAutoscaled", "hold"),
+        },
+        "status": "off",
+    }
+    return load_settings(
+        repository_file=json.dumps(written, indent=1).encode(),
+        read_repository_file=lambda _path: None,
+        flags=Flags(),
+        environment=Environment(),
+    ).settings
 
 
 def _resource(target: ResourceKey) -> VariantResource:
     return VariantResource(
-        key=replace(target, kind="VariantAutoscaling", name=f"{target.kind}:{target.name}"),
+        key=replace(target, kind="VariantAutoscaling"),
         document=DocumentRef(path="variants.yaml", document=0),
         place=Place(path="variants.yaml"),
         form=Form.TARGET,
         status_shape=StatusShape.NONE,
-        model_id=MODEL,
+        model_id=f"{OWNER}/{target.name}",
         target_kind=target.kind,
         target_name=target.name,
+        labels={ACCELERATOR_LABEL: ACCELERATOR},
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.sample_clusters import CASES, case_names, change, counts_of, read_files
+from tests.tools.sample_pull_requests import propose
 
 UPDATE = "UPDATE_GOLDEN"
 
@@ -32,6 +33,20 @@ def test_files_change_where_a_number_is_decided_and_nowhere_else(case: str) -> N
     assert reasons == expected.pop("HELD.txt").decode()
     assert changed == expected
     assert bool(changed) == bool(sample.changed)
+
+
+@pytest.mark.parametrize("case", case_names())
+def test_a_plan_proposes_these_files_in_these_words(case: str) -> None:
+    proposed = propose(case, read_files(case))
+    golden = CASES / case / "PULL_REQUEST.md"
+    if os.environ.get(UPDATE) == "1":
+        golden.unlink(missing_ok=True)
+        if proposed.text:
+            golden.write_text(proposed.text)
+    assert proposed.text == (golden.read_text() if golden.exists() else "")
+    expected = read_files(case, "after")
+    del expected["HELD.txt"]
+    assert proposed.files == expected
 
 
 @pytest.mark.parametrize("case", case_names())

@@ -1,0 +1,89 @@
+"""The pull requests of the sample repositories: under a load that takes one replica more of everything."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.decision.asking import ask_by_cluster
+from reconciler.decision.snapshot import read_snapshot
+from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.domain.answers import Answer
+from reconciler.domain.declarations import Declaration
+from reconciler.domain.drafts import Draft
+from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.settings import Settings
+from reconciler.domain.variants import Variant
+from reconciler.metrics import queries_for
+from reconciler.pipeline.draft import settle
+from reconciler.pipeline.texts import write_texts
+from reconciler.rendering import Renderer
+from tests.servers.answers import Replica, answering
+from tests.tools.sample_clusters import declare_targets, what_is_said
+
+NOW_S = 1_790_000_000.0
+COMMIT, FINGERPRINT = "3f9c2ab" + "0" * 33, "9b1e07" + "0" * 58
+BODY_LIMIT = 58_000
+PER_REPLICA_PER_S = 29.8
+"""What one replica takes under the samples' profile and class, less the headroom of 20 %."""
+OF_A_REPLICA = 0.6
+"""How much of the replica that is added the load takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """The files that the pull requests change, and their texts."""
+
+    files: Mapping[str, bytes]
+    text: str
+
+
+def propose(case: str, files: Mapping[str, bytes]) -> Proposed:
+    """Plan and draft as a run does, from what Prometheus would answer."""
+    settings, declaration = declare_targets(what_is_said(case), files)
+    recording = Recording(
+        now_s=NOW_S,
+        repository="fleet",
+        branch="main",
+        commit=COMMIT,
+        settings=settings,
+        manifests=tuple(ManifestFile(path=path, body=body) for path, body in files.items()),
+        withheld=(),
+        unread=(),
+        answers=tuple(_answers(settings, declaration)),
+        proposals=(),
+        paths=tuple(files),
+    )
+    renderer = Renderer()
+    snapshot = read_snapshot(recording, declaration, FINGERPRINT)
+    plan, edited = settle(snapshot, recording.manifests, renderer)
+    drafts = write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)
+    return Proposed(
+        files={path: body for each in edited.change_sets for path, body in each.files.items()},
+        text="\n".join(map(_show, drafts)),
+    )
+
+
+def _answers(settings: Settings, declaration: Declaration) -> Iterator[Answer]:
+    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    names = {each.key: each.scale_target.kind for each in declaration.variants}
+    asked = ask_by_cluster(settings, declaration)
+    for cluster in settings.clusters:
+        own = [each for each in variants if each.key.cluster == cluster.name]
+        replicas = [replica for each in own for replica in _replicas(each, names[each.key])]
+        if cluster.name in asked:
+            asking = asked[cluster.name]
+            yield from answering(*replicas)(cluster, queries_for(cluster, asking.loads, NOW_S, needs=asking.needs))
+
+
+def _replicas(variant: Variant, kind: str) -> Iterator[Replica]:
+    number = max(variant.current.replicas, 1)
+    per_s = PER_REPLICA_PER_S * (number + OF_A_REPLICA) / number
+    for index in range(number):
+        pod = f"-5d4c8b7f9-bcdf{'ghjklmnpqrst'[index]}" if kind == "Deployment" else f"-{index}"
+        name = variant.key.name
+        yield Replica(namespace=variant.key.namespace, pod=f"{name}{pod}", model=name, per_s=per_s)
+
+
+def _show(draft: Draft) -> str:
+    message = "\n".join(f"  {line}".rstrip() for line in draft.commit_message.splitlines())
+    head = f"head: {draft.change_set.head_branch}\ntitle: {draft.title}\ncommit: |\n{message}"
+    return f"---\n{head}\n---\n\n{draft.body}"
