@@ -182,5 +182,5 @@ def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str
         words.append(f"cost of {len(unpriced)} of {len(decisions)} variants unknown")
     if without_slo:
         words.append(f"{len(without_slo)} of {len(models)} models have no SLO")
-    words.append("accelerators unlimited: scarcity was not considered")
+    words.append("accelerators unlimited, so scarcity was not considered")
     return tuple(words)

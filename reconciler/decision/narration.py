@@ -34,6 +34,8 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         steps=steps_of(case, standing, desired, outcome, reason),
         reason=reason,
         place=str(variant.place),
+        written_at=_written_at(variant, desired),
+        bounds_of=variant.workload.bounds_of if variant.workload is not None else "",
         load=standing.load,
         engine="" if standing.choice.conflict else str(standing.engine),
         engine_reason=standing.choice.reason,
@@ -51,6 +53,14 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(standing, observation),
     )
+
+
+def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:
+    """The fields that get the number; none while it stays."""
+    if variant.workload is None or desired.replicas == variant.current.replicas:
+        return ()
+    fields = (written for written in variant.workload.written_at if written.takes(desired.replicas))
+    return tuple(f"{each.place} {each.place.field}".rstrip() for each in fields)
 
 
 def _has_metrics(standing: Standing, observation: Observation | None) -> bool:

@@ -2,7 +2,7 @@
 
 from reconciler.decision.capacities import Capacity
 from reconciler.decision.case import Case
-from reconciler.decision.standing import Standing
+from reconciler.decision.standing import Standing, is_counted
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.engines import Engine
 from reconciler.domain.figures import Figure
@@ -22,7 +22,8 @@ def steps_of(case: Case, standing: Standing, desired: Allocation, outcome: Outco
     steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
     current = _words(variant.current)
     if reason:
-        steps.append(Step(stage="hold", before=current, after=current, reason=reason))
+        known = current if is_counted(variant) else ""
+        steps.append(Step(stage="hold", before=known, after=known, reason=reason))
         return tuple(steps)
     steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(case, variant, desired)))
     if outcome is Outcome.CHANGE:
@@ -100,13 +101,19 @@ def _capacity_steps(case: Case, standing: Standing) -> list[Step]:
         capacity = case.capacities.of.get(CandidateKey(variant=variant.key, accelerator=option.accelerator))
         if capacity is None:
             continue
-        words = f"one replica on {option.accelerator}: {capacity.words} ({_parameters(option.profile, capacity)})"
+        words = f"one replica on {_taken(option)}: {capacity.words} ({_parameters(option.profile, capacity)})"
         steps.append(Step(stage="capacity", before="", after=f"{capacity.rate_per_s:.4g} req/s", reason=words))
         steps += _learned_steps(option)
     if standing.correction is not None and case.capacities.of:
         factor = f"x {standing.correction.factor:.2f}"
         steps.append(Step(stage="correction", before="", after=factor, reason=standing.correction.reason))
     return steps
+
+
+def _taken(option: Option) -> str:
+    """`H100`, or `2 x H100` where a replica takes several."""
+    several = option.accelerators_per_replica > 1
+    return f"{option.accelerators_per_replica} x {option.accelerator}" if several else option.accelerator
 
 
 def _parameters(profile: PerformanceProfile, capacity: Capacity) -> str:

@@ -170,7 +170,13 @@ def _model_key(resource: VariantResource) -> ModelKey:
 
 def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
     """The workload with the bounds of its autoscaler as its replicas: the fast loop stays, we move what it moves in."""
-    return replace(workload, replicas=owner.least, replicas_place=owner.fields[0].place, replica_fields=owner.fields)
+    return replace(
+        workload,
+        replicas=owner.least,
+        replicas_place=owner.fields[0].place,
+        replica_fields=owner.fields,
+        bounds_of=owner.owner,
+    )
 
 
 def _served_names(model: ModelSettings | None, workload: Workload | None, model_id: str) -> tuple[str, ...]:

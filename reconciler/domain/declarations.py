@@ -45,6 +45,10 @@ class ReplicaField:
     inner_document: int = 0
     entry: str = ""
 
+    def takes(self, replicas: int) -> bool:
+        """Whether that number is written here; a ceiling takes only what would pass it."""
+        return not self.is_ceiling or (self.value is not None and replicas > self.value)
+
 
 class Form(StrEnum):
     """The three shapes of a VariantAutoscaling, told apart by their fields; and what else declares a variant.
@@ -171,6 +175,8 @@ class Workload:
     unwritable: str = ""
     immovable: str = ""
     becomes: ResourceKey | None = None
+    bounds_of: str = ""
+    """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""
 
     @property
     def written_at(self) -> tuple[ReplicaField, ...]:

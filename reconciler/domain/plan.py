@@ -96,7 +96,8 @@ class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
     `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
-    Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant.
+    Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant. `written_at` are the
+    places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler.
     """
 
     variant: ResourceKey
@@ -109,6 +110,8 @@ class Decision:
     steps: tuple[Step, ...]
     reason: str = ""
     place: str = ""
+    written_at: tuple[str, ...] = ()
+    bounds_of: str = ""
     load: Load | None = None
     engine: str = ""
     engine_reason: str = ""

@@ -130,7 +130,7 @@ class Editor:
 
     def _count(self, written: ReplicaField, replicas: int, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The number where it is written; a ceiling above it stays, one that stands nowhere is written to be raised."""
-        if written.is_ceiling and (written.value is None or replicas <= written.value):
+        if not written.takes(replicas):
             return
         if written.embedding is not None:
             inner = SetScalar(document=written.inner_document, field=written.field, value=replicas)

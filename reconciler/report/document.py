@@ -50,6 +50,8 @@ def decision_json(decision: Decision) -> Json:
         "outcome": str(decision.outcome),
         "reason": decision.reason,
         "place": decision.place,
+        "written_at": list(decision.written_at),
+        "bounds_of": decision.bounds_of or None,
         "current": _allocation(decision.current),
         "desired": _allocation(decision.desired),
         "verdict": {

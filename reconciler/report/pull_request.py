@@ -44,6 +44,8 @@ class DetailRow:
     variant: str
     model: str
     place: str
+    written_at: tuple[str, ...]
+    written_as: str
     steps: tuple[Step, ...]
 
 
@@ -195,13 +197,21 @@ def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str]) -> Detail
         variant=labels[decision.variant],
         model=decision.model.model_id,
         place=decision.place,
+        written_at=decision.written_at,
+        written_as=_written_as(decision),
         steps=decision.steps,
     )
 
 
+def _written_as(decision: Decision) -> str:
+    if not decision.bounds_of:
+        return ""
+    return f"{'the lower bound' if len(decision.written_at) == 1 else 'the bounds'} of {decision.bounds_of}"
+
+
 def _commit_line(change: Decision, label: str) -> str:
     row = change_row(change, label)
-    parts = [f"{row.replicas} {'replica' if change.desired.replicas == 1 else 'replicas'}"]
+    parts = [f"{row.count} {'replica' if change.desired.replicas == 1 else 'replicas'}"]
     if row.accelerator.before:
         parts.append(str(row.accelerator))
     return f"{label}: {', '.join(parts)}"

@@ -28,11 +28,15 @@ class SloRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """One variant that changes; costs are bare numbers, their unit is said once for all rows."""
+    """One variant that changes; costs are bare numbers, their unit is said once for all rows.
+
+    `is_bound`: the replicas are the lower bound of an autoscaler.
+    """
 
     symbol: str
     mark: str
     variant: str
+    is_bound: bool
     replicas: Shift
     accelerator: Shift
     demand: str
@@ -41,6 +45,11 @@ class ChangeRow:
     slo: SloRow | None
     cost: str
     verdict: str
+
+    @property
+    def count(self) -> str:
+        """`3 → 5`, or `at least 3 → 5`."""
+        return f"at least {self.replicas}" if self.is_bound else str(self.replicas)
 
     @property
     def load(self) -> str:
@@ -63,6 +72,7 @@ def change_row(decision: Decision, label: str, *, marked: bool = True) -> Change
         symbol=symbol_of(decision),
         mark=MARKS.get(decision.verdict.kind, "") if marked else "",
         variant=label,
+        is_bound=bool(decision.bounds_of),
         replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
         accelerator=shift(_accelerator(decision.current.accelerator), _accelerator(decision.desired.accelerator)),
         demand=quantity(decision.demand, decision.unit),

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from reconciler.domain.plan import Decision, Outcome, Plan, SloOutlook, VerdictKind
 from reconciler.domain.solutions import SolveStatus
 from reconciler.report.labels import model_name, short_labels_of
-from reconciler.report.numbers import COST_UNITS, UNKNOWN, cost, count, duration, money_change, percentage, quantity
+from reconciler.report.numbers import (
+    COST_UNITS,
+    OVER_CAPACITY,
+    UNKNOWN,
+    cost,
+    count,
+    duration,
+    money_change,
+    percentage,
+    quantity,
+)
 from reconciler.report.plain import one_line
 from reconciler.report.rows import by_urgency, slo_name
 
@@ -92,7 +102,7 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     others = f", and {count(more, 'more model')} {'misses its' if more == 1 else 'miss their'} target" if more else ""
     capacities = (each.capacity_before for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.before_s, decisions, capacities)
-    return f"Without {pronoun}, {model_name(first.decision.model)} {missed_text}{others}."
+    return f"Without {pronoun}, {_name(first)} {missed_text}{others}."
 
 
 def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
@@ -104,7 +114,7 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     others = f", and so {'does' if more == 1 else 'do'} {count(more, 'more model')}" if more else ""
     capacities = (each.capacity_after for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.after_s, decisions, capacities)
-    return f"{model_name(first.decision.model)} still {missed_text}{others}."
+    return f"{_name(first)} still {missed_text}{others}."
 
 
 def proof(plan: Plan) -> str:
@@ -146,10 +156,19 @@ def _serving(miss: Miss, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 def _miss_text(
     miss: Miss, value_s: float | None, decisions: Iterable[Decision], capacities: Iterable[float | None]
 ) -> str:
-    missed = f"{duration(value_s)} instead of {duration(miss.slo.target_s)}"
+    target = f"misses its {slo_name(miss.slo)} target"
+    limit, value = duration(miss.slo.target_s), duration(value_s)
+    is_over = value == OVER_CAPACITY
+    missed = f"exceeds its capacity and {target} of {limit}" if is_over else f"{target}: {value} instead of {limit}"
     demand, unit = _sum(each.demand for each in _serving(miss, decisions)), miss.decision.unit
     load = f"demand {quantity(demand, unit)} {unit}, capacity {quantity(_sum(capacities), unit)} {unit}"
-    return f"misses its {slo_name(miss.slo)} target: {missed} ({load})"
+    return f"{missed} ({load})"
+
+
+def _name(miss: Miss) -> str:
+    """The model, with the bound beside it where an autoscaler may run more than is promised here."""
+    bound = " at the lower bound of its autoscaler" if miss.decision.bounds_of else ""
+    return f"{model_name(miss.decision.model)}{bound}"
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

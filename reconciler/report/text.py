@@ -90,7 +90,7 @@ def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, 
     loads = tuple(f"{demand} → {row.capacity} {row.unit}" for demand, row in zip(demands, rows, strict=True))
     return (
         Column(heading=pad("VARIANT", least), cells=tuple(row.variant for row in rows)),
-        Column(heading="REPLICAS", cells=tuple(str(row.replicas) for row in rows)),
+        Column(heading="REPLICAS", cells=tuple(row.count for row in rows)),
         Column(heading="ACCELERATOR", cells=tuple(str(row.accelerator) for row in rows)),
         Column(heading="DEMAND → CAPACITY", cells=loads, right=True),
         Column(heading="WORST SLO (TARGET)", cells=tuple(str(row.slo or NO_SLO) for row in rows)),
@@ -102,7 +102,7 @@ def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, 
 def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
     return (
         f" {row.symbol} {row.variant}",
-        f"     {row.replicas} replicas, {row.accelerator}, {row.cost} {unit}",
+        f"     {row.count} replicas, {row.accelerator}, {row.cost} {unit}",
         f"     demand → capacity {row.load}",
         f"     {row.slo or NO_SLO}",
         f"     {row.verdict}",

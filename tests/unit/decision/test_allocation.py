@@ -199,7 +199,7 @@ def test_no_capacity_is_claimed_for_a_model_that_shares_limits_with_nobody(fleet
     fleet.offer(25.0)
     plan = fleet.plan()
     assert (plan.solver, plan.gap) == ("separable", 0.0)
-    assert "accelerators unlimited: scarcity was not considered" in plan.assumptions
+    assert "accelerators unlimited, so scarcity was not considered" in plan.assumptions
 
 
 def test_a_resource_with_its_own_profiles_ignores_those_of_the_configuration(fleet: Any, make: Any) -> None:

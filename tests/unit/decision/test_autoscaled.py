@@ -50,6 +50,16 @@ def test_with_bounds_the_lower_one_carries_the_load(fleet: Any, make: Any) -> No
     decision = fleet.decision()
     assert (decision.outcome, decision.current.replicas, decision.desired.replicas) == (Outcome.CHANGE, 1, 3)
     assert [each.field[-1] for each in fleet.variant().workload.written_at] == ["minReplicas", "maxReplicas"]
+    assert decision.bounds_of == "HorizontalPodAutoscaler phi"
+
+
+@pytest.mark.parametrize(("most", "places"), [(2, 2), (3, 1)])
+def test_only_the_places_that_get_the_number_are_told(fleet: Any, make: Any, most: int, places: int) -> None:
+    fleet.add(replicas=3)
+    fleet.default(whenAutoscaled="bounds")
+    own(fleet, make, 1, most)
+    fleet.offer(25.0)
+    assert len(fleet.decision().written_at) == places
 
 
 def test_a_target_without_replicas_of_its_own_is_what_its_bounds_say(fleet: Any, make: Any) -> None:

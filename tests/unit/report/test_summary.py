@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.plan import Decision, Outcome, Plan, Verdict, VerdictKind
+from reconciler.domain.plan import Decision, Outcome, Plan, Step, Verdict, VerdictKind
 from reconciler.domain.solutions import SolveStatus
 from reconciler.report import commit_view, plan_view, pull_request_view, summary
 
@@ -34,10 +34,35 @@ def test_the_headline_says_who_misses_what_without_the_change(overloaded_plan: P
     view = pull_request_view(overloaded_plan, overloaded_plan.groups[0])
     assert view.counts == "1 change, needs approval"
     assert view.consequence == (
-        "Without it, Llama-3.1-8B-Instruct misses its TTFT p95 target: over capacity instead of 500 ms"
+        "Without it, Llama-3.1-8B-Instruct exceeds its capacity and misses its TTFT p95 target of 500 ms"
         " (demand 46.2 req/s, capacity 31.8 req/s)."
     )
     assert view.shortcoming.startswith("Llama-3.1-8B-Instruct still misses its TTFT p95 target: 620 ms instead of 500")
+
+
+def test_what_an_autoscaler_may_pass_is_said_of_its_lower_bound(overloaded_plan: Plan) -> None:
+    (group,) = overloaded_plan.groups
+    decision = dataclasses.replace(
+        group.changes[0], bounds_of="ScaledObject llama", written_at=("a.yaml:3", "a.yaml:4")
+    )
+    bounded = dataclasses.replace(group, decisions=(decision,))
+    view = pull_request_view(overloaded_plan, bounded)
+    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler exceeds its capacity" in view.consequence
+    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler still misses" in view.shortcoming
+    assert view.rows[0].count == "at least 3 → 5"
+    assert commit_view(bounded).lines[0].startswith("llama-8b-h100: at least 3 → 5 replicas")
+
+
+@pytest.mark.parametrize(("places", "words"), [(1, "the lower bound of HPA a"), (2, "the bounds of HPA a")])
+def test_the_details_say_which_bounds_are_written(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], places: int, words: str
+) -> None:
+    change = decide(
+        bounds_of="HPA a", written_at=("a.yaml:3",) * places, steps=(Step(stage="x", before="", after="", reason="y"),)
+    )
+    plan = plan_of(change)
+    (detail,) = pull_request_view(plan, plan.groups[0]).details
+    assert detail.written_as == words
 
 
 @pytest.mark.parametrize(
