@@ -6,7 +6,15 @@ from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.placement import BuiltObject, Fleet
-from reconciler.resources import FileDeclaration, KubernetesObject, names_kind, read_file, read_object
+from reconciler.resources import (
+    FileDeclaration,
+    KubernetesObject,
+    count_written,
+    is_read,
+    names_kind,
+    read_file,
+    read_object,
+)
 from reconciler.resources.objects import Piece
 
 _SETTINGS = frozenset({"ConfigMap", "Namespace"})
@@ -35,6 +43,19 @@ def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]
                 yield FileDeclaration(cluster=cluster, path=path, pieces=(finding,))
 
 
+def count_objects(fleet: Fleet, readings: Container[str], clusters: Container[str]) -> int:
+    """How many objects of kinds that are read some clusters get, sound or broken."""
+    builds = [(cluster, build) for cluster, build in fleet.clusters.items() if cluster in clusters]
+    plain = sum(
+        count_written(fleet.repository.files.get(path, ()))
+        for _, build in builds
+        for path in build.plain
+        if path in readings
+    )
+    built = ((cluster, each) for cluster, build in builds for each in build.objects if each.path not in build.plain)
+    return plain + sum(is_read(_as_built(cluster, each)) for cluster, each in built)
+
+
 def _by_path(objects: Iterable[BuiltObject]) -> dict[str, list[BuiltObject]]:
     found: dict[str, list[BuiltObject]] = {}
     for built in objects:
@@ -47,15 +68,17 @@ def _read(cluster: str, built: BuiltObject) -> Iterator[Piece]:
         return
     obstacle = next((each for each in built.obstacles if len(each.field) <= _OBJECT_DEPTH), None)
     if obstacle is None:
-        yield from read_object(
-            KubernetesObject(
-                cluster=cluster,
-                kind=built.key.kind,
-                document=built.source.document,
-                prefix=built.source.field,
-                fields=built.fields,
-                places=built.place_of,
-            )
-        )
+        yield from read_object(_as_built(cluster, built))
     elif built.key.kind not in _SETTINGS:
         yield BrokenResource(key=built.key, place=obstacle.place or built.place, reason=obstacle.reason)
+
+
+def _as_built(cluster: str, built: BuiltObject) -> KubernetesObject:
+    return KubernetesObject(
+        cluster=cluster,
+        kind=built.key.kind,
+        document=built.source.document,
+        prefix=built.source.field,
+        fields=built.fields,
+        places=built.place_of,
+    )

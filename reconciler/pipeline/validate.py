@@ -7,6 +7,7 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
+from reconciler.decision.building import count_objects
 from reconciler.decision.cost_order import find_contradicted_costs
 from reconciler.decision.declarations import Clusters, Commit, clusters_of, fold, read_commit
 from reconciler.decision.variants import build_catalogs, join_variants
@@ -32,6 +33,7 @@ _COMMAND_LINE = frozenset({"--prometheus", "--cluster", PROMETHEUS_TOKEN, FORGE_
 class Checked:
     """What was looked at, and what was found, by paths from the repository's root.
 
+    `resources` are the objects of every kind that is read, once in each cluster that gets them.
     `typed` and `in_work_tree` are other names of these paths: as the person gave them, as a job's tools know them.
     """
 
@@ -62,7 +64,9 @@ def validate_commit(wanted: Wanted) -> Checked:
         *_find_contradicted_costs(settings, declaration),
         *find_synced_configuration(_telling_files(repository), settings.clusters, _addresses(configuration.remote)),
     )
-    return Checked(findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(declaration))
+    return Checked(
+        findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(files.commit, settings)
+    )
 
 
 def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
@@ -80,13 +84,14 @@ def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
     if not wanted.clusters:
         clusters = {**clusters, UNPLACED.name: _held_by_none(clusters)}
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
-    declaration = fold(_named(_read_on_disk(disk, clusters)), settings)
+    commit = _named(_read_on_disk(disk, clusters))
+    declaration = fold(commit, settings)
     found = (*wrong, *declaration.findings, *disk.unread, *_find_contradicted_costs(settings, declaration))
     found += tuple(_find_synced_on_disk(disk, settings, configuration.remote))
     return Checked(
         findings=tuple(sorted(set(found))),
         files=len(disk.files),
-        resources=_count(declaration),
+        resources=_count(commit, settings),
         typed=disk.typed,
         in_work_tree=disk.in_work_tree,
     )
@@ -188,8 +193,11 @@ def _named(commit: Commit) -> Commit:
     return replace(commit, readings=readings)
 
 
-def _count(declaration: Declaration) -> int:
-    return len(declaration.variants) + len(declaration.broken)
+def _count(commit: Commit, settings: Settings) -> int:
+    """Objects of every kind that is read, those that cannot be used among them."""
+    chosen = {cluster.name for cluster in settings.clusters}
+    withheld = sum(key.cluster in chosen for each in commit.withheld for key in each.objects)
+    return count_objects(commit.fleet, commit.readings, chosen) + withheld
 
 
 def _find_contradicted_costs(settings: Settings, declaration: Declaration) -> Iterator[Finding]:

@@ -8,6 +8,16 @@ clusters into a `Declaration`; `KINDS` says which documents are worth parsing.
 
 from reconciler.resources.folding import FileDeclaration, merge
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.registry import KINDS, names_kind, read_file, read_object
+from reconciler.resources.registry import KINDS, count_written, is_read, names_kind, read_file, read_object
 
-__all__ = ["KINDS", "FileDeclaration", "KubernetesObject", "merge", "names_kind", "read_file", "read_object"]
+__all__ = [
+    "KINDS",
+    "FileDeclaration",
+    "KubernetesObject",
+    "count_written",
+    "is_read",
+    "merge",
+    "names_kind",
+    "read_file",
+    "read_object",
+]

@@ -1,7 +1,7 @@
 """Which kinds are read, in which versions, by whom; and the walk from a file's documents to its objects."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.findings import Finding, Severity
@@ -110,6 +110,21 @@ def read_file(cluster: str, path: str, documents: Sequence[Document]) -> FileDec
 
 
 def _read_document(cluster: str, document: Document) -> Iterator[Piece]:
+    for each in _objects_in(cluster, document):
+        if isinstance(each, Finding):
+            yield each
+        else:
+            yield from read_object(each)
+
+
+def count_written(documents: Iterable[Document]) -> int:
+    """How many objects stand in documents that are of a kind that is read, sound or broken."""
+    found = (each for document in documents for each in _objects_in("", document))
+    return sum(isinstance(each, KubernetesObject) and is_read(each) for each in found)
+
+
+def _objects_in(cluster: str, document: Document) -> Iterator[KubernetesObject | Finding]:
+    """The objects of a document whose kind bears a name that is read; what is wrong with a list of them."""
     value = document.value
     if not isinstance(value, dict):
         return
@@ -118,12 +133,12 @@ def _read_document(cluster: str, document: Document) -> Iterator[Piece]:
         return
     source = KubernetesObject(cluster=cluster, kind=kind, document=document, prefix=(), fields=value)
     if kind in _KINDS:
-        yield from read_object(source)
+        yield source
     elif kind.endswith(_LIST):
-        yield from _read_items(source)
+        yield from _items_of(source)
 
 
-def _read_items(source: KubernetesObject) -> Iterator[Piece]:
+def _items_of(source: KubernetesObject) -> Iterator[KubernetesObject | Finding]:
     """The objects of a `List`, or of a typed list, whose items may leave out what the list says."""
     item_kind = source.kind.removesuffix(_LIST)
     if item_kind and item_kind not in _KINDS:
@@ -137,7 +152,7 @@ def _read_items(source: KubernetesObject) -> Iterator[Piece]:
         kind = item.get("kind", item_kind)
         fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
         if isinstance(kind, str) and kind in _KINDS:
-            yield from read_object(replace(source, kind=kind, prefix=("items", index), fields=fields))
+            yield replace(source, kind=kind, prefix=("items", index), fields=fields)
 
 
 def names_kind(kind: object) -> bool:
@@ -147,12 +162,10 @@ def names_kind(kind: object) -> bool:
 
 def read_object(source: KubernetesObject) -> Iterator[Piece]:
     """What one object declares, as it is written or as it was built; nothing of a kind that is not read."""
-    if source.kind not in _KINDS:
+    if not is_read(source):
         return
     kind = _KINDS[source.kind]
     version = source.fields.get("apiVersion")
-    if not _is_ours(source, kind, version):
-        return
     source, findings = _name(source, kind)
     if findings:
         yield from break_on(source, findings) if source.name else findings
@@ -169,8 +182,11 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
         yield from kind.read(source)
 
 
-def _is_ours(source: KubernetesObject, kind: Kind, version: object) -> bool:
-    """Whether an object is of the kind we mean, in whatever version, and not a namesake of another group."""
+def is_read(source: KubernetesObject) -> bool:
+    """Whether an object is of a kind that is read, in whatever version, and not a namesake of another group."""
+    kind, version = _KINDS.get(source.kind), source.fields.get("apiVersion")
+    if kind is None:
+        return False
     if version is None:
         return not kind.word and "metadata" in source.fields
     if not isinstance(version, str) or version in kind.versions or kind.ours_alone or version in kind.retired:

@@ -27,7 +27,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_sound_commit_has_nothing_to_fix(command: Command, desk: Desk) -> None:
     outcome = command("validate", "--repo", desk.workshop.clone)
-    assert outcome == Outcome(code=0, out="4 files, 3 resources: 0 errors, 0 warnings\n", err="")
+    assert outcome == Outcome(code=0, out="4 files, 6 resources: 0 errors, 0 warnings\n", err="")
 
 
 def test_a_commit_is_read_and_not_the_files_beside_it(command: Command, desk: Desk) -> None:

@@ -72,6 +72,40 @@ def test_the_configuration_on_disk_says_which_cluster_a_file_belongs_to(tmp_path
     assert on_disk(tmp_path / "clusters").resources == 2
 
 
+COUNTED = """\
+kind: List
+apiVersion: v1
+items:
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+  - {apiVersion: v1, kind: Service, metadata: {name: a}}
+  - {apiVersion: inference.llmaz.io/v1alpha1, kind: Service, metadata: {name: a}}
+  - {apiVersion: v1, kind: Pod, metadata: {name: a}}
+---
+apiVersion: llmd.ai/v9
+kind: VariantAutoscaling
+metadata: {name: a}
+---
+apiVersion: apps/v1
+kind: DeploymentList
+items: [{metadata: {name: A}, spec: {replicas: 1}}]
+"""
+
+
+def test_every_object_of_a_kind_that_is_read_counts_and_no_other(tmp_path: Path) -> None:
+    write(tmp_path, {"a.yaml": COUNTED})
+    assert on_disk(tmp_path).resources == 4
+
+
+def test_objects_count_as_often_as_they_are_built(tmp_path: Path) -> None:
+    base = {"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": PRICED.replace("NAME", "a")}
+    write(tmp_path, base)
+    assert on_disk(tmp_path).resources == 2
+    write(tmp_path, {f"{name}/kustomization.yaml": f"namespace: {name}\nresources: [../base]\n" for name in "xy"})
+    assert on_disk(tmp_path).resources == 4
+    write(tmp_path, {"base/unlisted.yaml": CHAT_VARIANT})
+    assert on_disk(tmp_path).resources == 4
+
+
 def test_a_file_in_the_paths_of_no_cluster_is_checked_by_itself(tmp_path: Path) -> None:
     write(tmp_path, {"reconciler.yaml": SETTINGS, "trial/a.yaml": f"{CHAT_VARIANT}  someField: 1\n"})
     checked = on_disk(tmp_path / "trial")
