@@ -47,11 +47,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ComposedDocument:
-    """One document's value and the lines of its fields, from 0 in the composed text."""
+    """One document's value and the lines of its fields, from 0 in the composed text.
+
+    `literals` are the lines on which a literal block (|) begins.
+    """
 
     value: Value
     lines: Lines
     first_line: int
+    literals: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class _Composer:
         self._first_line = first_line
         self._budget = budget
         self._anchors: dict[str, _Anchored | None] = {}
+        self._literals: set[int] = set()
         self._num_nodes = 0
         self._deepest = 0
 
@@ -112,6 +117,7 @@ class _Composer:
         while type(event := self._next_event()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent:
                 self._anchors.clear()
+                self._literals.clear()
                 documents.append(self._document(event))
         return documents
 
@@ -119,7 +125,8 @@ class _Composer:
         event = self._next_event()
         value, lines = self._node(event, 0)
         # An empty value stands wherever the next token does, or behind the last line.
-        return ComposedDocument(value, lines, _line(start if value is None else event))
+        first_line = _line(start if value is None else event)
+        return ComposedDocument(value, lines, first_line, frozenset(self._literals))
 
     def _node(self, event: Event, depth: int) -> tuple[Value, Lines]:
         if type(event) is ScalarEvent:
@@ -137,6 +144,8 @@ class _Composer:
             value = resolve_plain(event.value)
         elif is_text:
             value = event.value
+            if event.style == "|":
+                self._literals.add(_line(event))
         else:
             value = self._tagged(event)
         if event.anchor is not None:

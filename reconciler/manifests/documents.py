@@ -37,6 +37,7 @@ class Document:
     first_line: int
     lines: Lines = field(repr=False, compare=False)
     line_offset: int = field(default=1, repr=False, compare=False)
+    literals: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
 
     def line_of(self, field: Sequence[str | int]) -> int:
         """Line of a field's key, or of a list item; the nearest ancestor's when the field is not there."""
@@ -48,6 +49,10 @@ class Document:
             node = child
             line = self.line_offset + (node if isinstance(node, int) else node[0])
         return line
+
+    def is_literal_at(self, line: int) -> bool:
+        """Whether a literal block (|) begins on a line: the lines of its text are the file's next ones."""
+        return line - self.line_offset in self.literals
 
 
 def _member(members: dict[str, Lines] | list[Lines], part: str | int) -> Lines | None:
@@ -153,4 +158,5 @@ def _parse_section(source: Source, section: Section, budget: Budget) -> Iterator
             first_line=section.first_line + composed.first_line,
             lines=composed.lines,
             line_offset=section.first_line,
+            literals=composed.literals,
         )

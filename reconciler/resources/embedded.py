@@ -36,13 +36,9 @@ def parse_embedded(source: KubernetesObject, key: str, value: object, expected: 
         raise InputError(place.path, place.line, place.field, error.message) from error
     if len(documents) != 1:
         raise InputError(place.path, place.line, place.field, f"expected {expected}")
-    return EmbeddedText(source, key, documents[0], _stands_in_block(source, place.line, value))
+    return EmbeddedText(source, key, documents[0], _stands_in_block(source, place))
 
 
-def _stands_in_block(source: KubernetesObject, line: int, value: str) -> bool:
-    """Whether the text's lines are lines of the file: a quoted text with `\\n` has none of its own."""
-    num_lines = value.count("\n")
-    siblings = source.fields.get("data")
-    paths = [("data", key) for key in siblings] if isinstance(siblings, dict) else []
-    taken = (source.locate(path).line for path in [*paths, *((name,) for name in source.fields)])
-    return num_lines > 0 and not any(line < other <= line + num_lines for other in taken)
+def _stands_in_block(source: KubernetesObject, place: Place) -> bool:
+    """Whether the text's lines are lines of the file: one in quotes, folded or from elsewhere has none of its own."""
+    return place.path == source.document.path and source.document.is_literal_at(place.line)

@@ -130,6 +130,32 @@ metadata:
     assert place.line == 4
 
 
+HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: premium-slo}\ndata:\n"
+BODY = "name: P\ndata:\n- model: a\n  slo-itl: 24\n"
+QUOTED = '"' + BODY.replace("\n", "\\n") + '"\n'
+LITERAL = "".join(f"    {line}\n" for line in BODY.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"{HEAD}  a: {QUOTED}", 5),
+        (f"{HEAD}  a: {QUOTED}# more\n\n# and more\n\n", 5),
+        (f"{HEAD}  a: |\n{LITERAL}", 8),
+        (f"{HEAD}  a: |-    # by hand\n{LITERAL}", 8),
+        (f"{HEAD}  a: |\n\n{LITERAL}", 9),
+        (f"{HEAD}  a:\n    |\n{LITERAL}", 5),
+        (f"{HEAD}  a: >\n" + LITERAL.replace("\n", "\n\n"), 5),
+        (f"x: 1\n---\n{HEAD}  a: |\n{LITERAL}", 10),
+        (f"x: |\n  y\n---\n{HEAD}  a: {QUOTED}", 8),
+    ],
+)
+def test_no_line_of_an_embedded_text_lies_outside_of_it(declare: Declare, text: str, line: int) -> None:
+    place = listed(declare(text))["a"].service_class.place
+    assert place is not None
+    assert place.line == line
+
+
 def test_zero_is_not_set_and_throughput_is_per_second(declare: Declare) -> None:
     text = CLASSES.replace("slo-itl: 24", "slo-itl: 0\n        slo-tps: 1200.5")
     service_class = listed(declare(text))["default"].service_class
