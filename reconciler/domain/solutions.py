@@ -28,8 +28,50 @@ class Shortfall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedUse:
+    """A pool, budget or limit that models share, and how much of it the plan takes.
+
+    `price` is what one more of it would save an hour, in the objective's unit; 0 where it does not bind.
+    """
+
+    name: str
+    used: float
+    limit: float
+    price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Rules that no plan can keep together: the fewest that are enough. Their models are held."""
+
+    rules: tuple[str, ...]
+    models: tuple[ModelKey, ...]
+
+    @property
+    def reason(self) -> str:
+        """The rules in one sentence."""
+        return " and ".join(self.rules) + " cannot all hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """What the plan would cover if demand or capacity were another: models that fall short, and the worst of them."""
+
+    demand_factor: float
+    capacity_factor: float
+    short: int
+    worst: ModelKey | None
+    worst_covered: float
+    """The share of its demand that the worst model's replicas carry, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """An allocation of every variant of a problem; `lower_bound` and `value` are in the objective's unit."""
+    """An allocation of every variant of a problem; `lower_bound` and `value` are in the objective's unit.
+
+    `greedy_value` is what the usual rule (most urgent first, cheapest capacity first) reaches on the same problem,
+    None where it finds no plan that keeps all rules or was not asked.
+    """
 
     allocations: Mapping[ResourceKey, Allocation]
     status: SolveStatus
@@ -38,6 +80,13 @@ class Solution:
     shortfalls: tuple[Shortfall, ...] = ()
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
     """Why a variant got what it got, in words: `cheapest of 3 candidates: ceil(46.2 / 10.6)`."""
+    solver: str = ""
+    shared: tuple[SharedUse, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    greedy_value: float | None = None
+    sensitivity: tuple[Sensitivity, ...] = ()
+    is_unsolved: bool = False
+    """Whether the limits of the search came before any plan: then everything stays as it is."""
 
     @property
     def gap(self) -> float:

@@ -12,7 +12,7 @@ the result.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.optimizer.lines import Line
@@ -142,11 +142,16 @@ class _Search:
                 if not self._is_worse(total + tail.bound(rest), [*chosen, choice]):
                     self._descend(depth + 1, rest, total, [*chosen, choice])
 
-    def _counts(self, line: Line, depth: int, remaining: float) -> range:
-        """Replica counts worth trying, the fullest first; the last variant covers exactly what remains."""
+    def _counts(self, line: Line, depth: int, remaining: float) -> Iterator[int]:
+        """Replica counts worth trying, the fullest first; the last variant covers exactly what remains.
+
+        More than that only as it stands, where leaving it so may cost less than touching it.
+        """
         fullest = line.clamp(replicas_needed(remaining, line.per_replica))
+        if line.touch > 0 and line.standing is not None and line.clamp(line.standing) == line.standing > fullest:
+            yield line.standing
         is_last = depth == len(self._lines) - 1
-        return range(fullest, fullest - 1 if is_last else line.lowest - 1, -1)
+        yield from range(fullest, fullest - 1 if is_last else line.lowest - 1, -1)
 
     def _is_worse(self, bound: float, chosen: Iterable[Choice]) -> bool:
         """Whether nothing that begins with `chosen` beats the best: its value, or at equal value what it changes."""
@@ -198,7 +203,7 @@ class _Tail:
     @classmethod
     def of(cls, variants: Sequence[Sequence[Line]]) -> "_Tail":
         return cls(
-            floor=sum(min(line.value_at(line.lowest) for line in lines) for lines in variants),
+            floor=sum(min(line.running_at(line.lowest) for line in lines) for lines in variants),
             least_fixed=sum(min(line.fixed for line in lines) for lines in variants),
             carried_at_floor=sum(max(line.per_replica * line.lowest for line in lines) for lines in variants),
             efficiency=min((_efficiency(lines) for lines in variants), default=0.0),

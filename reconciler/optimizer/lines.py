@@ -11,6 +11,7 @@ from reconciler.optimizer.objectives import transition_line
 class Line:
     """A candidate as the search sees it: value = fixed + slope * replicas, for lowest <= replicas <= highest.
 
+    What changes costs besides: `start` for each replica more than runs now, `touch` for any change at all.
     `per_replica` is what a replica carries, in the requirement's unit; `highest` None is unbounded.
     """
 
@@ -22,9 +23,17 @@ class Line:
     highest: int | None
     standing: int | None = None
     """Replicas that run on this accelerator now; None where the variant runs on another."""
+    start: float = 0.0
+    touch: float = 0.0
 
     def value_at(self, replicas: int) -> float:
         """The objective's value of that many replicas."""
+        started = max(replicas - (self.standing or 0), 0)
+        touch = 0.0 if replicas == self.standing else self.touch
+        return self.running_at(replicas) + self.start * started + touch
+
+    def running_at(self, replicas: int) -> float:
+        """The part of the value that grows with every replica: what changes cost is above it."""
         return self.fixed + self.slope * replicas
 
     def clamp(self, replicas: int) -> int:
@@ -60,4 +69,6 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
         lowest=bounds.minimum,
         highest=bounds.maximum,
         standing=current.replicas if current.accelerator == candidate.key.accelerator else None,
+        start=0.0 if problem.objective == "inferno" else candidate.start_weight,
+        touch=0.0 if problem.objective == "inferno" else problem.touch_weights.get(variant, 0.0),
     )

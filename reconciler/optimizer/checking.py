@@ -1,0 +1,179 @@
+"""The independent check of every solution: written from the problem's words, sharing nothing with the solvers."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement
+
+_NOISE = 1e-6
+
+
+def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
+    """What `allocations` break: bounds, candidates, pools, budgets, limits on changes, ratios and active variants.
+
+    Of a shared limit only what is decided counts: where pinned variants alone exceed it, nothing may be added.
+    """
+    check = _Check(problem, allocations)
+    return (*check.bounds(), *check.pools(), *check.budgets(), *check.changes(), *check.ratios(), *check.active())
+
+
+def drained(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[ModelKey, ...]:
+    """Models of which less than their near amount would serve while the change is under way.
+
+    A variant that moves to another accelerator keeps serving meanwhile; where less is ready than is needed nothing of
+    that may go.
+    """
+    found = []
+    for requirement in problem.requirements:
+        served = {
+            key: _served(problem, requirement, key) for key in sorted({k.variant for k in requirement.per_replica})
+        }
+        kept = sum(min(_kept(problem, requirement, allocations, key), now) for key, now in served.items())
+        if kept < min(requirement.near_amount, sum(served.values())) * (1 - _NOISE):
+            found.append(requirement.model)
+    return tuple(found)
+
+
+def _served(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
+    current = problem.current[key]
+    each = requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0)
+    return each * min(problem.ready.get(key, current.replicas), current.replicas)
+
+
+def _kept(
+    problem: Problem, requirement: Requirement, allocations: Mapping[ResourceKey, Allocation], key: ResourceKey
+) -> float:
+    current, after = problem.current[key], allocations.get(key, problem.current[key])
+    if after.replicas and after.accelerator != current.accelerator:
+        return _served(problem, requirement, key)
+    return requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0) * after.replicas
+
+
+class _Check:
+    def __init__(self, problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> None:
+        self._problem = problem
+        self._candidates: dict[CandidateKey, Candidate] = {each.key: each for each in problem.candidates}
+        self._free = {key: each for key, each in allocations.items() if key not in problem.pinned}
+        self._fixed = {
+            key: count
+            for requirement in problem.requirements
+            if requirement.fixed is not None
+            for key, count in requirement.fixed.items()
+        }
+
+    def bounds(self) -> Iterator[str]:
+        """Within its bounds, and on an accelerator that was offered."""
+        for key, allocation in self._free.items():
+            bounds, current = self._problem.bounds[key], self._problem.current[key]
+            is_offered = CandidateKey(variant=key, accelerator=allocation.accelerator) in self._candidates
+            if allocation.replicas and not is_offered and allocation.accelerator != current.accelerator:
+                yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
+            if key in self._fixed:
+                bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])
+            if not bounds.admits(allocation.replicas):
+                words = f"its bounds are {bounds.minimum} to {bounds.maximum}"
+                yield f"{key.label} has {allocation.replicas} replicas, {words}"
+
+    def pools(self) -> Iterator[str]:
+        """In each pool, after the change and while it is under way."""
+        used: dict[str, int] = defaultdict(int)
+        both: dict[str, int] = defaultdict(int)
+        for key, allocation in self._free.items():
+            before = self._problem.current[key]
+            old = self._problem.current_devices.get(key, {})
+            new = self._devices(key, allocation)
+            for name, count in new.items():
+                used[name] += count * allocation.replicas
+                stays = before.replicas if allocation.accelerator == before.accelerator else 0
+                both[name] += count * max(allocation.replicas - stays, 0)
+            for name, count in old.items():
+                both[name] += count * before.replicas
+        for pool in self._problem.pools:
+            held = self._held(pool.name)
+            left = pool.devices - held
+            if used[pool.name] > max(left, 0):
+                yield f"pool {pool.name} has {left} devices, the plan takes {used[pool.name]}"
+            now = sum(
+                self._problem.current_devices.get(key, {}).get(pool.name, 0) * each.replicas
+                for key, each in self._problem.current.items()
+                if key in self._free
+            )
+            if pool.surge is not None and both[pool.name] > max(left + pool.surge, now):
+                yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {both[pool.name]}"
+
+    def _held(self, pool: str) -> int:
+        return sum(
+            self._problem.current_devices.get(key, {}).get(pool, 0) * each.replicas
+            for key, each in self._problem.pinned.items()
+        )
+
+    def _devices(self, key: ResourceKey, allocation: Allocation) -> Mapping[str, int]:
+        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=allocation.accelerator))
+        return self._problem.current_devices.get(key, {}) if candidate is None else candidate.devices
+
+    def budgets(self) -> Iterator[str]:
+        """Each budget, by the weight of every replica."""
+        for budget in self._problem.budgets:
+            pinned = sum(
+                self._problem.current_weights.get(key, 0.0) * self._problem.pinned[key].replicas
+                for key in budget.variants & self._problem.pinned.keys()
+            )
+            spent = sum(
+                self._weight(key, self._free[key]) * self._free[key].replicas
+                for key in budget.variants & self._free.keys()
+            )
+            if spent > max(budget.amount - pinned, 0.0) + _NOISE * max(budget.amount, 1.0):
+                yield f"budget {budget.name} has {budget.amount - pinned:g}, the plan spends {spent:g}"
+
+    def _weight(self, key: ResourceKey, allocation: Allocation) -> float:
+        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=allocation.accelerator))
+        return self._problem.current_weights.get(key, 0.0) if candidate is None else candidate.weight
+
+    def changes(self) -> Iterator[str]:
+        """No more changes than one pull request may hold."""
+        for limit in self._problem.change_limits:
+            changed = sum(self._is_changed(key) for key in limit.variants & self._free.keys())
+            if changed > limit.changes:
+                yield f"{limit.name} admits {limit.changes} changes, the plan makes {changed}"
+
+    def _is_changed(self, key: ResourceKey) -> bool:
+        before, after = self._problem.current[key], self._free[key]
+        is_moved = before.accelerator != after.accelerator and (before.replicas > 0 or after.replicas > 0)
+        return before.replicas != after.replicas or is_moved
+
+    def ratios(self) -> Iterator[str]:
+        """The proportion of roles, where all of both is decided."""
+        replicas = {(each.model, each.role): self._replicas(each) for each in self._problem.requirements}
+        for ratio in self._problem.ratios:
+            over, under = replicas.get((ratio.model, ratio.over)), replicas.get((ratio.model, ratio.under))
+            if over is None or under is None:
+                continue
+            is_low = over < ratio.least * under - _NOISE
+            if is_low or (ratio.most is not None and over > ratio.most * under + _NOISE):
+                yield f"{ratio.over} to {ratio.under} of {ratio.model.model_id} is {over} to {under}"
+
+    def _replicas(self, requirement: Requirement) -> int | None:
+        keys = {key.variant for key in requirement.per_replica} | set(requirement.fixed or ())
+        if keys & self._problem.pinned.keys():
+            return None
+        return sum(self._free[key].replicas for key in keys if key in self._free)
+
+    def active(self) -> Iterator[str]:
+        """Variants that serve one model at once; who serves now, or must, may go on."""
+        members: dict[ModelKey, set[ResourceKey]] = defaultdict(set)
+        for requirement in self._problem.requirements:
+            if requirement.active_limit is None or requirement.fixed is not None:
+                continue
+            keys = {key.variant for key in requirement.per_replica} & self._free.keys()
+            members[requirement.model] |= keys
+            serving = sum(self._free[key].replicas > 0 for key in keys)
+            standing = sum(
+                self._problem.current[key].replicas > 0 or self._problem.bounds[key].minimum > 0 for key in keys
+            )
+            if serving > max(requirement.active_limit, standing):
+                yield f"{requirement.model.model_id} is served by {serving} variants, {requirement.active_limit} may"
+
+    def _must_serve(self, key: ResourceKey) -> bool:
+        return self._problem.current[key].replicas > 0 or self._problem.bounds[key].minimum > 0

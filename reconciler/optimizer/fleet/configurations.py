@@ -1,0 +1,119 @@
+"""Configurations: what one model may run, as integer replicas by choice, with what each is worth and uses.
+
+A *block* is a model with all its roles, or whatever else only ratios join: the unit that is decided alone once what is
+shared has a price.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, by_rows, owners, plain, stacked
+from reconciler.optimizer.fleet.terms import shortage_cost
+
+if TYPE_CHECKING:
+    from reconciler.optimizer.fleet.sparse import Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configurations:
+    """By configuration: its block and its replicas by choice (sparse, configurations x choices)."""
+
+    block: Integers
+    counts: "Matrix"
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    def at(self, chosen: Integers | Flags) -> "Configurations":
+        """Those of an index or a mask."""
+        return Configurations(block=self.block[chosen], counts=self.counts[chosen])
+
+
+def joined(parts: Sequence[Configurations]) -> Configurations:
+    """All of several."""
+    return Configurations(
+        block=np.concatenate([part.block for part in parts]), counts=stacked([part.counts for part in parts])
+    )
+
+
+def configurations_of(
+    block: Integers, choices: Sequence[Integers], counts: Sequence[Integers], width: int
+) -> Configurations:
+    """Configurations with at most one entry for each pair of `choices` and `counts`; a choice of -1 is none."""
+    chosen, numbers = np.stack(choices, axis=1), np.stack(counts, axis=1)
+    is_taken = (chosen >= 0) & (numbers > 0)
+    begins = np.concatenate([[0], np.cumsum(is_taken.sum(axis=1))])
+    return Configurations(block=block, counts=by_rows(numbers[is_taken], chosen[is_taken], begins, (len(block), width)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What configurations are worth and use: the objective's value, and the shared rows (configurations x rows)."""
+
+    value: Floats
+    use: "Matrix"
+
+
+def worth(formulation: Formulation, configurations: Configurations) -> Worth:
+    """The value of each configuration under the formulation's own costs, shortage of priced segments included."""
+    choices, variants, shared = formulation.choices, formulation.variants, formulation.shared
+    counts = configurations.counts
+    owner = owners(counts)
+    chosen, numbers = counts.indices, counts.data
+    started = np.maximum(numbers - choices.standing[chosen], 0.0)
+    variant = choices.variant[chosen]
+    # Of an idle variant that was active before the change is in `_emptied`; here only what differs from that.
+    is_changed = (numbers != choices.standing[chosen]) | ~choices.is_standing[chosen]
+    touched = is_changed.astype(np.float64) - variants.was_active[variant]
+    entry = choices.fixed[chosen] + choices.cost[chosen] * numbers + choices.start[chosen] * started
+    entry = entry + variants.touch[variant] * touched
+    value = np.bincount(owner, entry, minlength=len(configurations)).astype(np.float64)
+    value += _emptied(formulation)[configurations.block] + _shortage(formulation, configurations)
+    shape = (len(configurations), len(choices.keys))
+    starts = by_rows(started, chosen, counts.indptr, shape)
+    changes = by_rows(touched, variant, counts.indptr, (len(configurations), len(variants.keys)))
+    idle = plain(_was_active(formulation) @ shared.use_touching.T)[configurations.block]
+    use = counts @ shared.use.T + starts @ shared.use_starting.T + changes @ shared.use_touching.T + idle
+    return Worth(value=value, use=plain(use))
+
+
+def _emptied(formulation: Formulation) -> Floats:
+    """By block: what it costs to touch every variant that was active, as if all became idle."""
+    weights = formulation.variants.touch * formulation.variants.was_active
+    block = formulation.block_of_row[formulation.variants.row]
+    return np.bincount(block, weights, minlength=formulation.blocks).astype(np.float64)
+
+
+def _was_active(formulation: Formulation) -> "Matrix":
+    """Which variants of a block were active (blocks x variants)."""
+    variants = formulation.variants
+    block = formulation.block_of_row[variants.row]
+    shape = (formulation.blocks, len(variants.keys))
+    return by_cells(variants.was_active.astype(np.float64), block, np.arange(len(variants.keys)), shape)
+
+
+def _shortage(formulation: Formulation, configurations: Configurations) -> Floats:
+    """What the uncovered parts of priced segments cost; a row's segments are filled by falling price."""
+    rows, choices = formulation.rows, formulation.choices
+    if not rows.amounts.size:
+        return np.zeros(len(configurations))
+    members = formulation.rows_of_block
+    total = np.zeros(len(configurations))
+    for position in range(members.shape[1]):
+        row = members[configurations.block, position]
+        is_there = row >= 0
+        covered = _covered(configurations, choices.carried, choices.row, row)
+        total += np.where(is_there, shortage_cost(rows.must[row], rows.amounts[row], rows.prices[row], covered), 0.0)
+    return total
+
+
+def _covered(configurations: Configurations, carried: Floats, row_of_choice: Integers, row: Integers) -> Floats:
+    counts = configurations.counts
+    owner = owners(counts)
+    is_of_row = row_of_choice[counts.indices] == row[owner]
+    amounts = counts.data * carried[counts.indices] * is_of_row
+    return np.bincount(owner, amounts, minlength=len(configurations)).astype(np.float64)

@@ -1,0 +1,515 @@
+"""The fleet's problem as named arrays: what `Problem` says, once, for every solver that looks at all models together.
+
+A *choice* is a variant on one of its accelerators, a *row* is the demand of one model and role. Over integers n of
+replicas by choice,
+
+    minimise    sum over choices   fixed * [n > 0] + cost * n + start * max(n - standing, 0)
+              + sum over variants  touch * [the variant changes]
+              + sum over rows      price * what is not covered of its priced segments
+    subject to  row:     sum of carried * n                    >=  must + the covered part of its segments
+                         sum of what serves all the time       >=  near
+                         variants that serve                   <=  active_limit
+                variant: at most one choice is active; lowest <= n <= highest there, none only where lowest is 0
+                ratio:   replicas of a role                    >=  factor * replicas of the other
+                shared:  sum of use * n + use_starting * max(n - standing, 0) + use_touching * [changes]  <=  limit
+
+Shared rows are pools (steady, and while a change is under way), budgets and limits on changes: all that joins models.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_rows
+
+if TYPE_CHECKING:
+    from reconciler.optimizer.fleet.sparse import Matrix
+
+UNBOUNDED = 1_000_000
+"""More replicas than any fleet has: the highest of a variant without a maximum."""
+
+TOLERANCE = 1e-9
+"""A need of 3.0000000001 replicas is 3: the difference is float noise, not a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """By choice; rows of one variant stand together, and variants of one demand row."""
+
+    keys: tuple[CandidateKey, ...]
+    variant: Integers
+    row: Integers
+    fixed: Floats
+    cost: Floats
+    start: Floats
+    carried: Floats
+    lowest: Integers
+    highest: Integers
+    standing: Integers
+    """Replicas that Git says on this choice; 0 where the variant runs on another accelerator."""
+    serving: Floats
+    """What serves all the time whatever n: of a choice to which the variant moves, what the old one carries."""
+    is_standing: Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variants:
+    """By variant."""
+
+    keys: tuple[ResourceKey, ...]
+    row: Integers
+    touch: Floats
+    is_forced: Flags
+    """Whether some replica must run."""
+    was_active: Flags
+    ready: Integers
+    """Replicas that serve now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """By demand row; segments are padded with zero amounts and stand by falling price."""
+
+    requirements: tuple[Requirement, ...]
+    must: Floats
+    amounts: Floats
+    prices: Floats
+    near: Floats
+    active_limit: Integers
+    priority: Integers
+
+    @property
+    def demand(self) -> Floats:
+        """All that is wanted, in the row's unit."""
+        total: Floats = self.must + self.amounts.sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The rows that join models: `limits[k]`, and what a replica, a started replica or a touched variant uses."""
+
+    names: tuple[str, ...]
+    limits: Floats
+    use: "Matrix"
+    use_starting: "Matrix"
+    use_touching: "Matrix"
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioRows:
+    """Rows of roles: replicas of row `greater` >= factor * replicas of row `smaller`."""
+
+    greater: Integers
+    smaller: Integers
+    factor: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formulation:
+    """A problem as arrays, see the module's text."""
+
+    problem: Problem
+    choices: Choices
+    variants: Variants
+    rows: Rows
+    shared: Shared
+    ratios: RatioRows
+
+    @cached_property
+    def choice_starts(self) -> Integers:
+        """The first choice of each row, and the end."""
+        return _starts(self.choices.row, len(self.rows.requirements))
+
+    @cached_property
+    def block_of_row(self) -> Integers:
+        """Rows that ratios join are one block; every other row is one alone."""
+        block = np.arange(len(self.rows.requirements))
+        for greater, smaller in zip(self.ratios.greater, self.ratios.smaller, strict=True):
+            block[block == block[greater]] = block[smaller]
+        return np.unique(block, return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return int(self.block_of_row.max()) + 1 if len(self.block_of_row) else 0
+
+    @cached_property
+    def rows_of_block(self) -> Integers:
+        """By block its rows, padded with -1."""
+        sizes = np.bincount(self.block_of_row, minlength=self.blocks)
+        members = np.full((self.blocks, int(sizes.max(initial=0))), -1, dtype=np.int64)
+        order = np.argsort(self.block_of_row, kind="stable")
+        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        members[self.block_of_row[order], place] = order
+        return members
+
+    def with_demand(self, must: Floats, amounts: Floats, prices: Floats) -> "Formulation":
+        """The same fleet with another demand."""
+        return replace(self, rows=replace(self.rows, must=must, amounts=amounts, prices=prices))
+
+    def priced(self, prices: Floats) -> "Formulation":
+        """The problem without its shared rows, whose price is in the choices instead: it falls into models."""
+        shared, choices, variants = self.shared, self.choices, self.variants
+        return replace(
+            self,
+            choices=replace(
+                choices,
+                cost=choices.cost + prices @ shared.use,
+                start=choices.start + prices @ shared.use_starting,
+            ),
+            variants=replace(variants, touch=variants.touch + prices @ shared.use_touching),
+            shared=shared_of((), len(choices.keys), len(variants.keys)),
+        )
+
+
+@dataclass(slots=True)
+class SharedRow:
+    """One shared row while it is gathered: uses by choice and by variant."""
+
+    name: str
+    limit: float
+    use: dict[int, float] = field(default_factory=dict)
+    use_starting: dict[int, float] = field(default_factory=dict)
+    use_touching: dict[int, float] = field(default_factory=dict)
+
+
+def shared_of(rows: Iterable[SharedRow], choices: int, variants: int) -> Shared:
+    """The rows as sparse matrices."""
+    rows = tuple(rows)
+
+    def matrix(uses: list[dict[int, float]], width: int) -> "Matrix":
+        begins = np.cumsum([0, *(len(use) for use in uses)])
+        columns = np.array([index for use in uses for index in sorted(use)], dtype=np.int64)
+        values = np.array([use[index] for use in uses for index in sorted(use)], dtype=np.float64)
+        return by_rows(values, columns, begins, (len(uses), width))
+
+    return Shared(
+        names=tuple(row.name for row in rows),
+        limits=np.array([row.limit for row in rows], dtype=np.float64),
+        use=matrix([row.use for row in rows], choices),
+        use_starting=matrix([row.use_starting for row in rows], choices),
+        use_touching=matrix([row.use_touching for row in rows], variants),
+    )
+
+
+def formulate(problem: Problem) -> Formulation:
+    """The arrays of a problem; pinned variants serve their models and use what they use, but are not among them."""
+    offers = _Offers.of(problem)
+    choices, variants = _choices(problem, offers), _variants(problem, offers)
+    return Formulation(
+        problem=problem,
+        choices=choices,
+        variants=variants,
+        rows=_rows(problem, offers, choices, variants),
+        shared=_shared(problem, choices, variants),
+        ratios=_ratios(problem, offers),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A free variant of a row with what it may choose."""
+
+    variant: ResourceKey
+    row: int
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offers:
+    requirements: tuple[Requirement, ...]
+    variants: tuple[_Offer, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Offers":
+        candidates: dict[ResourceKey, list[Candidate]] = {}
+        for candidate in problem.candidates:
+            candidates.setdefault(candidate.key.variant, []).append(candidate)
+        requirements = tuple(sorted(problem.requirements, key=lambda each: (each.model, each.role)))
+        found = [
+            offer
+            for row, requirement in enumerate(requirements)
+            for offer in _offers_of(problem, row, requirement, candidates)
+        ]
+        return cls(requirements, tuple(found))
+
+
+def _offers_of(
+    problem: Problem, row: int, requirement: Requirement, candidates: Mapping[ResourceKey, list[Candidate]]
+) -> Iterator[_Offer]:
+    if requirement.fixed is not None:
+        for variant in sorted(requirement.fixed):
+            if variant not in problem.pinned:
+                yield _Offer(variant, row, (_standing_candidate(problem, variant),))
+        return
+    for variant in sorted({key.variant for key in requirement.per_replica}):
+        usable = [each for each in candidates.get(variant, ()) if requirement.per_replica.get(each.key, 0.0) > 0]
+        if usable and variant not in problem.pinned:
+            yield _Offer(variant, row, tuple(sorted(usable, key=lambda each: (each.order, each.key))))
+
+
+def _standing_candidate(problem: Problem, variant: ResourceKey) -> Candidate:
+    key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
+    weight = problem.current_weights.get(variant, 0.0)
+    return Candidate(key=key, weight=weight, cost_per_hour=None, devices=problem.current_devices.get(variant, {}))
+
+
+def carried_by(requirement: Requirement, key: CandidateKey) -> float:
+    """What one replica carries; of a finished answer each replica counts as one."""
+    return 1.0 if requirement.fixed is not None else requirement.per_replica.get(key, 0.0)
+
+
+def _choices(problem: Problem, offers: _Offers) -> Choices:
+    pairs = [(index, offer, each) for index, offer in enumerate(offers.variants) for each in offer.candidates]
+    requirements = [offers.requirements[offer.row] for _, offer, _ in pairs]
+    carried = [carried_by(row, each.key) for row, (_, _, each) in zip(requirements, pairs, strict=True)]
+    standing = [_standing(problem, each.key) for _, _, each in pairs]
+    lowest, highest = _bounds(problem, requirements, [offer for _, offer, _ in pairs])
+    return Choices(
+        keys=tuple(each.key for _, _, each in pairs),
+        variant=np.array([index for index, _, _ in pairs], dtype=np.int64),
+        row=np.array([offer.row for _, offer, _ in pairs], dtype=np.int64),
+        fixed=np.array([_fixed(problem, offer, each) for _, offer, each in pairs], dtype=np.float64),
+        cost=np.array([each.weight for _, _, each in pairs], dtype=np.float64),
+        start=np.array([each.start_weight for _, _, each in pairs], dtype=np.float64),
+        carried=np.array(carried, dtype=np.float64),
+        lowest=lowest,
+        highest=highest,
+        standing=np.array([count or 0 for count in standing], dtype=np.int64),
+        serving=np.array(
+            [
+                0.0 if count is not None else _served_now(problem, row, offer.variant)
+                for count, row, (_, offer, _) in zip(standing, requirements, pairs, strict=True)
+            ],
+            dtype=np.float64,
+        ),
+        is_standing=np.array([count is not None for count in standing], dtype=np.bool_),
+    )
+
+
+def _standing(problem: Problem, key: CandidateKey) -> int | None:
+    current = problem.current[key.variant]
+    return current.replicas if current.accelerator == key.accelerator else None
+
+
+def _ready(problem: Problem, variant: ResourceKey) -> int:
+    current = problem.current[variant].replicas
+    return min(problem.ready.get(variant, current), current)
+
+
+def _served_now(problem: Problem, requirement: Requirement, variant: ResourceKey) -> float:
+    key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
+    return carried_by(requirement, key) * _ready(problem, variant)
+
+
+def _bounds(
+    problem: Problem, requirements: Iterable[Requirement], offers: Iterable[_Offer]
+) -> tuple[Integers, Integers]:
+    lowest, highest = [], []
+    for requirement, offer in zip(requirements, offers, strict=True):
+        bounds = problem.bounds[offer.variant]
+        most = UNBOUNDED if bounds.maximum is None else bounds.maximum
+        least = bounds.minimum
+        if requirement.fixed is not None:
+            most = requirement.fixed[offer.variant]
+            least = min(least, most)
+        lowest.append(least)
+        highest.append(most)
+    return np.array(lowest, dtype=np.int64), np.array(highest, dtype=np.int64)
+
+
+def _fixed(problem: Problem, offer: _Offer, candidate: Candidate) -> float:
+    """What taking a later accelerator than the first costs where the resource's order decides: more than any saving."""
+    if offer.variant not in problem.in_order:
+        return 0.0
+    rank = offer.candidates.index(candidate)
+    return 0.0 if rank == 0 else rank * _ORDER_WEIGHT * max(each.weight for each in offer.candidates)
+
+
+_ORDER_WEIGHT = 10_000.0
+"""In replicas of the dearest candidate: an order comes before any difference in price."""
+
+
+def _variants(problem: Problem, offers: _Offers) -> Variants:
+    keys = tuple(offer.variant for offer in offers.variants)
+    fixed = [offers.requirements[offer.row].fixed for offer in offers.variants]
+    least = [
+        problem.bounds[key].minimum if wanted is None else min(problem.bounds[key].minimum, wanted[key])
+        for key, wanted in zip(keys, fixed, strict=True)
+    ]
+    return Variants(
+        keys=keys,
+        row=np.array([offer.row for offer in offers.variants], dtype=np.int64),
+        touch=np.array([problem.touch_weights.get(key, 0.0) for key in keys], dtype=np.float64),
+        is_forced=np.array([count > 0 for count in least], dtype=np.bool_),
+        was_active=np.array([problem.current[key].replicas > 0 for key in keys], dtype=np.bool_),
+        ready=np.array([_ready(problem, key) for key in keys], dtype=np.int64),
+    )
+
+
+def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variants) -> Rows:
+    width = max((len(each.segments) for each in offers.requirements), default=0)
+    count = len(offers.requirements)
+    must, near = np.zeros(count), np.zeros(count)
+    amounts, prices = np.zeros((count, width)), np.zeros((count, width))
+    for row, requirement in enumerate(offers.requirements):
+        pinned = [key for key in _members(requirement) if key in problem.pinned]
+        rest = sum(_carried_pinned(problem, requirement, key) for key in pinned)
+        kept = sum(_served_now(problem, requirement, key) for key in pinned)
+        near[row] = max(requirement.near_amount - kept, 0.0)
+        wanted = [(np.inf if each.price is None else each.price, each) for each in requirement.segments]
+        if requirement.fixed is not None:
+            free = sum(n for key, n in requirement.fixed.items() if key not in problem.pinned)
+            must[row], wanted, rest = float(free), [], 0.0
+        for column, (price, segment) in enumerate(sorted(wanted, key=lambda pair: -pair[0])):
+            left, rest = max(segment.amount - rest, 0.0), max(rest - segment.amount, 0.0)
+            if segment.price is None:
+                must[row] += left
+            else:
+                amounts[row, column], prices[row, column] = left, price * segment.probability
+    served = np.zeros(count)
+    np.add.at(served, variants.row, _served_by_variant(problem, offers))
+    active_limit = _active_limits(offers, variants)
+    return Rows(
+        requirements=offers.requirements,
+        must=np.minimum(must, _widest(choices, active_limit)),
+        amounts=amounts,
+        prices=prices,
+        near=np.minimum(near, served),
+        active_limit=active_limit,
+        priority=np.array([each.priority for each in offers.requirements], dtype=np.int64),
+    )
+
+
+def _members(requirement: Requirement) -> list[ResourceKey]:
+    if requirement.fixed is not None:
+        return sorted(requirement.fixed)
+    return sorted({key.variant for key in requirement.per_replica})
+
+
+def _carried_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
+    pinned = problem.pinned[key]
+    return carried_by(requirement, CandidateKey(variant=key, accelerator=pinned.accelerator)) * pinned.replicas
+
+
+def _served_by_variant(problem: Problem, offers: _Offers) -> Floats:
+    return np.array(
+        [_served_now(problem, offers.requirements[offer.row], offer.variant) for offer in offers.variants],
+        dtype=np.float64,
+    )
+
+
+def _widest(choices: Choices, active_limit: Integers) -> Floats:
+    """The most that bounds and the count of active variants admit, by row: beyond it all is short whatever is decided.
+
+    Of a row with forced variants it may be too wide; then the row has no configuration, and is named as a conflict.
+    """
+    rows = len(active_limit)
+    if not len(choices.carried):
+        return np.zeros(rows)
+    starts = np.searchsorted(choices.variant, np.arange(int(choices.variant[-1]) + 1))
+    by_variant = np.maximum.reduceat(choices.carried * choices.highest, starts)
+    row = choices.row[starts]
+    order = np.lexsort((-by_variant, row))
+    rank = np.arange(len(order)) - np.searchsorted(row[order], row[order])
+    is_counted = rank < active_limit[row[order]]
+    return np.bincount(row[order], by_variant[order] * is_counted, minlength=rows).astype(np.float64)
+
+
+def _active_limits(offers: _Offers, variants: Variants) -> Integers:
+    """At least as many as must serve, or serve now: nothing is drained only to satisfy a count."""
+    count = len(offers.requirements)
+    limits = [UNBOUNDED if each.active_limit is None else each.active_limit for each in offers.requirements]
+    forced, active = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    np.add.at(forced, variants.row, variants.is_forced)
+    np.add.at(active, variants.row, variants.was_active | variants.is_forced)
+    fixed = np.array([UNBOUNDED if each.fixed is not None else 0 for each in offers.requirements], dtype=np.int64)
+    return np.maximum(np.maximum(np.array(limits, dtype=np.int64), fixed), np.maximum(forced, active))
+
+
+def _shared(problem: Problem, choices: Choices, variants: Variants) -> Shared:
+    rows = [*_pool_rows(problem, choices), *_budget_rows(problem, choices), *_change_rows(problem, variants)]
+    return shared_of(rows, len(choices.keys), len(variants.keys))
+
+
+def _pool_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
+    devices = {candidate.key: candidate.devices for candidate in problem.candidates}
+    uses: dict[str, dict[int, float]] = {pool.name: {} for pool in problem.pools}
+    for index, key in enumerate(choices.keys):
+        taken = devices.get(key)
+        for name, count in (problem.current_devices.get(key.variant, {}) if taken is None else taken).items():
+            if name in uses and count:
+                uses[name][index] = float(count)
+    for pool in problem.pools:
+        held = sum(_taken(problem, key, pinned, pool.name) for key, pinned in problem.pinned.items())
+        yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])
+        if pool.surge is not None:
+            now = sum(_taken(problem, key, each, pool.name) for key, each in problem.current.items())
+            room = max(float(pool.devices + pool.surge - now), 0.0)
+            yield SharedRow(f"{pool.name} {WHILE_CHANGING}", room, use_starting=uses[pool.name])
+
+
+WHILE_CHANGING = "while changing"
+"""How the row of a pool is called that counts what runs before and after together."""
+
+
+def _taken(problem: Problem, key: ResourceKey, allocation: Allocation, pool: str) -> int:
+    return problem.current_devices.get(key, {}).get(pool, 0) * allocation.replicas
+
+
+def _budget_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
+    uses: dict[ResourceKey, list[SharedRow]] = {}
+    for budget in problem.budgets:
+        held = sum(
+            problem.current_weights.get(key, 0.0) * problem.pinned[key].replicas
+            for key in sorted(budget.variants & problem.pinned.keys())
+        )
+        row = SharedRow(budget.name, max(budget.amount - held, 0.0))
+        for key in budget.variants:
+            uses.setdefault(key, []).append(row)
+        yield row
+    for index, choice in enumerate(choices.keys):
+        for row in uses.get(choice.variant, ()):
+            row.use[index] = float(choices.cost[index])
+
+
+def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:
+    for limit in problem.change_limits:
+        use = {index: 1.0 for index, key in enumerate(variants.keys) if key in limit.variants}
+        yield SharedRow(limit.name, float(limit.changes), use_touching=use)
+
+
+def _ratios(problem: Problem, offers: _Offers) -> RatioRows:
+    index = {(each.model, each.role): row for row, each in enumerate(offers.requirements)}
+    found: list[tuple[int, int, float]] = []
+    for ratio in problem.ratios:
+        over, under = index.get((ratio.model, ratio.over)), index.get((ratio.model, ratio.under))
+        if over is None or under is None or _has_pinned(problem, offers, over) or _has_pinned(problem, offers, under):
+            continue
+        found.append((over, under, ratio.least))
+        if ratio.most is not None and ratio.most > 0:
+            found.append((under, over, 1 / ratio.most))
+    return RatioRows(
+        greater=np.array([each[0] for each in found], dtype=np.int64),
+        smaller=np.array([each[1] for each in found], dtype=np.int64),
+        factor=np.array([each[2] for each in found], dtype=np.float64),
+    )
+
+
+def _has_pinned(problem: Problem, offers: _Offers, row: int) -> bool:
+    """Whether a role is not ours alone to decide: then its proportion is not either."""
+    return any(key in problem.pinned for key in _members(offers.requirements[row]))
+
+
+def _starts(groups: Integers, count: int) -> Integers:
+    return np.searchsorted(groups, np.arange(count + 1)).astype(np.int64)

@@ -1,0 +1,193 @@
+"""Prices for what models share, found together with the configurations that matter: column generation.
+
+A linear programme chooses among the configurations known so far and puts a price on every shared row; each model
+answers with what it would rather run at these prices; until nobody knows better. Then the programme's value is the
+best that fractions of configurations reach, and no plan is better.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.fleet.configurations import Configurations, Worth, joined, worth
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.pricing import Pricing
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
+
+ROUNDS = 60
+"""Rounds of prices; fleets of 10,000 models needed four to six."""
+
+GAP = 5e-5
+"""Where the programme's value and the bound are this close, as a fraction, nobody knows better."""
+
+_FORGET = 0.3
+"""Configurations dearer than a model's best by this fraction of its value leave the programme."""
+
+_WIDE = 0.3
+"""How near to the best a configuration must be to enter before prices are known."""
+
+_DEARER = 100.0
+_RAISES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Configurations with what they are worth."""
+
+    configurations: Configurations
+    worth: Worth
+
+    def __len__(self) -> int:
+        return len(self.configurations)
+
+    def at(self, chosen: Flags | Integers) -> "Known":
+        """Those of an index or a mask."""
+        return Known(
+            configurations=self.configurations.at(chosen),
+            worth=Worth(value=self.worth.value[chosen], use=self.worth.use[chosen]),
+        )
+
+    def reduced(self, prices: Floats) -> Floats:
+        """What each is worth at the prices of what it uses."""
+        value: Floats = self.worth.value + self.worth.use @ prices
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """The configurations that matter, the share that the programme takes of each, prices and the proven bound.
+
+    `excess` is by how much each shared row is exceeded even so: where it is not zero, no plan keeps all rows.
+    `infeasible` are blocks without any configuration.
+    """
+
+    known: Known
+    share: Floats
+    prices: Floats
+    bound: float
+    excess: Floats
+    infeasible: Integers
+
+
+def generate(formulation: Formulation) -> Generated:
+    """Configurations and prices until nobody knows better, or the rounds are over; the bound holds in either case."""
+    pricing = Pricing(formulation)
+    free = pricing.answer(np.zeros(len(formulation.shared)), near=_WIDE)
+    known = _known(formulation, free.configurations)
+    bound = free.bound
+    if len(free.infeasible) or _fits(formulation, known, known.reduced(np.zeros(len(formulation.shared)))):
+        return _unpriced(formulation, known, bound, free.infeasible)
+    penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
+    scarce = pricing.answer(penalty)
+    known = added(known, _known(formulation, scarce.configurations))
+    raises = 0
+    for _ in range(ROUNDS):
+        programme = _solve(formulation, known, penalty)
+        answer = pricing.answer(programme.prices)
+        bound = max(bound, answer.bound)
+        fresh = _known(formulation, answer.configurations)
+        better = fresh.reduced(programme.prices) < programme.worth_of_block[fresh.configurations.block] - _least(
+            programme.worth_of_block[fresh.configurations.block]
+        )
+        is_done = not better.any() or programme.value - bound <= GAP * abs(programme.value)
+        if is_done and programme.excess.max(initial=0.0) > TOLERANCE and raises < _RAISES:
+            penalty, raises = penalty * _DEARER, raises + 1
+        elif is_done:
+            break
+        reduced = known.reduced(programme.prices)
+        best = programme.worth_of_block[known.configurations.block]
+        known = added(known.at((reduced <= best + _FORGET * np.abs(best)) | (programme.share > 0)), fresh.at(better))
+    else:
+        programme = _solve(formulation, known, penalty)
+    return Generated(
+        known=known,
+        share=programme.share,
+        prices=programme.prices,
+        bound=bound,
+        excess=programme.excess,
+        infeasible=free.infeasible,
+    )
+
+
+def _least(value: Floats) -> Floats:
+    """What counts as better: more than float noise."""
+    return TOLERANCE * np.maximum(np.abs(value), 1.0)
+
+
+def _known(formulation: Formulation, configurations: Configurations) -> Known:
+    return Known(configurations=configurations, worth=worth(formulation, configurations))
+
+
+def added(known: Known, fresh: Known) -> Known:
+    """Both; what is in both is there twice."""
+    return Known(
+        configurations=joined([known.configurations, fresh.configurations]),
+        worth=Worth(
+            value=np.concatenate([known.worth.value, fresh.worth.value]),
+            use=stacked([known.worth.use, fresh.worth.use]),
+        ),
+    )
+
+
+def best_by_block(blocks: int, block: Integers, value: Floats) -> Integers:
+    """The first configuration of least value of each block; every block must have one."""
+    order = np.lexsort((value, block))
+    starts = np.searchsorted(block[order], np.arange(blocks))
+    return order[starts]
+
+
+def _fits(formulation: Formulation, known: Known, value: Floats) -> bool:
+    best = best_by_block(formulation.blocks, known.configurations.block, value)
+    used = sums(known.worth.use[best])
+    return bool((used <= room(formulation)).all())
+
+
+def room(formulation: Formulation) -> Floats:
+    """The limits of shared rows, with what float noise may add."""
+    limits = formulation.shared.limits
+    result: Floats = limits + TOLERANCE * np.maximum(np.abs(limits), 1.0)
+    return result
+
+
+def _unpriced(formulation: Formulation, known: Known, bound: float, infeasible: Integers) -> Generated:
+    """Nothing that is shared binds: the best of each block alone is the best of all."""
+    share = np.zeros(len(known))
+    if not len(infeasible):
+        share[best_by_block(formulation.blocks, known.configurations.block, known.worth.value)] = 1.0
+    nothing = np.zeros(len(formulation.shared))
+    return Generated(known=known, share=share, prices=nothing, bound=bound, excess=nothing, infeasible=infeasible)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Programme:
+    value: float
+    share: Floats
+    excess: Floats
+    prices: Floats
+    worth_of_block: Floats
+
+
+def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _Programme:
+    """The linear programme over the known configurations; exceeding a shared row costs `penalty` a unit."""
+    from scipy.optimize import linprog
+    from scipy.sparse import eye_array, hstack
+
+    count, shared, blocks = len(known), len(formulation.shared), formulation.blocks
+    within = plain(hstack([known.worth.use.T, -eye_array(shared)]))
+    once = by_cells(np.ones(count), known.configurations.block, np.arange(count), (blocks, count + shared))
+    # Its stubs know dense matrices only.
+    answer = linprog(  # type: ignore[call-overload]
+        np.concatenate([known.worth.value, penalty]),
+        A_ub=within,
+        b_ub=formulation.shared.limits,
+        A_eq=once,
+        b_eq=np.ones(blocks),
+        method="highs",
+    )
+    return _Programme(
+        value=float(answer.fun),
+        share=answer.x[:count],
+        excess=answer.x[count:],
+        prices=np.maximum(-answer.ineqlin.marginals, 0.0),
+        worth_of_block=answer.eqlin.marginals,
+    )

@@ -1,0 +1,249 @@
+"""A formulation as one mixed-integer programme: exact for whatever rows it has, and the general search for a model.
+
+HiGHS (by scipy) is deterministic; its effort is limited in nodes, never in time. It knows no warm start, so a known
+solution enters as a cutoff on the objective.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, sums
+
+if TYPE_CHECKING:
+    from reconciler.optimizer.fleet.sparse import Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Replicas by choice, None where the limit came before a solution; `bound` is proven in any case."""
+
+    counts: Integers | None
+    bound: float
+
+
+def solve_mixed_integer(
+    formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf, slack: float = 0.0
+) -> Found:
+    """The cheapest replicas by choice within `gap` (a fraction), in at most `nodes` nodes of the search.
+
+    `cutoff` is the value of a known solution: only better ones are of interest. `slack` is by how much the limits of
+    shared rows may be exceeded, as a fraction, which no caller but a test of infeasibility wants.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    programme = _Programme(formulation)
+    if not programme.width:
+        return Found(counts=np.zeros(0, dtype=np.int64), bound=0.0)
+    matrix, lower, upper = programme.rows(slack)
+    constraints = [LinearConstraint(matrix, lower, upper)]
+    if np.isfinite(cutoff):
+        constraints.append(LinearConstraint(programme.objective[None, :], -np.inf, cutoff - programme.constant))
+    answer = milp(
+        programme.objective,
+        integrality=programme.integrality,
+        bounds=Bounds(programme.lower, programme.upper),
+        constraints=constraints,
+        options={"mip_rel_gap": gap, "node_limit": nodes},
+    )
+    bound = getattr(answer, "mip_dual_bound", None)
+    proven = -np.inf if bound is None else float(bound) + programme.constant
+    if answer.x is None:
+        return Found(counts=None, bound=np.inf if answer.status == _INFEASIBLE else proven)
+    counts = np.rint(answer.x[: len(formulation.choices.keys)]).astype(np.int64)
+    return Found(counts=counts, bound=proven)
+
+
+_INFEASIBLE = 2
+
+
+class _Programme:
+    """Columns and rows of the programme; variables that nothing asks for are fixed at zero and cost nothing."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self.formulation = formulation
+        choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+        count, height = len(choices.keys), len(rows.requirements)
+        self._replicas = np.arange(count)
+        self._active = count + self._replicas
+        self._started = 2 * count + self._replicas
+        self._kept = 3 * count + self._replicas
+        self._touched = 4 * count + np.arange(len(variants.keys))
+        self._short = 4 * count + len(variants.keys) + np.arange(rows.amounts.size).reshape(rows.amounts.shape)
+        self.width = 4 * count + len(variants.keys) + rows.amounts.size if height else 0
+        self._most = _most(formulation)
+        self._switched = _needs_switch(formulation)
+        self._near = rows.near[choices.row] > 0
+        self._is_starting = (choices.start > 0) | (sums(formulation.shared.use_starting) > 0)
+        self._is_touched = (variants.touch > 0) | (sums(formulation.shared.use_touching) > 0)
+        self.constant = 0.0
+        self.objective = np.concatenate(
+            [choices.cost, choices.fixed, choices.start, np.zeros(count), variants.touch, rows.prices.ravel()]
+        )
+        self.integrality = np.zeros(self.width, dtype=np.int64)
+        self.integrality[self._replicas] = 1
+        self.integrality[self._active] = self._switched
+        self.integrality[self._touched] = self._is_touched
+        lowest = np.where(self._switched, 0, choices.lowest)
+        self.lower = np.zeros(self.width)
+        self.lower[self._replicas] = lowest
+        self.upper = np.concatenate(
+            [
+                self._most,
+                self._switched,
+                np.where(self._is_starting, self._most, 0),
+                np.where(self._near, _ready(formulation), 0),
+                self._is_touched,
+                rows.amounts.ravel(),
+            ]
+        ).astype(np.float64)
+
+    def rows(self, slack: float) -> tuple["Matrix", Floats, Floats]:
+        """The constraint matrix and its limits."""
+        gathered = _Gathered()
+        self._cover(gathered)
+        self._switch(gathered)
+        self._start(gathered)
+        self._touch(gathered)
+        self._keep(gathered)
+        self._balance(gathered)
+        self._share(gathered, slack)
+        rows, columns, values, lower, upper = gathered.arrays()
+        return by_cells(values, rows, columns, (len(lower), self.width)), lower, upper
+
+    def _cover(self, to: "_Gathered") -> None:
+        choices, rows = self.formulation.choices, self.formulation.rows
+        row = to.new(rows.demand * (1 - 1e-12), np.inf)
+        to.add(row[choices.row], self._replicas, choices.carried)
+        if self._short.size:
+            to.add(np.repeat(row, rows.amounts.shape[1]), self._short.ravel(), 1.0)
+
+    def _switch(self, to: "_Gathered") -> None:
+        """A switch for every choice that needs one; one choice a variant, and no more variants than may serve."""
+        choices, variants, rows = self.formulation.choices, self.formulation.variants, self.formulation.rows
+        chosen = np.flatnonzero(self._switched)
+        row = to.new(np.full(len(chosen), -np.inf), 0.0)
+        to.add(row, self._replicas[chosen], 1.0)
+        to.add(row, self._active[chosen], -self._most[chosen].astype(np.float64))
+        row = to.new(np.zeros(len(chosen)), np.inf)
+        to.add(row, self._replicas[chosen], 1.0)
+        to.add(row, self._active[chosen], -np.maximum(choices.lowest[chosen], 1).astype(np.float64))
+        by_variant = to.new(variants.is_forced.astype(np.float64) * self._of_variant(self._switched), 1.0)
+        to.add(by_variant[choices.variant[chosen]], self._active[chosen], 1.0)
+        is_limited = rows.active_limit < len(variants.keys)
+        limited = to.new(np.full(len(is_limited), -np.inf), np.where(is_limited, rows.active_limit, np.inf))
+        to.add(limited[choices.row[chosen]], self._active[chosen], 1.0)
+
+    def _of_variant(self, flags: Flags) -> Flags:
+        choices = self.formulation.choices
+        found = np.bincount(choices.variant, flags, minlength=len(self.formulation.variants.keys))
+        result: Flags = found > 0
+        return result
+
+    def _start(self, to: "_Gathered") -> None:
+        choices = self.formulation.choices
+        chosen = np.flatnonzero(self._is_starting)
+        row = to.new(-choices.standing[chosen].astype(np.float64), np.inf)
+        to.add(row, self._started[chosen], 1.0)
+        to.add(row, self._replicas[chosen], -1.0)
+
+    def _touch(self, to: "_Gathered") -> None:
+        """A variant is touched where a standing count moves, or another choice becomes active."""
+        choices = self.formulation.choices
+        touched = self._is_touched[choices.variant]
+        chosen = np.flatnonzero(touched & choices.is_standing)
+        span = np.maximum(self._most - choices.standing, choices.standing).astype(np.float64)[chosen]
+        for sign in (1.0, -1.0):
+            row = to.new(np.full(len(chosen), -np.inf), sign * choices.standing[chosen].astype(np.float64))
+            to.add(row, self._replicas[chosen], sign)
+            to.add(row, self._touched[choices.variant[chosen]], -span)
+        other = np.flatnonzero(touched & ~choices.is_standing)
+        row = to.new(np.full(len(other), -np.inf), 0.0)
+        to.add(row, self._replicas[other], 1.0)
+        to.add(row, self._touched[choices.variant[other]], -self._most[other].astype(np.float64))
+
+    def _keep(self, to: "_Gathered") -> None:
+        """What serves all the time while the change is under way."""
+        choices, rows = self.formulation.choices, self.formulation.rows
+        stays = np.flatnonzero(self._near & choices.is_standing)
+        row = to.new(np.full(len(stays), -np.inf), 0.0)
+        to.add(row, self._kept[stays], 1.0)
+        to.add(row, self._replicas[stays], -1.0)
+        row = to.new(rows.near * (1 - 1e-12), np.inf)
+        to.add(row[choices.row[stays]], self._kept[stays], choices.carried[stays])
+        moves = np.flatnonzero(self._near & ~choices.is_standing & (choices.serving > 0))
+        to.add(row[choices.row[moves]], self._active[moves], choices.serving[moves])
+
+    def _balance(self, to: "_Gathered") -> None:
+        choices, ratios = self.formulation.choices, self.formulation.ratios
+        row = to.new(np.zeros(len(ratios.factor)), np.inf)
+        for index, (greater, smaller, factor) in enumerate(
+            zip(ratios.greater, ratios.smaller, ratios.factor, strict=True)
+        ):
+            over, under = np.flatnonzero(choices.row == greater), np.flatnonzero(choices.row == smaller)
+            to.add(np.full(len(over), row[index]), self._replicas[over], 1.0)
+            to.add(np.full(len(under), row[index]), self._replicas[under], -float(factor))
+
+    def _share(self, to: "_Gathered", slack: float) -> None:
+        shared = self.formulation.shared
+        row = to.new(np.full(len(shared), -np.inf), shared.limits * (1 + slack))
+        columns = ((shared.use, self._replicas), (shared.use_starting, self._started))
+        for uses, variables in (*columns, (shared.use_touching, self._touched)):
+            to.add(row[owners(uses)], variables[uses.indices], uses.data)
+
+
+class _Gathered:
+    """Rows of a sparse matrix while they are gathered."""
+
+    def __init__(self) -> None:
+        self._height = 0
+        self._cells: list[tuple[Integers, Integers, Floats]] = []
+        self._limits: list[tuple[Floats, Floats]] = []
+
+    def new(self, lower: Floats, upper: Floats | float) -> Integers:
+        """Indices of as many new rows as there are lower limits."""
+        rows = self._height + np.arange(len(lower))
+        self._height += len(lower)
+        self._limits.append((lower, np.broadcast_to(np.asarray(upper, dtype=np.float64), lower.shape)))
+        return rows
+
+    def add(self, rows: Integers, columns: Integers, values: Floats | float) -> None:
+        self._cells.append((rows, columns, np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)))
+
+    def arrays(self) -> tuple[Integers, Integers, Floats, Floats, Floats]:
+        rows, columns, values = (np.concatenate([cell[part] for cell in self._cells]) for part in range(3))
+        lower, upper = (np.concatenate([limit[part] for limit in self._limits]) for part in range(2))
+        return rows, columns, values, lower, upper
+
+
+def _most(formulation: Formulation) -> Integers:
+    """A count by choice that no best solution exceeds: the whole demand alone, or what a ratio may ask beside it."""
+    choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
+    needed = np.ceil(rows.demand[choices.row] / choices.carried).astype(np.int64)
+    needed = np.maximum.reduce([needed, choices.lowest, choices.standing, np.ones_like(needed)])
+    for _ in range(2 * len(ratios.factor)):
+        before = needed.copy()
+        for greater, smaller, factor in zip(ratios.greater, ratios.smaller, ratios.factor, strict=True):
+            under = needed[choices.row == smaller].sum()
+            over = choices.row == greater
+            needed[over] = np.maximum(needed[over], min(int(np.ceil(factor * under)), UNBOUNDED))
+        if (needed == before).all():
+            break
+    return np.minimum(needed, choices.highest)
+
+
+def _needs_switch(formulation: Formulation) -> Flags:
+    """Choices of which more than the count matters: whether they are active at all."""
+    choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+    options = np.bincount(choices.variant, minlength=len(variants.keys))[choices.variant]
+    members = np.bincount(variants.row, minlength=len(rows.requirements))[choices.row]
+    is_limited = rows.active_limit[choices.row] < members
+    result: Flags = (options > 1) | (choices.fixed != 0) | is_limited
+    return result
+
+
+def _ready(formulation: Formulation) -> Integers:
+    choices, variants = formulation.choices, formulation.variants
+    return np.where(choices.is_standing, variants.ready[choices.variant], 0)

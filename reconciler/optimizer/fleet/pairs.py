@@ -1,0 +1,263 @@
+"""The best configurations of many models at once, where at most two variants of a model serve: exact enumeration.
+
+With one variant the best count is known in closed form: value is convex in it, so the integers next to where the
+marginal cost meets the marginal price of the demand, besides the standing count, where touching costs something. With
+two, every useful count of the one that needs fewer is tried, and the other is known again. All models are evaluated
+together, as flat arrays of (model, pair, count).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, served, shortage
+
+LONGEST = 4096
+"""Counts that are tried of a pair's smaller side; a model that needs more is left to the general search."""
+
+_CHUNK = 400_000
+"""Entries evaluated at once: some 100 MB of arrays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The best configuration of each single choice and each pair, in row order; `second` is -1 for a single.
+
+    `value` is infinite where none is feasible. A row's configuration without replicas has both choices -1.
+    """
+
+    row: Integers
+    first: Integers
+    first_count: Integers
+    second: Integers
+    second_count: Integers
+    value: Floats
+
+    def at(self, chosen: Integers | Flags) -> "Best":
+        """Those of an index or a mask."""
+        return Best(
+            row=self.row[chosen],
+            first=self.first[chosen],
+            first_count=self.first_count[chosen],
+            second=self.second[chosen],
+            second_count=self.second_count[chosen],
+            value=self.value[chosen],
+        )
+
+
+def merged(parts: list[Best]) -> Best:
+    """All of several."""
+    return Best(
+        row=np.concatenate([each.row for each in parts]),
+        first=np.concatenate([each.first for each in parts]),
+        first_count=np.concatenate([each.first_count for each in parts]),
+        second=np.concatenate([each.second for each in parts]),
+        second_count=np.concatenate([each.second_count for each in parts]),
+        value=np.concatenate([each.value for each in parts]),
+    )
+
+
+class Pairs:
+    """What does not depend on prices: which singles and pairs there are, and which counts are worth trying.
+
+    Covers the rows of `is_paired`; the others belong to the general search.
+    """
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self.is_paired = _is_paired(formulation)
+        choices, variants = formulation.choices, formulation.variants
+        count = len(formulation.rows.requirements)
+        self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
+        is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
+        self._singles = np.flatnonzero(self.is_paired[choices.row] & is_alone_allowed)
+        self._first, self._second, self._most = self._pairs()
+        lost = self._most > LONGEST
+        if lost.any():
+            self.is_paired[choices.row[self._first[lost]]] = False
+            keep = self.is_paired[choices.row[self._first]]
+            self._first, self._second, self._most = self._first[keep], self._second[keep], self._most[keep]
+            self._singles = self._singles[self.is_paired[choices.row[self._singles]]]
+
+    def best(self, priced: Formulation) -> Best:
+        """The best of each single and pair under the costs of `priced`, which is this fleet with prices added."""
+        parts = [self._idle(priced), self._alone(priced)]
+        parts += [self._together(priced, part) for part in self._parts()]
+        return merged(parts)
+
+    def _pairs(self) -> tuple[Integers, Integers, Integers]:
+        """Choices of two variants of one row, the one with fewer useful counts first, and how many those are."""
+        choices, variants, rows = self._formulation.choices, self._formulation.variants, self._formulation.rows
+        allowed = self.is_paired & (rows.active_limit >= 2)
+        left, right = _within_rows(self._formulation, allowed)
+        is_apart = choices.variant[left] != choices.variant[right]
+        forced = variants.is_forced[choices.variant[left]].astype(np.int64)
+        forced += variants.is_forced[choices.variant[right]]
+        is_usable = (choices.highest[left] > 0) & (choices.highest[right] > 0)
+        keep = is_apart & is_usable & (forced == self._forced[choices.row[left]])
+        left, right = left[keep], right[keep]
+        most_left, most_right = self._useful(left, right), self._useful(right, left)
+        swap = most_right < most_left
+        first, second = np.where(swap, right, left), np.where(swap, left, right)
+        return first, second, np.where(swap, most_right, most_left)
+
+    def _useful(self, choice: Integers, other: Integers) -> Integers:
+        """The largest count worth trying beside at least one replica of the other."""
+        choices, demand = self._formulation.choices, self._formulation.rows.demand
+        rest = np.maximum(demand[choices.row[choice]] - choices.carried[other], 0.0)
+        needed = np.ceil(rest / choices.carried[choice] - TOLERANCE).astype(np.int64)
+        needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
+        return np.minimum(needed, choices.highest[choice])
+
+    def _parts(self) -> Iterator[slice]:
+        """Slices of the pairs that fit into memory together."""
+        ends = np.cumsum(self._most)
+        begin = 0
+        while begin < len(ends):
+            before = ends[begin - 1] if begin else 0
+            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
+            yield slice(begin, end)
+            begin = end
+
+    def _idle(self, priced: Formulation) -> Best:
+        """No replicas at all, where nothing is forced, must be covered, or serves what is needed meanwhile."""
+        rows = priced.rows
+        is_allowed = self.is_paired & (self._forced == 0) & (rows.must <= 0) & (rows.near <= TOLERANCE)
+        row = np.flatnonzero(is_allowed)
+        none = np.full(len(row), -1)
+        value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
+        zero = np.zeros(len(row), dtype=np.int64)
+        return Best(row=row, first=none, first_count=zero, second=none, second_count=zero, value=value)
+
+    def _alone(self, priced: Formulation) -> Best:
+        choice = self._singles
+        row = priced.choices.row[choice]
+        nothing = np.zeros(len(choice))
+        count, value = _fill(priced, choice, nothing, priced.rows.near[row])
+        value = value + idle_value(priced)[row]
+        return Best(
+            row=row,
+            first=choice,
+            first_count=count,
+            second=np.full(len(choice), -1),
+            second_count=np.zeros(len(choice), dtype=np.int64),
+            value=value,
+        )
+
+    def _together(self, priced: Formulation, part: slice) -> Best:
+        choices = priced.choices
+        first, second, most = self._first[part], self._second[part], self._most[part]
+        pair = np.repeat(np.arange(len(first)), most)
+        begins = np.cumsum(most) - most
+        number = np.arange(len(pair)) - begins[pair] + 1
+        one, other = first[pair], second[pair]
+        covered = choices.carried[one] * number
+        row = choices.row[one]
+        near = priced.rows.near[row]
+        if near.any():
+            near = near - served(priced, one, number)
+        count, value = _fill(priced, other, covered, near)
+        value = value + choice_value(priced, one, number)
+        value[number < choices.lowest[one]] = np.inf
+        least = np.minimum.reduceat(value, begins) if len(begins) else np.zeros(0)
+        found = np.flatnonzero(value == least[pair])
+        winner = found[np.searchsorted(pair[found], np.arange(len(first)))]
+        row = choices.row[first]
+        return Best(
+            row=row,
+            first=first,
+            first_count=number[winner],
+            second=second,
+            second_count=count[winner],
+            value=least + idle_value(priced)[row],
+        )
+
+
+def _is_paired(formulation: Formulation) -> Flags:
+    """Rows that no ratio joins to others, of which at most two variants serve at once."""
+    rows, variants = formulation.rows, formulation.variants
+    count = len(rows.requirements)
+    is_lone = np.bincount(formulation.block_of_row, minlength=formulation.blocks)[formulation.block_of_row] == 1
+    members = np.bincount(variants.row, minlength=count)
+    result: Flags = is_lone & (np.minimum(members, rows.active_limit) <= 2)
+    return result
+
+
+def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, Integers]:
+    """Every two choices of one row, the earlier on the left, for the rows that are allowed."""
+    starts = formulation.choice_starts
+    size = np.where(allowed, np.diff(starts), 0)
+    later = np.repeat(starts[1:], size)
+    left = np.concatenate([np.arange(a, a + n) for a, n in zip(starts[:-1], size, strict=True)] or [np.zeros(0, int)])
+    partners = later - left - 1
+    one = np.repeat(left, partners)
+    begins = np.cumsum(partners) - partners
+    other = np.arange(len(one)) - np.repeat(begins, partners) + one + 1
+    return one.astype(np.int64), other.astype(np.int64)
+
+
+def _fill(priced: Formulation, choice: Integers, covered: Floats, near: Floats) -> tuple[Integers, Floats]:
+    """The best count of `choice`, at least one, beside what is covered already, and what both are worth from there.
+
+    The value is the choice's own and the shortage's; infinite where the bounds, or what must serve meanwhile, leave
+    no count.
+    """
+    choices, rows = priced.choices, priced.rows
+    row, carried = choices.row[choice], choices.carried[choice]
+    needed = np.ceil((rows.must[row] - covered) / carried - TOLERANCE).astype(np.int64)
+    least = np.maximum(needed, np.maximum(choices.lowest[choice], 1))
+    most, is_open = choices.highest[choice], np.ones(len(choice), dtype=np.bool_)
+    if near.any():
+        least, is_open = _kept(priced, choice, near, least)
+    is_open &= least <= most
+    best, value = least, np.full(len(choice), np.inf)
+    for count in _counts(priced, choice, covered, least, most):
+        worth = choice_value(priced, choice, count) + shortage(priced, row, covered + carried * count)
+        is_better = is_open & (worth < value)
+        best, value = np.where(is_better, count, best), np.where(is_better, worth, value)
+    return best, value
+
+
+def _counts(
+    priced: Formulation, choice: Integers, covered: Floats, least: Integers, most: Integers
+) -> Iterator[Integers]:
+    choices, rows = priced.choices, priced.rows
+    standing = np.clip(choices.standing[choice], least, np.maximum(most, least))
+    yield standing
+    if not rows.amounts.size:
+        yield least
+        return
+    carried = choices.carried[choice]
+    running, starting = _wanted(priced)
+    kept = np.minimum((running[choice] - covered) / carried, choices.standing[choice])
+    ideal = np.maximum(kept, (starting[choice] - covered) / carried)
+    for count in (np.floor(ideal + TOLERANCE), np.ceil(ideal - TOLERANCE)):
+        yield np.clip(count.astype(np.int64), least, np.maximum(most, least))
+
+
+def _wanted(priced: Formulation) -> tuple[Floats, Floats]:
+    """By choice how much demand is worth its running cost, and how much is worth starting a replica too."""
+    choices, rows = priced.choices, priced.rows
+    amounts, prices = rows.amounts[choices.row], rows.prices[choices.row]
+    gain = prices * choices.carried[:, None]
+    running = rows.must[choices.row] + (amounts * (gain > choices.cost[:, None])).sum(axis=1)
+    starting = rows.must[choices.row] + (amounts * (gain > (choices.cost + choices.start)[:, None])).sum(axis=1)
+    return running, starting
+
+
+def _kept(priced: Formulation, choice: Integers, near: Floats, least: Integers) -> tuple[Integers, Flags]:
+    """The least count that serves `near` all the time, and where there is one."""
+    choices, variants = priced.choices, priced.variants
+    is_needed = near > TOLERANCE * np.maximum(priced.rows.near[choices.row[choice]], TOLERANCE)
+    needed = np.ceil(near / choices.carried[choice] - TOLERANCE).astype(np.int64)
+    stays = choices.is_standing[choice]
+    enough = np.where(
+        stays,
+        needed <= variants.ready[choices.variant[choice]],
+        choices.serving[choice] * (1 + TOLERANCE) >= near,
+    )
+    least = np.where(is_needed & stays, np.maximum(least, needed), least)
+    return least, enough | ~is_needed

@@ -1,0 +1,121 @@
+"""The best plan of a formulation: prices first, then whole configurations, else one direct programme."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.fleet.configurations import Configurations, worth
+from reconciler.optimizer.fleet.conflicts import EXCESS
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.generation import Generated, generate
+from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.rounding import GAP, Rounded, round_shares
+from reconciler.optimizer.fleet.sparse import Floats, Integers, by_cells, sums
+
+SMALL = 2_000
+"""Choices up to which the direct programme may help where rounding proves too little."""
+
+_NODES = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """Replicas by choice, their value, the bound on any plan's value, and the price of each shared row."""
+
+    counts: Integers
+    value: float
+    bound: float
+    prices: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """No plan keeps all rows: by how much each shared row is exceeded at least, and blocks without configuration."""
+
+    excess: Floats
+    blocks: Integers
+
+
+Planned = FleetPlan | Infeasible | None
+"""A plan, why there is none, or None where the limits were reached before any was found."""
+
+Planner = Callable[[Formulation], Planned]
+
+
+def plan_by_columns(formulation: Formulation) -> Planned:
+    """The best plan found by prices and configurations, by one programme where that proves too little."""
+    if not formulation.choices.keys:
+        return _empty(formulation)
+    generated = generate(formulation)
+    if len(generated.infeasible) or generated.excess.max(initial=0.0) > EXCESS:
+        return Infeasible(excess=generated.excess, blocks=generated.infeasible)
+    rounded = round_shares(formulation, generated)
+    if rounded is not None and rounded.value - rounded.bound <= GAP * abs(rounded.value):
+        return _plan(rounded, generated)
+    return _directly(formulation, generated, rounded)
+
+
+def plan_directly(formulation: Formulation) -> Planned:
+    """The best plan that one programme over all replicas finds within its limit; it knows no prices."""
+    if not formulation.choices.keys:
+        return _empty(formulation)
+    found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES)
+    if found.counts is None:
+        nothing = np.zeros(len(formulation.shared))
+        return Infeasible(excess=nothing, blocks=np.zeros(0, dtype=np.int64)) if found.bound == np.inf else None
+    value = value_of(formulation, found.counts)
+    prices = np.zeros(len(formulation.shared))
+    return FleetPlan(counts=found.counts, value=value, bound=min(found.bound, value), prices=prices)
+
+
+def _empty(formulation: Formulation) -> FleetPlan:
+    nothing = np.zeros(0, dtype=np.int64)
+    value = value_of(formulation, nothing)
+    return FleetPlan(counts=nothing, value=value, bound=value, prices=np.zeros(len(formulation.shared)))
+
+
+def _plan(rounded: Rounded, generated: Generated) -> FleetPlan:
+    counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
+    return FleetPlan(counts=counts, value=rounded.value, bound=rounded.bound, prices=generated.prices)
+
+
+def _directly(formulation: Formulation, generated: Generated, rounded: Rounded | None) -> FleetPlan | None:
+    """What one programme over all replicas finds and proves, where the fleet is small enough for it."""
+    known = None if rounded is None else _plan(rounded, generated)
+    if len(formulation.choices.keys) > SMALL and known is not None:
+        return known
+    cutoff = np.inf if known is None else known.value
+    found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES, cutoff=cutoff)
+    bound = max(generated.bound if known is None else known.bound, min(found.bound, cutoff))
+    if found.counts is None:
+        return known and FleetPlan(counts=known.counts, value=known.value, bound=bound, prices=known.prices)
+    value = value_of(formulation, found.counts)
+    if known is not None and known.value <= value:
+        return FleetPlan(counts=known.counts, value=known.value, bound=bound, prices=known.prices)
+    return FleetPlan(counts=found.counts, value=value, bound=bound, prices=generated.prices)
+
+
+def configurations_from(formulation: Formulation, counts: Integers) -> Configurations:
+    """A whole plan as the configuration of each block."""
+    taken = np.flatnonzero(counts)
+    block = formulation.block_of_row[formulation.choices.row[taken]]
+    matrix = by_cells(counts[taken], block, taken, (formulation.blocks, len(counts)))
+    return Configurations(block=np.arange(formulation.blocks), counts=matrix)
+
+
+def value_of(formulation: Formulation, counts: Integers) -> float:
+    """The objective's value of a whole plan."""
+    return float(worth(formulation, configurations_from(formulation, counts)).value.sum())
+
+
+def use_of(formulation: Formulation, counts: Integers) -> Floats:
+    """What a whole plan takes of each shared row."""
+    return sums(worth(formulation, configurations_from(formulation, counts)).use)
+
+
+def covered_by(formulation: Formulation, counts: Integers) -> Floats:
+    """What a whole plan carries, by row."""
+    amounts = formulation.choices.carried * counts
+    rows = len(formulation.rows.requirements)
+    return np.bincount(formulation.choices.row, amounts, minlength=rows).astype(np.float64)

@@ -1,0 +1,93 @@
+"""What every model would run if the shared rows had a price, and what that proves: the Lagrangian bound."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.fleet.configurations import Configurations, configurations_of, joined
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.pairs import Best, Pairs
+from reconciler.optimizer.fleet.parts import part_of
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells
+
+NEAR = 0.02
+"""Configurations this close to a model's best, as a fraction of its value, are named beside it: they may be needed."""
+
+_TOGETHER = 200
+"""Blocks that one programme of the general search decides together."""
+
+_NODES = 2_000
+
+_GAP = 1e-6
+"""How exact the general search is; the bound that it proves is used, so it costs only sharpness."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The best configuration of every block and some beside it, and a bound on any plan's value.
+
+    `is_feasible` is false where some block has no configuration at all.
+    """
+
+    configurations: Configurations
+    bound: float
+    infeasible: Integers
+
+
+class Pricing:
+    """Answers prices of shared rows with what each block would choose; exact, block by block."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self._pairs = Pairs(formulation)
+        is_searched = ~self._pairs.is_paired
+        blocks = np.unique(formulation.block_of_row[is_searched])
+        self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
+
+    def answer(self, prices: Floats, *, near: float = NEAR) -> Answer:
+        """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
+        priced = self._formulation.priced(prices)
+        found, least = self._paired(priced, near)
+        infeasible = [np.flatnonzero(~np.isfinite(least))]
+        bound = float(least[np.isfinite(least)].sum()) - float(prices @ self._formulation.shared.limits)
+        for blocks, part, proven in self._general(priced):
+            bound += proven if np.isfinite(proven) else 0.0
+            if part is None:
+                infeasible.append(blocks)
+            else:
+                found.append(part)
+        return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible))
+
+    def _paired(self, priced: Formulation, near: float) -> tuple[list[Configurations], Floats]:
+        """Configurations near each block's best, and the value of the best; 0 for blocks of the general search."""
+        best = self._pairs.best(priced)
+        least = np.full(len(priced.rows.requirements), np.inf)
+        np.minimum.at(least, best.row, best.value)
+        close = np.isfinite(best.value) & (best.value <= least[best.row] + near * np.abs(least[best.row]))
+        least[~self._pairs.is_paired] = 0.0
+        return [_configurations(priced, best.at(close))], least
+
+    def _general(self, priced: Formulation) -> Iterator[tuple[Integers, Configurations | None, float]]:
+        for blocks in self._searched:
+            is_meant: Flags = np.isin(priced.block_of_row, blocks)
+            part = part_of(priced, is_meant)
+            found = solve_mixed_integer(part.formulation, gap=_GAP, nodes=_NODES)
+            configurations = None if found.counts is None else _split(priced, part.choices, found.counts, blocks)
+            yield blocks, configurations, found.bound
+
+
+def _configurations(priced: Formulation, best: Best) -> Configurations:
+    block = priced.block_of_row[best.row]
+    counts = [best.first_count, best.second_count]
+    return configurations_of(block, [best.first, best.second], counts, len(priced.choices.keys))
+
+
+def _split(priced: Formulation, choices: Integers, counts: Integers, blocks: Integers) -> Configurations:
+    """One solution of many blocks as a configuration of each."""
+    block = np.searchsorted(blocks, priced.block_of_row[priced.choices.row[choices]])
+    taken = counts > 0
+    shape = (len(blocks), len(priced.choices.keys))
+    matrix = by_cells(counts[taken], block[taken], choices[taken], shape)
+    return Configurations(block=blocks, counts=matrix)

@@ -1,0 +1,105 @@
+"""Every configuration that a model would regret by at most so much, at given prices.
+
+The regret of a configuration is how much worse than the model's best it is. A plan that is better than a known one
+holds no configuration whose regret exceeds the distance from the bound to the known plan's value: whoever has all
+others has the optimum among them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.pairs import Best, Pairs, merged
+from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, served, shortage
+
+_CHUNK = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regrets:
+    """The models of which at most two variants serve, and what each single and pair of choices is worth at best."""
+
+    priced: Formulation
+    best: Best
+    least: Floats
+
+    @classmethod
+    def of(cls, formulation: Formulation, pairs: Pairs, prices: Floats) -> "Regrets":
+        """At prices of the shared rows."""
+        priced = formulation.priced(prices)
+        best = pairs.best(priced)
+        least = np.full(len(priced.rows.requirements), np.inf)
+        np.minimum.at(least, best.row, best.value)
+        return cls(priced=priced, best=best, least=least)
+
+    def within(self, count: int) -> float:
+        """The regret that `count` singles and pairs have at most; what is infeasible has none."""
+        regret = self.best.value - self.least[self.best.row]
+        regret = np.sort(regret[np.isfinite(regret)])
+        return float(regret[min(count, len(regret)) - 1]) if len(regret) else 0.0
+
+    def configurations(self, regret: float) -> Configurations:
+        """Every configuration with at most this regret, by whole counts of one or two choices."""
+        found = merged(list(self._found(regret)))
+        block = self.priced.block_of_row[found.row]
+        counts = [found.first_count, found.second_count]
+        return configurations_of(block, [found.first, found.second], counts, len(self.priced.choices.keys))
+
+    def _found(self, regret: float) -> Iterator[Best]:
+        best = self.best.at(self.best.value <= self.least[self.best.row] + regret)
+        yield best.at(best.first < 0)
+        used = best.at(best.first >= 0)
+        first, second = _useful(self.priced, used.first), _useful(self.priced, used.second)
+        second = np.where(used.second >= 0, second, 1)
+        cells = np.cumsum(first * second)
+        begin = 0
+        while begin < len(cells):
+            before = cells[begin - 1] if begin else 0
+            end = max(int(np.searchsorted(cells, before + _CHUNK, side="right")), begin + 1)
+            part = slice(begin, end)
+            yield self._grid(used.at(np.arange(begin, end)), first[part], second[part], regret)
+            begin = end
+
+    def _grid(self, best: Best, most_first: Integers, most_second: Integers, regret: float) -> Best:
+        """All counts of both choices that stay within the regret."""
+        cells = most_first * most_second
+        pair = np.repeat(np.arange(len(cells)), cells)
+        offset = np.arange(len(pair)) - np.repeat(np.cumsum(cells) - cells, cells)
+        second = best.second[pair]
+        grid = Best(
+            row=best.row[pair],
+            first=best.first[pair],
+            first_count=offset // most_second[pair] + 1,
+            second=second,
+            second_count=np.where(second >= 0, offset % most_second[pair] + 1, 0),
+            value=np.zeros(len(pair)),
+        )
+        return grid.at(self._value(grid) <= self.least[grid.row] + regret)
+
+    def _value(self, grid: Best) -> Floats:
+        """What each is worth at the prices; infinite where bounds, demand or what must serve meanwhile forbid it."""
+        choices, rows = self.priced.choices, self.priced.rows
+        value = idle_value(self.priced)[grid.row]
+        covered, kept = np.zeros(len(value)), np.zeros(len(value))
+        for choice, count in ((grid.first, grid.first_count), (grid.second, grid.second_count)):
+            is_used = choice >= 0
+            value = value + np.where(is_used, choice_value(self.priced, choice, count), 0.0)
+            covered += np.where(is_used, choices.carried[choice] * count, 0.0)
+            kept += np.where(is_used, served(self.priced, choice, count), 0.0)
+            value[is_used & ((count < choices.lowest[choice]) | (count > choices.highest[choice]))] = np.inf
+        value = value + shortage(self.priced, grid.row, covered)
+        is_short = covered < rows.must[grid.row] * (1 - TOLERANCE)
+        value[is_short | (kept < rows.near[grid.row] * (1 - TOLERANCE))] = np.inf
+        return value
+
+
+def _useful(priced: Formulation, choice: Integers) -> Integers:
+    """The largest count worth trying: the whole demand, or what stands or must stand."""
+    choices = priced.choices
+    needed = np.ceil(priced.rows.demand[choices.row[choice]] / choices.carried[choice] - TOLERANCE).astype(np.int64)
+    needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
+    return np.minimum(needed, choices.highest[choice])

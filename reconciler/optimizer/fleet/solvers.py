@@ -1,0 +1,210 @@
+"""Solvers of what models share, found by name, and the one that chooses among all: `auto`."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.requirements import Problem
+from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
+from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.cover import VALUE_TOLERANCE
+from reconciler.optimizer.fleet.conflicts import Settled, settle
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.greedy import plan_greedily
+from reconciler.optimizer.fleet.levels import shed
+from reconciler.optimizer.fleet.planning import (
+    FleetPlan,
+    Planner,
+    covered_by,
+    plan_by_columns,
+    plan_directly,
+    use_of,
+    value_of,
+)
+from reconciler.optimizer.fleet.proof import sensitivity, shared_uses, unpriced_uses
+from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.separable import SeparableSolver
+
+_NOISE = 1e-6
+
+
+class UnsoundSolutionError(Exception):
+    """Raised when a solver's answer breaks a rule of the problem: a bug, and nothing may be written from it."""
+
+
+class FleetSolver:
+    """Decides all models together: pools, budgets, limits, ratios, priced demand, and priority where they bind."""
+
+    def __init__(self, name: str, planner: Planner) -> None:
+        self.name = name
+        self._planner = planner
+
+    def solve(self, problem: Problem) -> Solution:
+        """An allocation for every variant that has a candidate; models of rules that contradict each other are held.
+
+        Where the limits of the search are reached before any plan is found, everything stays as it is.
+        """
+        settled = settle(problem)
+        formulation = settled.formulation
+        planned = self._planner(formulation)
+        if not isinstance(planned, FleetPlan):
+            lowered = shed(formulation, self._planner)
+            planned, formulation = lowered.plan, lowered.formulation
+        if not isinstance(planned, FleetPlan):
+            return _unmoved(problem, settled, self.name)
+        return _checked(settled, _solution(settled, formulation, planned, self.name))
+
+
+class AutoSolver:
+    """Each model alone where that fits into everything that is shared, exactly; else all together."""
+
+    name = "auto"
+
+    def __init__(self) -> None:
+        self._separable = SeparableSolver()
+        self._fleet = FleetSolver("columns", plan_by_columns)
+
+    def solve(self, problem: Problem) -> Solution:
+        """The proven optimum where nothing shared binds, else the best plan of the whole fleet with its bound."""
+        if _is_separable(problem):
+            solution = self._separable.solve(problem)
+            allocations = solution.allocations
+            if not violations(problem, allocations) and not drained(problem, allocations):
+                return replace(
+                    solution,
+                    solver=self._separable.name,
+                    shared=unpriced_uses(problem, allocations),
+                    sensitivity=sensitivity(problem, allocations),
+                )
+        return self._fleet.solve(problem)
+
+
+def _is_separable(problem: Problem) -> bool:
+    """Whether no demand has a price and no role a proportion: what one model alone cannot be asked."""
+    is_priced = any(each.price is not None for row in problem.requirements for each in row.segments)
+    return not is_priced and not problem.ratios
+
+
+def _checked(settled: Settled, solution: Solution) -> Solution:
+    """The solution, after the independent check of the problem that it answers."""
+    broken = violations(settled.formulation.problem, solution.allocations)
+    if broken:
+        raise UnsoundSolutionError(f"solver {solution.solver}: {'; '.join(broken)}")
+    return solution
+
+
+def _unmoved(problem: Problem, settled: Settled, name: str) -> Solution:
+    allocations = {key: problem.current[key] for key in settled.formulation.variants.keys}
+    return Solution(
+        allocations={**allocations, **settled.formulation.problem.pinned},
+        status=SolveStatus.FEASIBLE,
+        value=0.0,
+        lower_bound=0.0,
+        reasons=dict.fromkeys(allocations, "no plan was found within the limits of the search: all stays as it is"),
+        solver=name,
+        conflicts=settled.conflicts,
+        is_unsolved=True,
+    )
+
+
+def _solution(settled: Settled, formulation: Formulation, plan: FleetPlan, name: str) -> Solution:
+    problem = settled.formulation.problem
+    allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
+    is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
+    greedy = plan_greedily(formulation)
+    return Solution(
+        allocations=allocations,
+        status=SolveStatus.OPTIMAL if is_optimal else SolveStatus.FEASIBLE,
+        value=plan.value,
+        lower_bound=min(plan.bound, plan.value),
+        shortfalls=_shortfalls(settled.formulation, plan),
+        reasons=_reasons(formulation, plan),
+        solver=name,
+        shared=shared_uses(formulation, plan),
+        conflicts=settled.conflicts,
+        greedy_value=None if greedy is None else value_of(formulation, greedy),
+        sensitivity=sensitivity(problem, allocations),
+    )
+
+
+def _allocations(formulation: Formulation, counts: Integers) -> dict[ResourceKey, Allocation]:
+    current = formulation.problem.current
+    found = {key: replace(current[key], replicas=0) for key in formulation.variants.keys}
+    for index in np.flatnonzero(counts):
+        key = formulation.choices.keys[index]
+        found[key.variant] = Allocation(accelerator=key.accelerator, replicas=int(counts[index]))
+    return found
+
+
+def _binding(formulation: Formulation, plan: FleetPlan) -> dict[int, list[str]]:
+    """By row the shared rows that have no room left for one more replica of some choice of it."""
+    shared, choices = formulation.shared, formulation.choices
+    left = shared.limits - use_of(formulation, plan.counts)
+    use = shared.use + shared.use_starting
+    found: dict[int, list[str]] = {}
+    for index, name in enumerate(shared.names):
+        begin, end = use.indptr[index], use.indptr[index + 1]
+        is_full = use.data[begin:end] > left[index] + _NOISE
+        for row in np.unique(choices.row[use.indices[begin:end][is_full]]):
+            found.setdefault(int(row), []).append(name)
+    return found
+
+
+def _shortfalls(formulation: Formulation, plan: FleetPlan) -> tuple[Shortfall, ...]:
+    """Rows of which less is carried than was asked for, with what stood in the way."""
+    covered = covered_by(formulation, plan.counts)
+    binding = _binding(formulation, plan)
+    found = []
+    for row, requirement in enumerate(formulation.rows.requirements):
+        wanted = _asked(formulation, row)
+        if covered[row] >= wanted * (1 - _NOISE) - _NOISE * _NOISE:
+            continue
+        total = requirement.amount if requirement.fixed is None else float(sum(requirement.fixed.values()))
+        found.append(
+            Shortfall(
+                model=requirement.model,
+                covered=total - wanted + float(covered[row]),
+                wanted=total,
+                reason=_obstacle(binding.get(row, []), formulation.rows.prices[row]),
+            )
+        )
+    return tuple(found)
+
+
+def _asked(formulation: Formulation, row: int) -> float:
+    """What the free variants of a row were asked for, before bounds cut it."""
+    requirement, problem = formulation.rows.requirements[row], formulation.problem
+    if requirement.fixed is not None:
+        return float(sum(count for key, count in requirement.fixed.items() if key not in problem.pinned))
+    pinned = sum(
+        each * problem.pinned[key.variant].replicas
+        for key, each in requirement.per_replica.items()
+        if key.variant in problem.pinned and problem.pinned[key.variant].accelerator == key.accelerator
+    )
+    return max(requirement.amount - pinned, 0.0)
+
+
+def _obstacle(binding: list[str], prices: Floats) -> str:
+    if binding:
+        return f"{', '.join(binding)} has no room for one more replica"
+    return "more would cost more than the demand is worth" if prices.any() else "its bounds carry less than the demand"
+
+
+def _reasons(formulation: Formulation, plan: FleetPlan) -> dict[ResourceKey, str]:
+    binding = _binding(formulation, plan)
+    covered = covered_by(formulation, plan.counts)
+    options = np.bincount(formulation.choices.row, minlength=len(formulation.rows.requirements))
+    reasons = {}
+    for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):
+        unit = formulation.rows.requirements[row].unit
+        carried = f"{covered[row]:.4g} of {formulation.rows.demand[row]:.4g} {unit}"
+        words = f"of {options[row]} candidates, with all models: {carried}"
+        full = binding.get(int(row), [])
+        reasons[key] = f"{words}; {', '.join(full)} is full" if full else words
+    return reasons
+
+
+COLUMNS = FleetSolver("columns", plan_by_columns)
+DIRECT = FleetSolver("milp", plan_directly)

@@ -1,0 +1,54 @@
+"""The terms of a configuration's value, by flat arrays of choices and counts."""
+
+import numpy as np
+
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.sparse import Floats, Integers
+
+
+def shortage_cost(must: Floats, amounts: Floats, prices: Floats, covered: Floats) -> Floats:
+    """What is not covered of the segments above `must`, at their prices; one more axis holds the segments."""
+    left = covered - must
+    cost = np.zeros_like(covered)
+    for column in range(amounts.shape[-1]):
+        amount = amounts[..., column]
+        short = np.clip(amount - left, 0.0, amount)
+        cost += prices[..., column] * np.where(short > TOLERANCE * amount, short, 0.0)
+        left = left - amount
+    return cost
+
+
+def served(priced: Formulation, choice: Integers, count: Integers) -> Floats:
+    """What `count` replicas of a choice serve all the time, while the change is under way."""
+    choices, variants = priced.choices, priced.variants
+    running = np.minimum(count, variants.ready[choices.variant[choice]])
+    return np.where(choices.is_standing[choice], choices.carried[choice] * running, choices.serving[choice])
+
+
+def choice_value(priced: Formulation, choice: Integers, count: Integers) -> Floats:
+    """A choice's value with `count` > 0 replicas, beside the value of an idle variant."""
+    choices, variants = priced.choices, priced.variants
+    standing = choices.standing[choice]
+    value: Floats = choices.fixed[choice] + choices.cost[choice] * count
+    value += choices.start[choice] * np.maximum(count - standing, 0)
+    if variants.touch.any():
+        is_changed = (count != standing) | ~choices.is_standing[choice]
+        value += variants.touch[choices.variant[choice]] * (
+            is_changed.astype(np.float64) - variants.was_active[choices.variant[choice]]
+        )
+    return value
+
+
+def idle_value(priced: Formulation) -> Floats:
+    """By row what it costs to touch every variant that was active, as if all became idle."""
+    variants = priced.variants
+    weights = variants.touch * variants.was_active
+    return np.bincount(variants.row, weights, minlength=len(priced.rows.requirements)).astype(np.float64)
+
+
+def shortage(priced: Formulation, row: Integers, covered: Floats) -> Floats:
+    """What is not covered of the rows' priced segments, at their prices."""
+    rows = priced.rows
+    if not rows.amounts.size:
+        return np.zeros(len(row))
+    return shortage_cost(rows.must[row], rows.amounts[row], rows.prices[row], covered)
