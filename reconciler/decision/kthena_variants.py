@@ -38,6 +38,7 @@ def _tracked(
         target_name=workload.key.name,
         target=workload.key,
         variant_cost=float(scaled.backend.cost) or None,
+        served_names=_served_names(model, workload),
         min_replicas=scaled.backend.min_replicas,
         max_replicas=scaled.backend.max_replicas,
         labels=workload.labels,
@@ -65,9 +66,16 @@ def _backend(model: ModelResource, backend: ModelBackend) -> VariantResource:
         target_name=backend.workload.key.name,
         target=backend.workload.key,
         variant_cost=float(backend.cost) or None,
+        served_names=_served_names(model, backend.workload),
+        share=model.share_of(backend),
         labels=model.labels,
         settings=model.settings,
     )
+
+
+def _served_names(model: ModelResource | None, workload: Workload) -> tuple[str, ...]:
+    """What its engine calls the model comes first, then every other name under which requests ask for it."""
+    return tuple(dict.fromkeys((*workload.served_names, *(model.served_names if model is not None else ()))))
 
 
 def _model_of(declaration: Declaration, key: ResourceKey) -> ModelResource | None:

@@ -8,7 +8,7 @@ from reconciler.decision.live import stray
 from reconciler.decision.settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
@@ -66,12 +66,27 @@ def standings_of(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tupl
         _standing(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
         for variant in snapshot.variants
     )
+    alone = _share_gaps(alone)
     blind = {
         standing.variant.model: (standing.variant, words) for standing in reversed(alone) if (words := _blind(standing))
     }
     return tuple(
         _beside(standing, *blind[standing.variant.model]) if standing.variant.model in blind else standing
         for standing in alone
+    )
+
+
+def _share_gaps(standings: tuple[Standing, ...]) -> tuple[Standing, ...]:
+    """Where routes split what is counted as one, a replica that does not report is missing in every part."""
+    gaps: dict[ModelKey, list[str]] = {}
+    for standing in standings:
+        if standing.partial and standing.variant.share is not None:
+            gaps.setdefault(standing.variant.model.whole, []).append(standing.partial)
+    return tuple(
+        replace(each, partial="; ".join(gaps[each.variant.model.whole]))
+        if each.variant.share is not None and each.variant.model.whole in gaps
+        else each
+        for each in standings
     )
 
 

@@ -77,14 +77,15 @@ def _load_steps(case: Case, standing: Standing) -> list[Step]:
     demand = case.posed.demands.get(standing.variant.model)
     if load is None or demand is None:
         return []
-    observed = f"{load.arrival_rate_per_s:.4g} req/s"
+    observed, share = f"{load.arrival_rate_per_s:.4g} req/s", standing.variant.share
+    routed = "" if share is None else f"; {share * 100:.4g} % of its model's, by route weight"
     return [
         Step(
             stage="load",
             before="",
             after=observed,
             reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
-            f"{load.output_tokens:.4g} output tokens a request",
+            f"{load.output_tokens:.4g} output tokens a request{routed}",
         ),
         Step(
             stage="demand",

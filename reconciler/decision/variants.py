@@ -134,8 +134,9 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         settings=settings,
         service_class=lookup.service_class,
         options=options,
-        served_names=_served_names(model, workload, resource.model_id),
+        served_names=_served_names(model, workload, resource),
         relative_cost=resource.variant_cost,
+        share=resource.share,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
         is_shared=resource.is_shared,
@@ -161,8 +162,9 @@ def _recognise(
 
 
 def _model_key(resource: VariantResource) -> ModelKey:
-    """What shares one load; what a policy scales as one shares its metric targets, and nothing else."""
-    role = "" if resource.tracked_by is None else f"{resource.tracked_by.kind} {resource.tracked_by.label}"
+    """What shares one load; what a policy scales as one shares its metric targets, what has a share only that."""
+    alone = resource.tracked_by or (resource.key if resource.share is not None else None)
+    role = "" if alone is None else f"{alone.kind} {alone.label}"
     return ModelKey(
         cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id, role=role
     )
@@ -179,9 +181,12 @@ def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
     )
 
 
-def _served_names(model: ModelSettings | None, workload: Workload | None, model_id: str) -> tuple[str, ...]:
+def _served_names(
+    model: ModelSettings | None, workload: Workload | None, resource: VariantResource
+) -> tuple[str, ...]:
     configured = model.served_names if model is not None else ()
-    return configured or (workload.served_names if workload is not None else ()) or (model_id,)
+    told = resource.served_names or (workload.served_names if workload is not None else ())
+    return configured or told or (resource.model_id,)
 
 
 def _current_cost(

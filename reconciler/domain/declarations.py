@@ -101,8 +101,10 @@ class VariantResource:
 
     `target_kind`/`target_name` are of the scale target (the Deployment of the same name in the profile and name
     forms); `target` names it where it is in another namespace, or a part of an object. `tracked_by` is the policy
-    whose metric targets ask for its replicas. `variant_cost` is relative and None when not written. `unsupported` says
-    in words why this resource cannot be decided yet although it is valid.
+    whose metric targets ask for its replicas. `variant_cost` is relative and None when not written. `served_names` are
+    those under which its requests may be counted, as far as the resource says. `share` is the fraction of its model's
+    requests that are routed to it, None where nothing fixes that. `unsupported` says in words why this resource cannot
+    be decided yet although it is valid.
     """
 
     key: ResourceKey
@@ -118,6 +120,8 @@ class VariantResource:
     slo_class_ref: SloClassRef | None = None
     profiles: tuple[PerformanceProfile, ...] = ()
     variant_cost: float | None = None
+    served_names: tuple[str, ...] = ()
+    share: float | None = None
     min_replicas: int | None = None
     max_replicas: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

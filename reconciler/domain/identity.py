@@ -1,6 +1,6 @@
 """Keys: what names a resource, a model and a place in a repository."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -31,6 +31,11 @@ class ModelKey:
     namespace: str
     model_id: str
     role: str = ""
+
+    @property
+    def whole(self) -> "ModelKey":
+        """The model with all its roles: its requests are counted as one."""
+        return replace(self, role="")
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.namespace}/{self.model_id}" + (f"/{self.role}" if self.role else "")

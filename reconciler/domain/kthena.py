@@ -299,6 +299,16 @@ class ModelResource:
         named = (name for backend in self.backends for name in backend.workload.served_names)
         return tuple(dict.fromkeys((self.model_id, *matched, *named, *loras)))
 
+    def share_of(self, backend: ModelBackend) -> float | None:
+        """The fraction of its requests that its route sends to one of its backends; None where there is but one.
+
+        Weights that are all 0 route nothing, which nobody can mean: then all backends count alike.
+        """
+        if len(self.backends) < 2:
+            return None
+        total = sum(each.route_weight for each in self.backends)
+        return backend.route_weight / total if total else 1 / len(self.backends)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingRole:

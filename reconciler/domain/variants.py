@@ -73,6 +73,8 @@ class Variant:
     served_names: tuple[str, ...]
     relative_cost: float | None
     current_cost_per_hour: float | None
+    share: float | None = None
+    """Which fraction of its model's requests is routed to it, where routes fix that: then it has a demand of its own."""
     conditions: tuple[Condition, ...] = ()
     is_shared: bool = False
     """Whether its manifest is built into several objects: no status may be written there."""

@@ -18,12 +18,16 @@ from reconciler.metrics.sightings import Sightings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model with its variants and served names; `obstacle` says why its replicas must not be counted."""
+    """A model with its variants and served names; `obstacle` says why its replicas must not be counted.
+
+    `share` is the fraction of what is counted under these names that its variants get.
+    """
 
     key: ModelKey
     members: tuple[Variant, ...]
     served: tuple[Served, ...]
     obstacle: NoAnswer | None
+    share: float = 1.0
 
 
 def models_of(
@@ -31,23 +35,33 @@ def models_of(
 ) -> Iterator[Model]:
     """Every model that has a variant."""
     claims = _claims(variants)
+    routed = grouped((variant.model.whole, variant) for variant in variants if variant.share is not None)
     for key, members in grouped((variant.model, variant) for variant in variants).items():
-        served = tuple(sorted({one for variant in members for one in served_by(variant)}))
+        share = members[0].share
+        counted = members if share is None else routed[key.whole]
+        served = tuple(sorted({one for variant in counted for one in served_by(variant)}))
         obstacle = (
-            _silent(members, sightings, observations)
-            or _misnamed(members, served, sightings)
+            _silent(counted, sightings, observations)
+            or _misnamed(counted, served, sightings)
             or _claimed_twice(served, claims)
         )
-        yield Model(key=key, members=tuple(members), served=served, obstacle=obstacle)
+        yield Model(
+            key=key, members=tuple(members), served=served, obstacle=obstacle, share=1.0 if share is None else share
+        )
 
 
 def loads_of(models: Sequence[Model], readings: Readings) -> dict[ModelKey, Load | NoAnswer]:
     """The load of each model, or why it is not known."""
-    return {
-        model.key: model.obstacle
-        or load_of(model.served, sum(variant.current.replicas for variant in model.members), readings)
-        for model in models
-    }
+    return {model.key: model.obstacle or _load(model, readings) for model in models}
+
+
+def _load(model: Model, readings: Readings) -> Load | NoAnswer:
+    whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings)
+    if isinstance(whole, NoAnswer) or model.share == 1:
+        return whole
+    if model.share == 0:
+        return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
+    return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
 
 
 def requests_of(models: Sequence[Model], readings: Readings) -> dict[ModelKey, float | NoAnswer]:

@@ -38,18 +38,19 @@ def queues_of(variants: Sequence[Variant], readings: Readings) -> dict[ModelKey,
     lengths = _parts(Name.FLOW_CONTROL_QUEUE_BYTES, names, readings)
     unread = readings.failed.get(Name.FLOW_CONTROL_QUEUE_BYTES)
     unread_part = _Part(reason=unread.reason) if unread else None
+    shares = {variant.model: variant.share for variant in variants if variant.share is not None}
     return {
-        key: _queue(sizes.get(_named(key)), lengths.get(_named(key)) or unread_part)
+        key: _queue(sizes.get(_named(key)), lengths.get(_named(key)) or unread_part, shares.get(key, 1.0))
         for key in keys
         if _named(key) in sizes or _named(key) in lengths
     }
 
 
-def _queue(size: _Part | None, length: _Part | None) -> UpstreamQueue:
+def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQueue:
     parts = [part for part in (size, length) if part]
     return UpstreamQueue(
-        num_waiting=size.value if size and not size.reason else None,
-        waiting_bytes=length.value if length and not length.reason else None,
+        num_waiting=size.value * share if size and not size.reason else None,
+        waiting_bytes=length.value * share if length and not length.reason else None,
         reason="; ".join(dict.fromkeys(part.reason for part in parts if part.reason)),
     )
 

@@ -23,6 +23,7 @@ def make_variant(
     served: Sequence[str] | None = None,
     target: str | None = None,
     kind: str = "Deployment",
+    share: float | None = None,
 ) -> Variant:
     """A variant whose scale target is named like it unless `target` is another; it serves its model's id."""
     place = Place(path="llm.yaml", line=1)
@@ -54,6 +55,7 @@ def make_variant(
         served_names=tuple(served if served is not None else (model_id,)),
         relative_cost=None,
         current_cost_per_hour=None,
+        share=share,
     )
 
 

@@ -308,6 +308,28 @@ def test_lengths_of_several_served_names_are_weighted_by_what_finished(
     assert seen(observed, "a").arrival_rate_per_s == 3.0
 
 
+def test_where_routes_split_a_load_each_variant_has_its_share_of_the_whole(
+    make_variant: Any, make_fleet: Any, look: Any
+) -> None:
+    fleet = make_fleet().model().pod(pod(0, "big"), completions=6.0).pod(pod(0, "small"), completions=4.0)
+    split = look(
+        fleet, *(make_variant(name, role=name, share=share) for name, share in (("big", 0.75), ("small", 0.25)))
+    )
+    assert {key.role: found.arrival_rate_per_s for key, found in split.loads.items()} == {"big": 7.5, "small": 2.5}
+    assert {found.output_tokens for found in split.loads.values()} == {180.0}
+    unrouted = look(
+        fleet, *(make_variant(name, role=name, share=share) for name, share in (("big", 1.0), ("small", 0.0)))
+    )
+    assert [found.arrival_rate_per_s for found in unrouted.loads.values()] == [10.0, 0.0]
+    assert [found.output_tokens for found in unrouted.loads.values()] == [180.0, 0.0]
+
+
+def test_a_silent_variant_hides_a_part_of_every_share(make_variant: Any, make_fleet: Any, look: Any) -> None:
+    fleet = make_fleet().model().pod(pod(0, "big"), completions=6.0)
+    observed = look(fleet, *(make_variant(name, role=name, share=0.5) for name in ("big", "small")))
+    assert all(isinstance(found, NoAnswer) and "small: " in found.reason for found in observed.loads.values())
+
+
 def test_a_name_that_two_models_claim_is_nobodys_load(make_variant: Any, make_fleet: Any, look: Any) -> None:
     fleet = make_fleet().model("x").pod(pod(0, "a"), model="x").pod(pod(0, "b"), model="x")
     observed = look(fleet, make_variant("a", model_id="a", served=["x"]), make_variant("b", model_id="b", served=["x"]))

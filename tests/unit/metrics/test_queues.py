@@ -52,6 +52,17 @@ def test_two_namespaces_with_one_model_name_have_no_queue_and_a_reason(
     assert queues(named, *variants) == {"other/llama": UpstreamQueue(num_waiting=4.0)}
 
 
+def test_where_routes_split_a_load_each_variant_has_its_share_of_the_queue(
+    make_variant: Any, make_fleet: Any, queues: Any
+) -> None:
+    fleet = picked(picked(make_fleet(), 8.0, model_name="llama"), 4000.0, BYTES, model_name="llama")
+    found = queues(fleet, make_variant("a", role="a", share=0.75), make_variant("b", role="b", share=0.25))
+    assert found == {
+        "llm/llamaa": UpstreamQueue(num_waiting=6.0, waiting_bytes=3000.0),
+        "llm/llamab": UpstreamQueue(num_waiting=2.0, waiting_bytes=1000.0),
+    }
+
+
 def test_where_nothing_waits_it_waits_for_no_model(make_variant: Any, make_fleet: Any, queues: Any) -> None:
     variants = [make_variant("a"), make_variant("a", namespace="other")]
     found = queues(picked(make_fleet(), 0.0, model_name="llama"), *variants)
