@@ -33,7 +33,8 @@ def exit_for(error: ReconcilerError) -> Exit:
 def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Exit:
     """INPUT when an error is among them, or with `strict` a warning."""
     worst = {finding.severity for finding in findings}
-    return Exit.INPUT if Severity.ERROR in worst or (strict and worst) else Exit.FINISHED
+    fails = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    return Exit.INPUT if worst & fails else Exit.FINISHED
 
 
 def exit_of_plan(plan: "Plan", *, detailed: bool) -> Exit:

@@ -5,7 +5,7 @@ import re
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
 _HEADINGS = "VARIANT|Held|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
 _STYLES = (
-    (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning):)", re.MULTILINE), "bold"),
+    (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning|note):)", re.MULTILINE), "bold"),
     (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),
     (re.compile(r"▲"), "red"),
     (re.compile(r"▼"), "green"),

@@ -181,9 +181,7 @@ def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
     )
 
 
-def _served_names(
-    model: ModelSettings | None, workload: Workload | None, resource: VariantResource
-) -> tuple[str, ...]:
+def _served_names(model: ModelSettings | None, workload: Workload | None, resource: VariantResource) -> tuple[str, ...]:
     configured = model.served_names if model is not None else ()
     told = resource.served_names or (workload.served_names if workload is not None else ())
     return configured or told or (resource.model_id,)

@@ -271,6 +271,8 @@ class Declaration:
     kthena: KthenaResources = field(default_factory=KthenaResources)
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    """What is worth telling whoever looks at the files, and no matter for a plan."""
     shared_paths: frozenset[str] = frozenset()
     """Files that two clusters reach: read, never edited."""
     files: int = 0

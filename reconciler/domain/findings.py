@@ -9,10 +9,11 @@ from reconciler.errors import InputError
 
 
 class Severity(StrEnum):
-    """An error keeps its resource out of the plan; a warning does not."""
+    """The worst first: an error keeps its resource out of the plan, a warning does not, a note asks for nothing."""
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

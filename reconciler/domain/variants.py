@@ -74,7 +74,7 @@ class Variant:
     relative_cost: float | None
     current_cost_per_hour: float | None
     share: float | None = None
-    """Which fraction of its model's requests is routed to it, where routes fix that: then it has a demand of its own."""
+    """Which fraction of its model's requests is routed to it, where routes fix that: its demand is its own then."""
     conditions: tuple[Condition, ...] = ()
     is_shared: bool = False
     """Whether its manifest is built into several objects: no status may be written there."""

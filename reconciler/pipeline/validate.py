@@ -60,6 +60,7 @@ def validate_commit(wanted: Wanted) -> Checked:
     found = (
         *wrong,
         *declaration.findings,
+        *declaration.notes,
         *name_findings(files.unread, UNREAD),
         *_find_contradicted_costs(settings, declaration),
         *find_synced_configuration(_telling_files(repository), settings.clusters, _addresses(configuration.remote)),
@@ -86,7 +87,13 @@ def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
     commit = _named(_read_on_disk(disk, clusters))
     declaration = fold(commit, settings)
-    found = (*wrong, *declaration.findings, *disk.unread, *_find_contradicted_costs(settings, declaration))
+    found = (
+        *wrong,
+        *declaration.findings,
+        *declaration.notes,
+        *disk.unread,
+        *_find_contradicted_costs(settings, declaration),
+    )
     found += tuple(_find_synced_on_disk(disk, settings, configuration.remote))
     return Checked(
         findings=tuple(sorted(set(found))),

@@ -17,9 +17,10 @@ COMMAND = "::"
 
 def summary_line(findings: Sequence[Finding], *, files: int, resources: int) -> str:
     """`217 files, 38 resources: 2 errors, 1 warning`."""
-    errors, warnings = _counts(findings)
+    errors, warnings, notes = _counts(findings)
     looked_at = f"{count(files, 'file')}, {count(resources, 'resource')}"
-    return f"{looked_at}: {count(errors, 'error')}, {count(warnings, 'warning')}"
+    beside = f", {count(notes, 'note')}" if notes else ""
+    return f"{looked_at}: {count(errors, 'error')}, {count(warnings, 'warning')}{beside}"
 
 
 def findings_text(findings: Iterable[Finding], summary: str, *, width: int = 0) -> str:
@@ -51,12 +52,12 @@ def finding_words(finding: Finding) -> str:
 def findings_json(findings: Iterable[Finding], *, files: int, resources: int) -> Mapping[str, object]:
     """What `--output json` prints; what a finding does not have is null."""
     ordered = sorted(findings)
-    errors, warnings = _counts(ordered)
+    errors, warnings, notes = _counts(ordered)
     return {
         "version": JSON_VERSION,
         "files": files,
         "resources": resources,
-        "counts": {"errors": errors, "warnings": warnings},
+        "counts": {"errors": errors, "warnings": warnings, "notes": notes},
         "findings": [finding_json(finding) for finding in ordered],
     }
 
@@ -85,9 +86,9 @@ def _bracketed(finding: Finding) -> str:
     return f" [{one_line(finding.rule)}]" if finding.rule else ""
 
 
-def _counts(findings: Sequence[Finding]) -> tuple[int, int]:
-    errors = sum(finding.severity is Severity.ERROR for finding in findings)
-    return errors, len(findings) - errors
+def _counts(findings: Sequence[Finding]) -> tuple[int, int, int]:
+    severities = [finding.severity for finding in findings]
+    return severities.count(Severity.ERROR), severities.count(Severity.WARNING), severities.count(Severity.NOTE)
 
 
 def finding_json(finding: Finding) -> Mapping[str, object]:

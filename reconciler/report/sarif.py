@@ -8,7 +8,7 @@ from reconciler.report.plain import one_line
 
 SARIF_VERSION = "2.1.0"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-UNNAMED = {Severity.ERROR: "input-error", Severity.WARNING: "input-warning"}
+UNNAMED = {Severity.ERROR: "input-error", Severity.WARNING: "input-warning", Severity.NOTE: "input-note"}
 """The rules of findings that have no name: code scanning shows nothing without one."""
 
 Json = Mapping[str, object]
@@ -33,8 +33,8 @@ def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
     """Every rule that was broken with the worst severity it was given, by name."""
     worst: dict[str, Severity] = {}
     for finding in findings:
-        if worst.get(rule_of(finding)) is not Severity.ERROR:
-            worst[rule_of(finding)] = finding.severity
+        rule, severity = rule_of(finding), finding.severity
+        worst[rule] = min(worst.get(rule, severity), severity, key=list(Severity).index)
     return dict(sorted(worst.items()))
 
 

@@ -7,12 +7,13 @@ text from a repository could begin a command of its own: the runner undoes exact
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from reconciler.domain.findings import Finding
+from reconciler.domain.findings import Finding, Severity
 from reconciler.report.findings import MESSAGE_LENGTH
 from reconciler.report.plain import REPLACEMENT, one_line
 
 TITLE = "reconciler"
 TITLE_LENGTH = 80
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MESSAGE_CODES = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY_CODES = (*_MESSAGE_CODES, (":", "%3A"), (",", "%2C"))
 
@@ -25,7 +26,7 @@ def workflow_commands(findings: Iterable[Finding], summary: str) -> str:
 def workflow_command(finding: Finding) -> str:
     """One annotation; a finding about a whole file has no line."""
     properties = ",".join(f"{name}={_encode(text, _PROPERTY_CODES)}" for name, text in _properties(finding))
-    return f"::{finding.severity} {properties}::{_encode(_message(finding), _MESSAGE_CODES)}"
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_encode(_message(finding), _MESSAGE_CODES)}"
 
 
 def _properties(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -61,8 +61,9 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     kthena = fold_kthena([piece for pieces in whole.values() for piece in pieces], broken)
     workloads += kthena.declared.workloads
     broken += kthena.broken
+    told, notes = _split_notes(_pick(whole, Finding))
     findings = [
-        *_pick(whole, Finding),
+        *told,
         *(report_duplicate(found) for found in broken_variants),
         *(report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
         *class_findings,
@@ -88,6 +89,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         kthena=kthena.declared,
         broken=tuple(dict.fromkeys(broken)),
         findings=tuple(sorted(set(findings))),
+        notes=tuple(sorted(set(notes))),
         shared_paths=_find_shared_paths(ordered),
         files=len({file.path for file in ordered}),
     )
@@ -103,6 +105,14 @@ def _sort_by_type(files: Iterable[FileDeclaration]) -> dict[type, list[Piece]]:
 
 def _pick(by_type: Mapping[type, list[Piece]], kind: type[Kind]) -> list[Kind]:
     return [piece for piece in by_type.get(kind, ()) if isinstance(piece, kind)]
+
+
+def _split_notes(found: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    told: list[Finding] = []
+    notes: list[Finding] = []
+    for finding in found:
+        (notes if finding.severity is Severity.NOTE else told).append(finding)
+    return told, notes
 
 
 def _by_cluster(files: Iterable[FileDeclaration], kind: type[Kind]) -> dict[str, list[Kind]]:

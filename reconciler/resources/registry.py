@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests import Document
 from reconciler.resources.apps import read_deployment, read_stateful_set
@@ -26,6 +27,7 @@ from reconciler.resources.objects import (
     read_texts,
 )
 from reconciler.resources.scalers import read_autoscaler, read_scaled_object
+from reconciler.resources.undecided import NOTED_KINDS, find_undecided
 from reconciler.resources.upstream import read_config_map
 from reconciler.resources.validation import LooseShape, validate
 from reconciler.resources.wording import describe, join_words, quote
@@ -179,7 +181,16 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
             message = "filled in by a substitution: it cannot be read from Git"
             yield source.complain(("metadata", "name"), message, Severity.WARNING)
     else:
-        yield from kind.read(source)
+        yield from _read_and_note(source, kind) if source.kind in NOTED_KINDS else kind.read(source)
+
+
+def _read_and_note(source: KubernetesObject, kind: Kind) -> Iterator[Piece]:
+    """An object that can be used, with what nothing decides by where nothing else is said of it."""
+    pieces = tuple(kind.read(source))
+    yield from pieces
+    if not any(isinstance(piece, BrokenResource) for piece in pieces):
+        told = {piece.place for piece in pieces if isinstance(piece, Finding)}
+        yield from (note for note in find_undecided(source) if note.place not in told)
 
 
 def is_read(source: KubernetesObject) -> bool:

@@ -33,7 +33,9 @@ _INT32, _INT64 = 2**31, 2**63
 _PRIORITY, _CRITICALITY = ("spec", "priority"), ("spec", "criticality")
 
 
-class _Objective(Fields):
+class ObjectiveFields(Fields):
+    """InferenceObjectiveSpec."""
+
     priority: int | None = None
     pool_ref: PoolRefFields
 
@@ -54,7 +56,7 @@ def read_objective(source: KubernetesObject) -> Iterator[Piece]:
     """The objective, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Objective,
+        ObjectiveFields,
         named=("poolRef",),
         check=lambda spec: _check_objective(source, spec),
         build=lambda spec: _build_objective(source, spec),
@@ -72,7 +74,7 @@ def read_inference_model(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check_objective(source: KubernetesObject, spec: _Objective) -> Iterator[Finding]:
+def _check_objective(source: KubernetesObject, spec: ObjectiveFields) -> Iterator[Finding]:
     """The router's own group has 32 bits for a priority; the older one only what any integer has."""
     limit = _INT32 if group_of(source) == ROUTER_GROUP else _INT64
     if spec.priority is not None and not -limit <= spec.priority < limit:
@@ -83,7 +85,7 @@ def _check_objective(source: KubernetesObject, spec: _Objective) -> Iterator[Fin
         yield source.complain(("status", "conditions"), message, Severity.WARNING)
 
 
-def _build_objective(source: KubernetesObject, spec: _Objective) -> Iterator[Piece]:
+def _build_objective(source: KubernetesObject, spec: ObjectiveFields) -> Iterator[Piece]:
     yield InferenceObjective(
         key=source.key,
         group=group_of(source),

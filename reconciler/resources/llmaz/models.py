@@ -54,7 +54,9 @@ class _InferenceConfig(Fields):
     flavors: Annotated[list[_Flavor], Field(max_length=8)] | None = None
 
 
-class _Spec(Fields):
+class OpenModelFields(Fields):
+    """ModelSpec of an OpenModel."""
+
     family_name: str
     source: _Source
     inference_config: _InferenceConfig | None = None
@@ -66,7 +68,7 @@ def read_model(source: KubernetesObject) -> Iterator[Piece]:
     """The model, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Spec,
+        OpenModelFields,
         named=("inferenceConfig",),
         check=lambda spec: _check(source, spec),
         build=lambda spec: _build(source, spec),
@@ -74,7 +76,7 @@ def read_model(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: OpenModelFields) -> Iterator[Finding]:
     yield from check_name(source)
     if not _LABEL_VALUE.fullmatch(spec.family_name):
         message = "expected at most 63 letters, digits, -, _ and ., as it becomes the label llmaz.io/model-family-name"
@@ -130,11 +132,11 @@ def _check_flavors(source: KubernetesObject, flavors: list[_Flavor]) -> Iterator
         seen.add(flavor.name)
 
 
-def _flavors_of(spec: _Spec) -> list[_Flavor]:
+def _flavors_of(spec: OpenModelFields) -> list[_Flavor]:
     return (spec.inference_config.flavors if spec.inference_config else None) or []
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: OpenModelFields) -> Iterator[Piece]:
     yield OpenModel(
         key=source.key,
         place=source.place,

@@ -133,7 +133,9 @@ def test_each_error_of_the_tree_has_its_code() -> None:
     assert exit_for(TransientError("x")) is exit_for(RivalRunError("x")) is Exit.TRANSIENT
 
 
-def test_warnings_fail_only_a_strict_check() -> None:
+def test_warnings_fail_only_a_strict_check_and_notes_none() -> None:
+    note = Finding(place=Place(path="a"), severity=Severity.NOTE, message="m")
+    assert exit_of_findings([note], strict=True) is Exit.FINISHED
     warning = Finding(place=Place(path="a"), severity=Severity.WARNING, message="m")
     error = Finding(place=Place(path="a"), severity=Severity.ERROR, message="m")
     assert exit_of_findings([]) is exit_of_findings([warning]) is exit_of_findings([], strict=True) is Exit.FINISHED

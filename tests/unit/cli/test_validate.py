@@ -59,7 +59,7 @@ def test_json_has_every_part_of_a_finding(command: Command, tmp_path: Path) -> N
     content = json.loads(command("validate", tmp_path, "-o", "json").out)
     (finding,) = content["findings"]
     assert (content["version"], content["files"], content["resources"]) == (1, 1, 1)
-    assert content["counts"] == {"errors": 1, "warnings": 0}
+    assert content["counts"] == {"errors": 1, "warnings": 0, "notes": 0}
     assert (finding["line"], finding["severity"], finding["field"]) == (7, "error", "spec.variantCost")
     assert (finding["path"], finding["rule"]) == (f"{tmp_path}/bad.yaml", None)
 

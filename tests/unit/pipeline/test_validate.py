@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.decision import cost_order
+from reconciler.domain.findings import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline import disk, synced, validate
 from reconciler.pipeline.session import Wanted
 from reconciler.pipeline.validate import Checked, validate_commit, validate_paths
+from reconciler.resources import undecided
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS
 
@@ -196,8 +198,19 @@ def test_a_link_in_a_commit_has_a_rule(desk: Desk) -> None:
     assert rules(validate_commit(Wanted(repo=str(desk.workshop.clone)))) == ["unread-file"]
 
 
+def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: Desk, tmp_path: Path) -> None:
+    model = "{apiVersion: llmaz.io/v1alpha1, kind: OpenModel, metadata: {name: a}, spec: {familyName: a, ownedBy: us, "
+    text = f'{model}source: {{uri: "ollama://a"}}}}}}\n'
+    desk.write("clusters/prod/model.yaml", text)
+    write(tmp_path / "fleet", {"model.yaml": text})
+    for checked in (validate_commit(Wanted(repo=str(desk.workshop.clone))), on_disk(tmp_path / "fleet")):
+        assert [finding.place.field for finding in checked.findings] == ["spec.ownedBy", "spec.source.uri"]
+        assert {finding.severity for finding in checked.findings} == {Severity.NOTE}
+        assert rules(checked) == ["undecided-field"] * 2
+
+
 @pytest.mark.parametrize(
-    "rule", [validate.CONFIGURATION, validate.UNREADABLE, disk.UNREAD, synced.RULE, cost_order.RULE]
+    "rule", [validate.CONFIGURATION, validate.UNREADABLE, disk.UNREAD, synced.RULE, cost_order.RULE, undecided.RULE]
 )
 def test_every_rule_of_files_is_documented(rule: str) -> None:
     reference = Path(__file__).parents[3] / ".github" / "docs" / "configuration.md"

@@ -69,6 +69,7 @@ def test_nothing_found_is_the_summary_alone() -> None:
 def test_a_summary_counts_in_words() -> None:
     found = [finding(), finding(line=8), finding(line=9, severity="warning")]
     assert summary_line(found, files=217, resources=38) == "217 files, 38 resources: 2 errors, 1 warning"
+    assert summary_line([finding(severity="note")], files=1, resources=1).endswith(": 0 errors, 0 warnings, 1 note")
     assert summary_line([], files=1, resources=1) == "1 file, 1 resource: 0 errors, 0 warnings"
 
 
@@ -87,7 +88,7 @@ def test_a_giant_message_is_cut() -> None:
 def test_json_has_every_part_and_null_for_what_is_missing() -> None:
     content = findings_json([finding(rule="min-above-max"), finding(line=0, severity="warning")], files=2, resources=1)
     assert content["version"] == 1
-    assert content["counts"] == {"errors": 1, "warnings": 1}
+    assert content["counts"] == {"errors": 1, "warnings": 1, "notes": 0}
     whole, named = json.loads(json.dumps(content))["findings"]
     assert named == {
         "path": "a.yaml",

@@ -100,8 +100,9 @@ def test_every_rule_is_described_once_and_results_point_at_it() -> None:
 
 
 def test_a_finding_without_a_name_has_a_general_rule() -> None:
-    found = results(finding(), finding(line=8, severity="warning"))
-    assert [result["ruleId"] for result in found] == ["input-error", "input-warning"]
+    found = results(finding(), finding(line=8, severity="warning"), finding(line=9, severity="note"))
+    assert [result["ruleId"] for result in found] == ["input-error", "input-warning", "input-note"]
+    assert [result["level"] for result in found] == ["error", "warning", "note"]
 
 
 def test_the_same_findings_in_any_order_are_the_same_bytes() -> None:

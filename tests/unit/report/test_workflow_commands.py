@@ -1,6 +1,7 @@
 """Annotations that a runner reads back as what was meant, whatever stands in them."""
 
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,11 @@ def test_an_annotation_has_file_line_title_and_message() -> None:
 
 def test_a_finding_about_a_whole_file_has_no_line_and_one_without_rule_a_title() -> None:
     assert workflow_command(finding("cannot be read", line=0)) == "::error file=a.yaml,title=reconciler::cannot be read"
+
+
+def test_a_note_is_a_notice_to_a_runner() -> None:
+    note = replace(finding("nothing decides by it"), severity=Severity.NOTE)
+    assert workflow_command(note) == "::notice file=a.yaml,line=7,title=reconciler::nothing decides by it"
 
 
 def test_what_ends_a_command_or_a_property_is_encoded() -> None:
