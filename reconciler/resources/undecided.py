@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import FieldPath
+from reconciler.domain.kthena import BACKEND_KINDS, FieldPath
 from reconciler.resources.objects import KubernetesObject
 
 RULE = "undecided-field"
@@ -39,6 +39,13 @@ _MODEL: Mapping[str, str] = {
     **{f"backends.*.{field}": why for field, why in _BACKEND.items()},
     **{f"backend.{field}": why for field, why in _BACKEND.items()},
 }
+_FOLLOWED = "the metric targets of its policy are followed, whatever requests name"
+_OF_SCALED: Mapping[str, str] = {
+    "modelMatch.body": _FOLLOWED,
+    "backends.*.routeWeight": _FOLLOWED,
+    "backends.*.loraAdapters.*.name": _FOLLOWED,
+}
+_OF_LONE: Mapping[str, str] = {"backends.*.routeWeight": "there is no other backend to route to"}
 _TARGET: Mapping[str, str] = {
     **{f"targetRef.{field}": why for field, why in _REFERENCE.items()},
     "metricSources.*.type": "pod or prometheus stands beside it",
@@ -81,17 +88,25 @@ _UNDECIDED: Mapping[str, Mapping[str, str]] = {
     "InferenceObjective": {"poolRef.kind": "the endpoint picker compares group and name"},
 }
 NOTED_KINDS = frozenset(_UNDECIDED)
-_PATTERNS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
-    kind: [(pattern.split("."), why) for pattern, why in patterns.items()] for kind, patterns in _UNDECIDED.items()
-}
 
 
 def find_undecided(source: KubernetesObject) -> Iterator[Finding]:
     """A note for each field of the object that is written and decides nothing."""
-    for pattern, why in _PATTERNS.get(source.kind, ()):
-        for path in _written(source.fields.get("spec"), pattern, ("spec",)):
+    spec = source.fields.get("spec")
+    beside = _undecided_beside(spec) if source.kind in BACKEND_KINDS and isinstance(spec, dict) else {}
+    for pattern, why in (*_UNDECIDED.get(source.kind, {}).items(), *beside.items()):
+        for path in _written(spec, pattern.split("."), ("spec",)):
             message = f"nothing decides by it: {why}"
             yield Finding(place=source.locate(path), severity=Severity.NOTE, message=message, rule=RULE)
+
+
+def _undecided_beside(spec: Mapping[str, object]) -> Mapping[str, str]:
+    """What decides nothing of a Model because of what else it says: it has a policy, or but one backend."""
+    reference = spec.get("autoscalingPolicyRef")
+    if spec.get("autoscalingPolicy") is not None or (isinstance(reference, dict) and reference.get("name")):
+        return _OF_SCALED
+    backends = spec.get("backends")
+    return _OF_LONE if isinstance(backends, list) and len(backends) == 1 else {}
 
 
 def _written(value: object, pattern: Sequence[str], path: FieldPath) -> Iterator[FieldPath]:
