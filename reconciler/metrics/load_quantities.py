@@ -177,7 +177,7 @@ CLUSTER_LABEL = Quantity(
     reason="whether one server holds several clusters, when none is configured",
     by=("cluster",),
     candidates=tuple(
-        f"group by ($by) ({gauge.selector})" for gauge in (each.narrowed('cluster!=""') for each in RUNNING)
+        f"group by ($by) ({gauge.selector})" for gauge in (each.narrowed(IN_A_CLUSTER) for each in RUNNING)
     ),
 )
 

@@ -29,9 +29,6 @@ class PodLabels:
     failed: NoAnswer | None = None
 
 
-NO_LABELS = PodLabels(of_pod={}, exports=frozenset(), changed=frozenset())
-
-
 def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
     """The labels of every pod that was there within the time asked about."""
     of_pod: dict[Named, Labels] = {}

@@ -8,9 +8,10 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked.pods import NO_LABELS, PodLabels, find_pods, is_selected
+from reconciler.metrics.tracked.pods import PodLabels, find_pods, is_selected
 
 NAME, ENTRY, ROLE = (f"modelserving.volcano.sh/{each}" for each in ("name", "entry", "role"))
+NO_LABELS = PodLabels(of_pod={}, exports=frozenset(), changed=frozenset())
 
 
 def backend(
