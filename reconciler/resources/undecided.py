@@ -14,6 +14,7 @@ _WEIGHTS = "where the weights come from changes no count"
 _SCHEDULED = "how its pods are scheduled changes no count"
 _BY_NAME = "its kind, namespace and name say what is meant"
 _ROUTED = "metrics tell requests apart by the model's name alone"
+_COMPARED = "the endpoint picker compares group and name"
 _SHOWN = "it is shown to users of the model"
 _HUB = ("name", "modelID", "filename", "revision", "allowPatterns", "ignorePatterns")
 
@@ -85,7 +86,16 @@ _UNDECIDED: Mapping[str, Mapping[str, str]] = {
             for key in ("TP", "PP", "tp", "pp")
         },
     },
-    "InferenceObjective": {"poolRef.kind": "the endpoint picker compares group and name"},
+    "InferenceObjective": {"poolRef.kind": _COMPARED},
+    "InferenceModelRewrite": {
+        "poolRef.kind": _COMPARED,
+        "rules": "requests are counted under the name of the model that answers them",
+    },
+    "InferenceModel": {
+        "poolRef.kind": _COMPARED,
+        "modelName": "a pool's priority is the highest of all its models",
+        "targetModels": "requests are counted under the name of the model that answers them",
+    },
 }
 NOTED_KINDS = frozenset(_UNDECIDED)
 

@@ -3,8 +3,7 @@
 from reconciler.resources.inference.objectives import read_inference_model, read_objective
 from reconciler.resources.inference.pools import read_pool
 from reconciler.resources.inference.priorities import Priorities, list_pod_labels
-from reconciler.resources.inference.references import share_out
-from reconciler.resources.inference.rewrites import read_rewrite, route_model
+from reconciler.resources.inference.rewrites import read_rewrite
 
 __all__ = [
     "Priorities",
@@ -13,6 +12,4 @@ __all__ = [
     "read_objective",
     "read_pool",
     "read_rewrite",
-    "route_model",
-    "share_out",
 ]

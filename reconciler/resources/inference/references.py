@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef, WeightedModel
+from reconciler.domain.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape
 
@@ -48,12 +48,3 @@ def group_of(source: KubernetesObject) -> str:
 def as_pool_ref(source: KubernetesObject, ref: PoolRefFields) -> PoolRef:
     """The reference with its place."""
     return PoolRef(name=ref.name, group=ref.group, kind=ref.kind, place=source.locate(POOL_REF))
-
-
-def share_out(targets: tuple[WeightedModel, ...]) -> dict[str, float]:
-    """The fraction of requests that each model gets; one without a weight counts as 1."""
-    weights: dict[str, float] = {}
-    for target in targets:
-        weights[target.name] = weights.get(target.name, 0.0) + (1 if target.weight is None else target.weight)
-    total = sum(weights.values())
-    return {name: weight / total for name, weight in weights.items()}

@@ -1,13 +1,13 @@
 """InferenceModelRewrite: requests for one model are sent to others, and in which shares."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.inference import InferencePool, ModelRewrite, RewriteRule, WeightedModel
+from reconciler.domain.inference import ModelRewrite, RewriteRule, WeightedModel
 from reconciler.resources.conditions import read_conditions
-from reconciler.resources.inference.references import Fields, PoolRefFields, Weight, as_pool_ref, group_of, share_out
+from reconciler.resources.inference.references import Fields, PoolRefFields, Weight, as_pool_ref, group_of
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 
@@ -69,22 +69,3 @@ def _as_rule(source: KubernetesObject, index: int, rule: _Rule) -> RewriteRule:
         targets=tuple(WeightedModel(name=each.model_rewrite, weight=each.weight) for each in rule.targets),
         place=source.locate(("spec", "rules", index)),
     )
-
-
-def route_model(rewrites: Iterable[ModelRewrite], pool: InferencePool, model_name: str) -> Mapping[str, float]:
-    """The models that a pool's requests for one model reach, and the fraction that each gets.
-
-    A rule that names the model beats one for all; then the first object, by its name since Git knows no age, and
-    its first rule.
-    """
-    rules = [
-        rule
-        for rewrite in sorted(rewrites, key=lambda each: each.key)
-        if (rewrite.key.cluster, rewrite.key.namespace) == (pool.key.cluster, pool.key.namespace)
-        and (rewrite.pool.name, rewrite.pool.group) == (pool.key.name, pool.group)
-        for rule in rewrite.rules
-    ]
-    exact = [rule for rule in rules if model_name in rule.matches]
-    generic = [rule for rule in rules if not rule.matches]
-    rule = next(iter((*exact, *generic)), None)
-    return {model_name: 1.0} if rule is None else share_out(rule.targets)

@@ -7,7 +7,6 @@ import pytest
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.inference import Criticality, InferenceObjective, WeightedModel
-from reconciler.resources.inference import route_model, share_out
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -168,7 +167,6 @@ def test_an_older_model_is_carried_over_field_by_field(read_older: Callable[[str
     assert (found.model_name, found.criticality) == ("food", Criticality.CRITICAL)
     assert found.pool.group == "inference.networking.x-k8s.io"
     assert found.targets == (WeightedModel(name="a", weight=10), WeightedModel(name="b", weight=90))
-    assert share_out(found.targets) == {"a": 0.1, "b": 0.9}
 
 
 def test_without_criticality_a_model_is_standard(read_older: Callable[[str], Declaration]) -> None:
@@ -209,46 +207,25 @@ def test_a_model_name_that_is_taken_in_its_pool_is_told(load: Load, write: Write
     ]
 
 
-@pytest.fixture
-def routes(load: Load, write: Write) -> Callable[..., dict[str, float]]:
-    """Where requests for a model go under the rules of several rewrites."""
-
-    def _routes(model_name: str, *rules: str) -> dict[str, float]:
-        rewrites = [
-            write("InferenceModelRewrite", f"{{poolRef: {{name: chat}}, rules: {each}}}", f"r{index}")
-            for index, each in enumerate(rules)
-        ]
-        declared = load(write("InferencePool", POOL) + "".join(rewrites)).inference
-        return dict(route_model(declared.rewrites, declared.pools[0], model_name))
-
-    return _routes
-
-
-def _rule(value: str, target: str) -> str:
-    matches = f"matches: [{{model: {{value: {value}}}}}], " if value else ""
-    return f"[{{{matches}targets: [{{modelRewrite: {target}}}]}}]"
+def test_a_rewrite_is_carried_over_rule_by_rule(load: Load, write: Write) -> None:
+    exact = "{matches: [{model: {value: chat}}, {model: {value: talk}}], targets: [{modelRewrite: v2}]}"
+    generic = "{matches: [{}, {model: {value: chat}}], targets: [{modelRewrite: v1, weight: 90}, {modelRewrite: v2}]}"
+    spec = f"{{poolRef: {{name: chat}}, rules: [{exact}, {generic}]}}"
+    declaration = load(write("InferencePool", POOL) + write("InferenceModelRewrite", spec))
+    assert not declaration.findings
+    (found,) = declaration.inference.rewrites
+    assert (found.pool.name, found.pool.group) == ("chat", "inference.networking.k8s.io")
+    assert [(rule.matches, rule.targets) for rule in found.rules] == [
+        (("chat", "talk"), (WeightedModel(name="v2"),)),
+        ((), (WeightedModel(name="v1", weight=90), WeightedModel(name="v2"))),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("rules", "reached"),
-    [
-        ((), {"chat": 1.0}),
-        ((_rule("other", "x"),), {"chat": 1.0}),
-        ((_rule("", "base"),), {"base": 1.0}),
-        ((_rule("", "base"), _rule("chat", "v2")), {"v2": 1.0}),
-        ((_rule("chat", "v1"), _rule("chat", "v2")), {"v1": 1.0}),
-        (("[{matches: [{}], targets: [{modelRewrite: all}]}]",), {"all": 1.0}),
-        (
-            ("[{targets: [{modelRewrite: v1, weight: 90}, {modelRewrite: v2, weight: 10}]}]",),
-            {"v1": 0.9, "v2": 0.1},
-        ),
-        (("[{targets: [{modelRewrite: v1}, {modelRewrite: v2}]}]",), {"v1": 0.5, "v2": 0.5}),
-    ],
-)
-def test_requests_reach_the_model_of_the_most_telling_rule(
-    routes: Callable[..., dict[str, float]], rules: tuple[str, ...], reached: dict[str, float]
-) -> None:
-    assert routes("chat", *rules) == reached
+def test_what_a_router_knows_and_no_count_depends_on_is_noted(load: Load, write: Write) -> None:
+    rewrite = write("InferenceModelRewrite", "{poolRef: {name: chat}, rules: [{targets: [{modelRewrite: v2}]}]}")
+    older = write("InferenceModel", model(", targetModels: [{name: a}]"), "food")
+    declaration = load(write("InferencePool", POOL) + rewrite + older)
+    assert [note.place.field for note in declaration.notes] == ["spec.rules", "spec.modelName", "spec.targetModels"]
 
 
 @pytest.mark.parametrize(
