@@ -61,22 +61,8 @@ class Flavor:
 
     @property
     def instance_type(self) -> str:
-        """The machine it is on, as `INSTANCE-TYPE` says it; empty when it does not."""
-        return self._param("instance-type")
-
-    @property
-    def tensor_parallel(self) -> str:
-        """`TP` as written; llmaz has read it last in v0.1.1."""
-        return self._param("tp")
-
-    @property
-    def pipeline_parallel(self) -> str:
-        """`PP` as written; llmaz has read it last in v0.1.1."""
-        return self._param("pp")
-
-    def _param(self, name: str) -> str:
-        """Samples spell the keys in both cases."""
-        return next((value for key, value in self.params.items() if key.lower() == name), "")
+        """The machine it is on, as `INSTANCE-TYPE` says it in either case; empty when it does not."""
+        return next((value for key, value in self.params.items() if key.lower() == "instance-type"), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

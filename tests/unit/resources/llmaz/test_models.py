@@ -57,7 +57,7 @@ def test_a_model_is_carried_over_field_by_field(load: Load, write: Write) -> Non
     assert (first.name, first.limits) == ("a100", {"nvidia.com/gpu": "8", "rdma/ib": "1"})
     assert (first.devices, second.devices) == ({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 1})
     assert first.node_selector == {"karpenter.k8s.aws/instance-gpu-name": "a100"}
-    assert (first.instance_type, first.tensor_parallel, first.pipeline_parallel) == ("p4d.24xlarge", "8", "1")
+    assert (first.instance_type, first.params["TP"], first.params["PP"]) == ("p4d.24xlarge", "8", "1")
     assert first.place == Place(path="a.yaml", line=17, field="spec.inferenceConfig.flavors[0]")
     assert model.conditions == (
         Condition(type="Ready", status="True", reason="Ready", message="", last_transition_time="2024-05-21T10:00:00Z"),
