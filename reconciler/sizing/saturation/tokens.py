@@ -39,11 +39,6 @@ class ReplicaTokens:
         """Tokens in use and waiting together."""
         return self.in_use_tokens + self.waiting_tokens
 
-    @property
-    def is_saturated(self) -> bool:
-        """Whether it is asked for as much as it holds, or more."""
-        return self.demand_tokens >= self.capacity_tokens
-
 
 def replica_tokens(
     replica: ReplicaMetrics,
