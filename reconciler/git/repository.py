@@ -50,11 +50,6 @@ class Repository:
             return None
         return next(content for _, content in self.read_files([entry.oid]))
 
-    def tree_of(self, commit: str) -> str:
-        """The id of a commit's tree: equal trees are equal files."""
-        revision = f"{check_object_id(commit)}^{{tree}}"
-        return _read_id(self.git.run(*VERIFY, revision, action=f"read the tree of {commit}"))
-
     def committed_s(self) -> float:
         """When the repository's own commit was made, in Unix seconds, by the clock of whoever made it."""
         arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)

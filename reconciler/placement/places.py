@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.manifests import Edit, Field, Value
+from reconciler.manifests import Field, Value
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import Marker
 from reconciler.placement.objects import BuiltObject, Obstacle
@@ -33,10 +33,6 @@ class EffectivePlace:
     def value(self) -> Value:
         """What stands there."""
         return self.origin.value
-
-    def edit(self, value: int) -> Edit:
-        """The edit that writes another number there."""
-        return self.origin.edit(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def _texts(folder: Path) -> dict[str, str]:
 def _edit(texts: dict[str, str], found: EffectivePlace, value: int) -> dict[str, str]:
     path = found.place.path
     file = OpenFile(path, texts[path].encode())
-    return {**texts, path: edit_file(file, [found.edit(value)]).decode()}
+    return {**texts, path: edit_file(file, [found.origin.edit(value)]).decode()}
 
 
 def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[tuple[str, str]]:
