@@ -24,3 +24,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def path_matches(pattern: str, path: str) -> bool:
     """Whether the whole of `path` (with `/`, from the repository's root) fits `pattern`."""
     return _compiled(pattern).fullmatch(path) is not None
+
+
+def matches_any(pattern: str, path: str) -> bool:
+    """Whether a path fits a glob of Argo CD, or one of those in `{a,b}`; its `*` crosses directories."""
+    inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
+    return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))

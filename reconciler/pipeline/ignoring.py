@@ -1,4 +1,4 @@
-"""Patterns as GitOps tools read them: what Flux leaves out of a source, what Argo CD takes from a directory."""
+"""Patterns as Flux reads them: what it leaves out of a source."""
 
 from collections.abc import Iterator
 
@@ -17,12 +17,6 @@ def is_ignored(rules: str, path: str) -> bool:
         if pattern and not pattern.startswith("#") and any(_fits(pattern, each) for each in _with_parents(path)):
             ignored = not rule.startswith("!")
     return ignored
-
-
-def matches_any(pattern: str, path: str) -> bool:
-    """Whether a path fits a glob of Argo CD, or one of those in `{a,b}`; its `*` crosses directories."""
-    inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
-    return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))
 
 
 def _with_parents(path: str) -> Iterator[str]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
 from reconciler.manifests import Document, parse_readable
-from reconciler.pipeline.ignoring import is_ignored, matches_any
+from reconciler.pipeline.ignoring import is_ignored
 from reconciler.placement.build import objects_in
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.objects import identify

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.domain.findings import Finding, finding_of
-from reconciler.domain.globs import path_matches
+from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests import Field, Value
@@ -223,16 +223,10 @@ def _files_of(job: _Job, deployer: Deployer) -> Iterator[str]:
     paths = repository.files_below(directory) if deployer.is_recursive else repository.files_in(directory)
     for path in paths:
         relative = path[len(directory) + 1 :] if directory else path
-        is_included = not deployer.include or _matches_any(deployer.include, relative)
-        is_excluded = bool(deployer.exclude) and _matches_any(deployer.exclude, relative)
+        is_included = not deployer.include or matches_any(deployer.include, relative)
+        is_excluded = bool(deployer.exclude) and matches_any(deployer.exclude, relative)
         if is_yaml(path) and is_included and not is_excluded and not is_below(directory_of(path), job.charts):
             yield path
-
-
-def _matches_any(pattern: str, path: str) -> bool:
-    """Whether a path fits a glob, or one of those in `{a,b}`; Argo CD's `*` crosses directories."""
-    inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
-    return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))
 
 
 def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:

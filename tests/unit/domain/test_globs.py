@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.globs import path_matches
+from reconciler.domain.globs import matches_any, path_matches
 
 SEGMENT = st.text(alphabet="ab.-_[](){}+^$|\\* ?", min_size=1, max_size=5)
 
@@ -56,3 +56,9 @@ def test_text_without_wildcards_matches_itself_alone(segments: list[str]) -> Non
     if not {"*", "?"} & set(path):
         assert path_matches(path, path)
         assert not path_matches(path, path + "x")
+
+
+def test_globs_of_argo_cd_cross_directories_and_take_alternatives() -> None:
+    assert matches_any("*.yaml", "a/b.yaml")
+    assert matches_any("{x.json, a/**}", "a/b.yaml")
+    assert not matches_any("{x.json,y.json}", "a/b.yaml")

@@ -5,7 +5,7 @@ import pytest
 from reconciler.domain.findings import Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
-from reconciler.pipeline.ignoring import is_ignored, matches_any
+from reconciler.pipeline.ignoring import is_ignored
 from reconciler.pipeline.synced import MARKER, RULE, find_synced_configuration
 
 URL = "https://github.com/acme/fleet.git"
@@ -170,9 +170,3 @@ def test_files_that_cannot_be_read_are_left_to_others(text: str) -> None:
 )
 def test_ignore_rules_are_read_as_git_reads_them(rules: str, path: str, expected: bool) -> None:
     assert is_ignored(rules, path) is expected
-
-
-def test_globs_of_argo_cd_cross_directories_and_take_alternatives() -> None:
-    assert matches_any("*.yaml", "a/b.yaml")
-    assert matches_any("{x.json, a/**}", "a/b.yaml")
-    assert not matches_any("{x.json,y.json}", "a/b.yaml")
