@@ -134,12 +134,19 @@ def read_declaration(
     manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str] = ()
 ) -> Declaration:
     """What recorded files declare; `paths` names the others that the commit has."""
+    return fold(read_recorded(manifests, withheld, settings, paths), settings)
+
+
+def read_recorded(
+    manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str]
+) -> Commit:
+    """The commit that was recorded, as far as it was; `paths` names the files that it has besides."""
     bodies = {manifest.path: manifest for manifest in manifests}
 
     def fetch(named: Sequence[str]) -> Iterator[ManifestFile]:
         return (bodies[path] for path in named if path in bodies)
 
-    return fold(read_commit(manifests, {*paths, *bodies}, clusters_of(settings), fetch, withheld), settings)
+    return read_commit(manifests, {*paths, *bodies}, clusters_of(settings), fetch, withheld)
 
 
 def fold(commit: Commit, settings: Settings) -> Declaration:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.decision.declarations import clusters_of, read_commit
+from reconciler.decision.declarations import read_recorded
 from reconciler.domain.plan import Decision, Outcome
-from reconciler.domain.recording import ManifestFile
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.git import EntryKind, Repository
 from reconciler.manifests import Field, Value, format_field, parse_documents
@@ -82,13 +81,7 @@ def _find_tool() -> tuple[str, tuple[str, ...]]:
 
 def _build(prepared: Prepared) -> Fleet:
     recording = prepared.recording
-    bodies = {manifest.path: manifest for manifest in recording.manifests}
-
-    def fetch(paths: Iterable[str]) -> Iterator[ManifestFile]:
-        return (bodies[path] for path in paths if path in bodies)
-
-    clusters = clusters_of(recording.settings)
-    return read_commit(recording.manifests, {*recording.paths, *bodies}, clusters, fetch).fleet
+    return read_recorded(recording.manifests, recording.withheld, recording.settings, recording.paths).fleet
 
 
 def _roots_of(fleet: Fleet, files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
