@@ -72,13 +72,7 @@ def followed_targets(variants: Iterable[Variant], declaration: Declaration) -> t
 def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:
     """What upstream's ConfigMap says of scaling each model to zero, in the clusters that have one."""
     return {
-        model: zero_for(
-            declaration.zero[model.cluster],
-            declaration.opted_in_namespaces,
-            cluster=model.cluster,
-            namespace=model.namespace,
-            model_id=model.model_id,
-        )
+        model: zero_for(declaration.zero[model.cluster], declaration.opted_in_namespaces, model)
         for model in models
         if declaration.zero.get(model.cluster)
     }
@@ -87,13 +81,7 @@ def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[Mod
 def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
     """What upstream's ConfigMaps say of each model's saturation, in the clusters that have any."""
     return {
-        model: saturation_for(
-            declaration.saturation[model.cluster],
-            declaration.opted_in_namespaces,
-            cluster=model.cluster,
-            namespace=model.namespace,
-            model_id=model.model_id,
-        )
+        model: saturation_for(declaration.saturation[model.cluster], declaration.opted_in_namespaces, model)
         for model in models
         if declaration.saturation.get(model.cluster)
     }

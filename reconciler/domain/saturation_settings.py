@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import ModelKey, Place
 from reconciler.domain.thresholds import ThresholdLayer
 
 DEFAULT_RETENTION_S = 600.0
@@ -122,30 +122,28 @@ class ZeroRules:
 Entry = TypeVar("Entry", SaturationEntry, ZeroEntry)
 
 
-def entries_for(
-    entries: Iterable[Entry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
-) -> tuple[Entry, ...]:
+def entries_for(entries: Iterable[Entry], opted_in: Set[tuple[str, str]], model: ModelKey) -> tuple[Entry, ...]:
     """Those of a cluster's entries that hold for a model, highest first: its own, its own anywhere, `default`.
 
     The ConfigMap of a namespace that is opted in (`opted_in` has its cluster and name) replaces the global one whole.
     """
     entries = tuple(entries)
-    held = _in_force(entries, opted_in, cluster, namespace)
-    names = (model_id, namespace), (model_id, ""), ("", "")
+    held = _in_force(entries, opted_in, model.cluster, model.namespace)
+    names = (model.model_id, model.namespace), (model.model_id, ""), ("", "")
     return tuple(entry for name in names for entry in held if (entry.model_id, entry.model_namespace) == name)
 
 
 def saturation_for(
-    entries: Iterable[SaturationEntry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
+    entries: Iterable[SaturationEntry], opted_in: Set[tuple[str, str]], model: ModelKey
 ) -> SaturationRules:
     """Lay the entries that hold for a model over one another, field by field, as upstream does.
 
     A `false` cannot take back a `true` below it, since upstream does not tell it from what is not written.
     """
     entries = tuple(entries)
-    held = entries_for(entries, opted_in, cluster=cluster, namespace=namespace, model_id=model_id)
+    held = entries_for(entries, opted_in, model)
     default = tuple(entry for entry in held if not entry.model_id)
-    overall = [each for each in entries if (cluster, each.namespace) not in opted_in and not each.model_id]
+    overall = [each for each in entries if (model.cluster, each.namespace) not in opted_in and not each.model_id]
     return SaturationRules(
         layers=tuple(entry.layer for entry in held),
         analyzer=next((entry.analyzer for entry in overall), ""),
@@ -157,11 +155,9 @@ def saturation_for(
     )
 
 
-def zero_for(
-    entries: Iterable[ZeroEntry], opted_in: Set[tuple[str, str]], *, cluster: str, namespace: str, model_id: str
-) -> ZeroRules:
+def zero_for(entries: Iterable[ZeroEntry], opted_in: Set[tuple[str, str]], model: ModelKey) -> ZeroRules:
     """Lay the entries that hold for a model over one another, field by field, as upstream does."""
-    held = entries_for(entries, opted_in, cluster=cluster, namespace=namespace, model_id=model_id)
+    held = entries_for(entries, opted_in, model)
     deciding = next((entry for entry in held if entry.is_enabled is not None), None)
     return ZeroRules(
         is_enabled=deciding.is_enabled if deciding else None,

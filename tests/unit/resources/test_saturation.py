@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from reconciler.domain.declarations import Declaration
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.provenance import SourceKind
 from reconciler.domain.saturation_settings import (
     AnalyzerSettings,
@@ -47,12 +48,12 @@ def read(declare: Declare, text: str) -> dict[str, SaturationEntry]:
 
 def rules(declaration: Declaration, namespace: str = "llm", model_id: str = "llama") -> SaturationRules:
     entries, opted_in = declaration.saturation.get("prod", ()), declaration.opted_in_namespaces
-    return saturation_for(entries, opted_in, cluster="prod", namespace=namespace, model_id=model_id)
+    return saturation_for(entries, opted_in, ModelKey(cluster="prod", namespace=namespace, model_id=model_id))
 
 
 def zero(declaration: Declaration, namespace: str = "llm", model_id: str = "llama") -> ZeroRules:
     entries, opted_in = declaration.zero.get("prod", ()), declaration.opted_in_namespaces
-    return zero_for(entries, opted_in, cluster="prod", namespace=namespace, model_id=model_id)
+    return zero_for(entries, opted_in, ModelKey(cluster="prod", namespace=namespace, model_id=model_id))
 
 
 FULL = """model_id: meta-llama/Llama-3.1-8B
@@ -153,7 +154,7 @@ ENTRIES = {
 )
 def test_the_nearest_entry_comes_first(declare: Declare, namespace: str, model_id: str, keys: str) -> None:
     entries = declare(config_map(ENTRIES)).saturation["prod"]
-    held = entries_for(entries, frozenset(), cluster="prod", namespace=namespace, model_id=model_id)
+    held = entries_for(entries, frozenset(), ModelKey(cluster="prod", namespace=namespace, model_id=model_id))
     assert [entry.key for entry in held] == keys.split()
 
 
