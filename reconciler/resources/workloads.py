@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declarations import Workload
+from reconciler.domain.declarations import Annotation, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.launch import LaunchSettings
@@ -76,6 +76,39 @@ class Composition:
     places: tuple[Place, ...]
     findings: tuple[Finding, ...]
 
+    def as_workload(
+        self,
+        source: KubernetesObject,
+        replicas: int | None,
+        place: Place | None,
+        settings: Mapping[str, Annotation],
+        templated: str,
+    ) -> Workload:
+        """A workload of such replicas; their number stands at `place`, if it is written.
+
+        `templated` names a field outside of the templates that is filled in later.
+        """
+        cited = self.places if place is None else (place, *self.places)
+        return Workload(
+            key=source.key,
+            document=source.ref,
+            place=source.place,
+            replicas=replicas,
+            replicas_place=place,
+            node_selector=self.node_selector,
+            affinity=self.affinity,
+            devices=self.devices,
+            device_container=self.container,
+            served_names=self.served_names,
+            engine=self.engine,
+            launch=self.launch,
+            labels=source.labels,
+            template_labels=self.labels,
+            settings=settings,
+            places={each.field: each for each in cited},
+            templated=templated or self.templated,
+        )
+
 
 def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Composition:
     """Add up the templates; the first is the one that clients speak to."""
@@ -127,26 +160,9 @@ def read_scale_target(
     if len(broken) > len(found):
         return
     place = None if replicas is None else source.locate(_REPLICAS)
-    cited = composition.places if place is None else (place, *composition.places)
-    yield Workload(
-        key=source.key,
-        document=source.ref,
-        place=source.place,
-        replicas=replicas if isinstance(replicas, int) else None,
-        replicas_place=place,
-        node_selector=composition.node_selector,
-        affinity=composition.affinity,
-        devices=composition.devices,
-        device_container=composition.container,
-        served_names=composition.served_names,
-        engine=composition.engine,
-        launch=composition.launch,
-        labels=source.labels,
-        template_labels=composition.labels,
-        settings=annotations.settings,
-        places={place.field: place for place in cited},
-        templated=("spec.replicas" if is_templated(replicas) else "") or templated or composition.templated,
-    )
+    count = replicas if isinstance(replicas, int) else None
+    filled_in = "spec.replicas" if is_templated(replicas) else templated
+    yield composition.as_workload(source, count, place, annotations.settings, filled_in)
 
 
 def check_replicas(source: KubernetesObject, replicas: object) -> Iterator[Finding]:

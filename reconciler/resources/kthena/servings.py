@@ -217,27 +217,7 @@ def _as_workload(
     settings: Mapping[str, Annotation],
     templated: str,
 ) -> Workload:
-    composition = compose(source, templates)
     place = None if count.written is None else source.locate(count.path)
-    cited = composition.places if place is None else (place, *composition.places)
-    filled_in = source.locate(count.path).field if is_templated(count.written) else ""
-    return Workload(
-        key=key,
-        document=source.ref,
-        place=source.place,
-        replicas=count.number,
-        replicas_place=place,
-        node_selector=composition.node_selector,
-        affinity=composition.affinity,
-        devices=composition.devices,
-        device_container=composition.container,
-        served_names=composition.served_names,
-        engine=composition.engine,
-        launch=composition.launch,
-        labels=source.labels,
-        template_labels=composition.labels,
-        settings=settings,
-        places={each.field: each for each in cited},
-        templated=filled_in or templated or composition.templated,
-        replica_fields=(field_of(source, count.path),) if key.part else (),
-    )
+    filled_in = source.locate(count.path).field if is_templated(count.written) else templated
+    workload = compose(source, templates).as_workload(source, count.number, place, settings, filled_in)
+    return replace(workload, key=key, replica_fields=(field_of(source, count.path),) if key.part else ())
