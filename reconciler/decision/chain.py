@@ -116,7 +116,7 @@ def _why_unknown(replica: ReplicaMetrics, attribute: str) -> str:
 
 def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
     views = snapshot.views
-    queue, ready = views.queues.get(variant.model), views.ready.get(variant.key)
+    queue = views.queues.get(variant.model)
     if queue is not None:
         yield Figure(
             subject=variant.model.model_id,
@@ -126,23 +126,13 @@ def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
             reason=queue.reason,
             queries=(str(Name.FLOW_CONTROL_QUEUE_SIZE),),
         )
-    if ready is not None:
-        yield Figure(
-            subject=variant.key.label,
-            name="ready",
-            value=ready,
-            unit="replicas",
-            queries=(str(Name.READY_REPLICAS),),
-        )
-    stored = views.stored_kv_tokens.get(variant.key)
-    if stored is not None:
-        yield Figure(
-            subject=variant.key.label,
-            name="KV cache when last seen",
-            value=stored,
-            unit="tokens",
-            queries=(str(Name.STORED_KV_TOKENS),),
-        )
+    ready, stored = views.ready.get(variant.key), views.stored_kv_tokens.get(variant.key)
+    for name, value, unit, quantity in (
+        ("ready", ready, "replicas", Name.READY_REPLICAS),
+        ("KV cache when last seen", stored, "tokens", Name.STORED_KV_TOKENS),
+    ):
+        if value is not None:
+            yield Figure(subject=variant.key.label, name=name, value=value, unit=unit, queries=(str(quantity),))
 
 
 def _tracking_figures(snapshot: Snapshot, variant: Variant) -> tuple[Figure, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.tracking import (
@@ -12,6 +13,7 @@ from reconciler.domain.tracking import (
     TrackedTarget,
 )
 
+Source = TypeVar("Source", PodMetric, PrometheusMetric)
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 COUNTER = "_total"
 ORIGIN = re.compile(r"(https?)://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^:/?#@]*)(?::([0-9]*))?(?=[/?#]|$)", re.IGNORECASE)
@@ -30,19 +32,19 @@ def is_askable(metric: str) -> bool:
 
 def pod_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PodMetric]]:
     """Each metric of a target's policy that pods export, with the position of their backend."""
-    for metric in target.policy.metrics:
-        for position, backend in enumerate(target.backends):
-            source = backend.source_of(metric.name)
-            if isinstance(source, PodMetric):
-                yield metric.name, position, source
+    return _metrics(target, PodMetric)
 
 
 def external_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PrometheusMetric]]:
     """Each metric of a target's policy that a query of its own answers, with the position of its backend."""
+    return _metrics(target, PrometheusMetric)
+
+
+def _metrics(target: TrackedTarget, kind: type[Source]) -> Iterator[tuple[str, int, Source]]:
     for metric in target.policy.metrics:
         for position, backend in enumerate(target.backends):
             source = backend.source_of(metric.name)
-            if isinstance(source, PrometheusMetric):
+            if isinstance(source, kind):
                 yield metric.name, position, source
 
 

@@ -28,12 +28,15 @@ class _Port(Fields):
     number: Port
 
 
-class _Picker(Fields):
+class _Extension(Fields):
     group: Group = ""
     kind: KindName = "Service"
     name: ObjectName
-    port: _Port | None = None
     failure_mode: _FailureMode = "FailClose"
+
+
+class _Picker(_Extension):
+    port: _Port | None = None
 
 
 class _Spec(Fields):
@@ -43,12 +46,8 @@ class _Spec(Fields):
     endpoint_picker_ref: _Picker | None = None
 
 
-class _ExperimentalPicker(Fields):
-    group: Group = ""
-    kind: KindName = "Service"
-    name: ObjectName
+class _ExperimentalPicker(_Extension):
     port_number: Port | None = None
-    failure_mode: _FailureMode = "FailClose"
 
 
 class _ExperimentalSpec(Fields):
@@ -99,15 +98,7 @@ def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
         selector=spec.selector.match_labels,
         ports=tuple(port.number for port in spec.target_ports),
         app_protocol=spec.app_protocol,
-        picker=None
-        if picker is None
-        else EndpointPicker(
-            name=picker.name,
-            group=picker.group,
-            kind=picker.kind,
-            port=picker.port.number if picker.port else None,
-            failure_mode=picker.failure_mode,
-        ),
+        picker=None if picker is None else _as_picker(picker, picker.port.number if picker.port else None),
         is_exported=_EXPORT in source.annotations,
         parents=_read_parents(source),
     )
@@ -121,17 +112,15 @@ def _build_experimental(source: KubernetesObject, spec: _ExperimentalSpec) -> It
         place=source.place,
         selector=spec.selector,
         ports=(spec.target_port_number,),
-        picker=None
-        if picker is None
-        else EndpointPicker(
-            name=picker.name,
-            group=picker.group,
-            kind=picker.kind,
-            port=_ASSUMED_PORT if picker.port_number is None else picker.port_number,
-            failure_mode=picker.failure_mode,
-        ),
+        picker=None if picker is None else _as_picker(picker, picker.port_number or _ASSUMED_PORT),
         is_exported=_EXPORT in source.annotations,
         parents=_read_parents(source),
+    )
+
+
+def _as_picker(fields: _Extension, port: int | None) -> EndpointPicker:
+    return EndpointPicker(
+        name=fields.name, group=fields.group, kind=fields.kind, port=port, failure_mode=fields.failure_mode
     )
 
 
