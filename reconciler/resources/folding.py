@@ -1,6 +1,6 @@
 """From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
@@ -19,9 +19,9 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.saturation_settings import UpstreamNamespace
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
-from reconciler.resources.inference.folding import fold_inference
-from reconciler.resources.kthena.folding import fold_kthena
-from reconciler.resources.llmaz.folding import fold_llmaz
+from reconciler.resources.inference.folding import FoldedInference, fold_inference
+from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
+from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
 from reconciler.resources.objects import Piece, UpstreamSettings
 from reconciler.resources.scopes import settle
 from reconciler.resources.wording import MOST_NAMED, name_first
@@ -48,35 +48,18 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     whole = _sort_by_type(ordered)
     variants, broken_variants = split_duplicates(_pick(whole, VariantResource))
     workloads, broken_workloads = split_duplicates(_pick(whole, Workload))
-    targets = {_target_of(variant) for variant in variants} if broken_workloads else set()
+    systems = _fold_systems(whole, [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads])
     classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = _pick(whole, UpstreamNamespace)
     settled = settle(_pick(whole, UpstreamSettings), namespaces)
-    broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
-    llmaz = fold_llmaz([piece for pieces in whole.values() for piece in pieces], broken)
-    inference = fold_inference([piece for pieces in whole.values() for piece in pieces], broken)
-    broken += (*llmaz.broken, *inference.broken)
-    targets |= llmaz.targets
-    kthena = fold_kthena([piece for pieces in whole.values() for piece in pieces], broken)
-    workloads += kthena.declared.workloads
-    broken += kthena.broken
     told, notes = _split_notes(_pick(whole, Finding))
-    findings = [
-        *told,
-        *(report_duplicate(found) for found in broken_variants),
-        *(report_duplicate(found, _severity_of(found, targets)) for found in broken_workloads),
-        *class_findings,
-        *cost_findings,
-        *settled.findings,
-        *llmaz.findings,
-        *inference.findings,
-        *kthena.findings,
-    ]
+    doubled = [*map(report_duplicate, broken_variants), *_report_workloads(broken_workloads, variants, systems)]
+    findings = [*told, *doubled, *class_findings, *cost_findings, *settled.findings, *systems.findings]
     return Declaration(
         variants=tuple(variants),
-        workloads=tuple(workloads),
-        owners=(*_pick(whole, ReplicaOwner), *llmaz.owners),
+        workloads=(*workloads, *systems.kthena.declared.workloads),
+        owners=(*_pick(whole, ReplicaOwner), *systems.llmaz.owners),
         classes=classes,
         costs=costs,
         saturation=settled.saturation,
@@ -84,14 +67,39 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         opted_in_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_opted_in),
         excluded_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_excluded),
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
-        llmaz=llmaz.declared,
-        inference=inference.declared,
-        kthena=kthena.declared,
-        broken=tuple(dict.fromkeys(broken)),
+        llmaz=systems.llmaz.declared,
+        inference=systems.inference.declared,
+        kthena=systems.kthena.declared,
+        broken=systems.broken,
         findings=tuple(sorted(set(findings))),
         notes=tuple(sorted(set(notes))),
         shared_paths=_find_shared_paths(ordered),
         files=len({file.path for file in ordered}),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Systems:
+    """What is declared in the resources of other systems; `broken` is all that cannot be used, of whatever kind."""
+
+    llmaz: FoldedLlmaz
+    inference: FoldedInference
+    kthena: FoldedKthena
+    broken: tuple[BrokenResource, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of all of them."""
+        return (*self.llmaz.findings, *self.inference.findings, *self.kthena.findings)
+
+
+def _fold_systems(whole: Mapping[type, list[Piece]], broken: Sequence[BrokenResource]) -> _Systems:
+    pieces = [piece for pieces in whole.values() for piece in pieces]
+    llmaz, inference = fold_llmaz(pieces, broken), fold_inference(pieces, broken)
+    known = (*broken, *llmaz.broken, *inference.broken)
+    kthena = fold_kthena(pieces, known)
+    return _Systems(
+        llmaz=llmaz, inference=inference, kthena=kthena, broken=tuple(dict.fromkeys((*known, *kthena.broken)))
     )
 
 
@@ -135,9 +143,13 @@ def _target_of(variant: VariantResource) -> ResourceKey:
     return replace(variant.key, kind=variant.target_kind, name=variant.target_name)
 
 
-def _severity_of(found: BrokenResource, targets: set[ResourceKey]) -> Severity:
-    # Namespaces may come from a kustomization: equal names that nobody scales are no mistake yet.
-    return Severity.ERROR if found.key in targets else Severity.WARNING
+def _report_workloads(
+    broken: Sequence[BrokenResource], variants: Iterable[VariantResource], systems: _Systems
+) -> Iterator[Finding]:
+    """Namespaces may come from a kustomization: equal names that nobody scales are no mistake yet."""
+    targets = systems.llmaz.targets.union(map(_target_of, variants)) if broken else frozenset()
+    for found in broken:
+        yield report_duplicate(found, Severity.ERROR if found.key in targets else Severity.WARNING)
 
 
 def _name_class(listed: ListedClass) -> Hashable:
