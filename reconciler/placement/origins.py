@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Edit, Field, SetEmbedded, SetScalar, Value
+from reconciler.manifests import Document, Field, Value
 from reconciler.resources.wording import describe, name_field
 
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
@@ -167,13 +167,6 @@ class Origin:
     def address(self) -> Address:
         """What tells this place from every other one: file, document, field, and the text that it lies in."""
         return self.place.path, self.document, self.field, self.embedding
-
-    def edit(self, value: int) -> Edit:
-        """The edit that writes another number here."""
-        if self.embedding is None:
-            return SetScalar(document=self.document, field=self.field, value=value)
-        inner = SetScalar(document=self.inner_document, field=self.field, value=value)
-        return SetEmbedded(document=self.document, field=self.embedding, inner=inner)
 
     def __str__(self) -> str:
         return f"{self.place} {self.place.field}".rstrip()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import EditRefused, OpenFile, edit_file
-from reconciler.placement import EffectivePlace, Fleet, effective_place, helm_place, overlay_insertion
+from reconciler.manifests import Edit, EditRefused, OpenFile, SetEmbedded, SetScalar, edit_file
+from reconciler.placement import EffectivePlace, Fleet, Origin, effective_place, helm_place, overlay_insertion
 
 Build = Callable[..., Fleet]
 REPLICAS = ("spec", "replicas")
@@ -37,10 +37,17 @@ def _texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
 
 
+def _edit_of(origin: Origin, value: int) -> Edit:
+    if origin.embedding is None:
+        return SetScalar(document=origin.document, field=origin.field, value=value)
+    inner = SetScalar(document=origin.inner_document, field=origin.field, value=value)
+    return SetEmbedded(document=origin.document, field=origin.embedding, inner=inner)
+
+
 def _edit(texts: dict[str, str], found: EffectivePlace, value: int) -> dict[str, str]:
     path = found.place.path
     file = OpenFile(path, texts[path].encode())
-    return {**texts, path: edit_file(file, [found.origin.edit(value)]).decode()}
+    return {**texts, path: edit_file(file, [_edit_of(found.origin, value)]).decode()}
 
 
 def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[tuple[str, str]]:
