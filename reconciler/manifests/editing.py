@@ -11,6 +11,7 @@ from reconciler.manifests.edits import (
     Edit,
     EditRefused,
     InsertBlock,
+    InsertItem,
     ObstacleError,
     PlainEdit,
     ReplaceBlock,
@@ -23,7 +24,14 @@ from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
 from reconciler.manifests.proof import prove
 from reconciler.manifests.sections import Section, Source
-from reconciler.manifests.splices import Located, Splice, splice_insertion, splice_replacement, splice_scalar
+from reconciler.manifests.splices import (
+    Located,
+    Splice,
+    splice_insertion,
+    splice_item,
+    splice_replacement,
+    splice_scalar,
+)
 
 
 def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
@@ -134,6 +142,8 @@ def _splices_of(located: Located, edit: PlainEdit, document: Value) -> tuple[lis
         return splice_scalar(located, edit, _value_at(document, edit.field))
     if isinstance(edit, InsertBlock):
         return splice_insertion(located, edit)
+    if isinstance(edit, InsertItem):
+        return splice_item(located, edit)
     return splice_replacement(located, edit, _value_at(document, edit.field))
 
 
@@ -156,7 +166,8 @@ def _with_value(root: Value, field: Field, value: Value) -> Value:
     if isinstance(root, dict) and isinstance(part, str):
         return {**root, part: _with_value(root.get(part), rest, value)}
     if isinstance(root, list) and isinstance(part, int):
-        return [*root[:part], _with_value(root[part], rest, value), *root[part + 1 :]]
+        member = root[part] if part < len(root) else None
+        return [*root[:part], _with_value(member, rest, value), *root[part + 1 :]]
     return root
 
 

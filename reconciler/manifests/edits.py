@@ -42,6 +42,23 @@ class ReplaceBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertItem:
+    """Add an item behind the last one of an existing block list: `index` is its number, `text` a list of it alone."""
+
+    document: int
+    parent: Field
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendDocument:
+    """Add a document of its own at the end of a file, which may be empty; `text` has LF line breaks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetEmbedded:
     """Replace one scalar of a document that stands as a text, a literal block, at a field of another."""
 
@@ -50,7 +67,7 @@ class SetEmbedded:
     inner: SetScalar
 
 
-PlainEdit: TypeAlias = SetScalar | InsertBlock | ReplaceBlock
+PlainEdit: TypeAlias = SetScalar | InsertBlock | ReplaceBlock | InsertItem
 Edit: TypeAlias = PlainEdit | SetEmbedded
 
 
@@ -69,4 +86,6 @@ class ObstacleError(Exception):
 
 def field_of(edit: Edit) -> Field:
     """Name the field that an edit writes."""
+    if isinstance(edit, InsertItem):
+        return (*edit.parent, edit.index)
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field

@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.manifests.composer import Value
 from reconciler.manifests.differences import find_difference
-from reconciler.manifests.edits import InsertBlock, ObstacleError, ReplaceBlock, SetScalar
+from reconciler.manifests.edits import InsertBlock, InsertItem, ObstacleError, ReplaceBlock, SetScalar
 from reconciler.manifests.nodes import MappingNode, Member, Node, ScalarNode, SequenceNode, Tree, last_leaf, locate
 from reconciler.manifests.writing import (
     Block,
@@ -109,6 +109,25 @@ def splice_insertion(located: Located, edit: InsertBlock) -> tuple[list[Splice],
     lines = write_lines(block, column=_lines_column(parent, block), newline=newline)
     head = newline + " " * parent.column + key + ":" + inline
     return [Splice(position, position, head + lines, parent.column)], block.value
+
+
+def splice_item(located: Located, edit: InsertItem) -> tuple[list[Splice], Value]:
+    """Insert an item behind the last one of its list: the splice, and the value that will be read."""
+    parent = locate(located.tree, located.root, edit.parent)[-1]
+    if not isinstance(parent, SequenceNode) or not parent.items:
+        raise ObstacleError("expected a list with items of its own", parent.start)
+    if parent.is_flow:
+        raise ObstacleError("the list is in flow style ([...]): write its items on lines of their own", parent.start)
+    if len(parent.items) != edit.index:
+        raise ObstacleError(f"expected {edit.index} items, got {len(parent.items)}", parent.start)
+    block = read_block(edit.text)
+    if not block.is_sequence or not isinstance(block.value, list) or len(block.value) != 1:
+        raise ObstacleError("expected a list of one item in the new text")
+    leaf = last_leaf(parent)
+    _refuse_open_end(located.text, leaf)
+    position = skip_deeper_comments(located.text, end_of_content(located.text, leaf), parent.column)
+    lines = write_lines(block, column=parent.column, newline=newline_before(located.text, position))
+    return [Splice(position, position, lines, parent.column)], block.value[0]
 
 
 def _refuse_open_end(text: str, leaf: Node) -> None:

@@ -11,6 +11,7 @@ from reconciler.manifests import (
     Document,
     Field,
     InsertBlock,
+    InsertItem,
     PlainEdit,
     SetScalar,
     Value,
@@ -56,6 +57,8 @@ def value_of(text: str) -> Value:
 
 def field_of(edit: PlainEdit) -> Field:
     """The field that an edit writes."""
+    if isinstance(edit, InsertItem):
+        return (*edit.parent, edit.index)
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field
 
 

@@ -13,6 +13,7 @@ from reconciler.manifests import (
     EditRefused,
     Field,
     InsertBlock,
+    InsertItem,
     ReplaceBlock,
     SetScalar,
     Value,
@@ -186,6 +187,27 @@ def test_inserting_a_block_adds_lines_and_changes_no_other(choice: Choice, text:
     assert new[:start] + new[start + num_added :] == old
     assert edited.endswith(b"\n") == choice.data.endswith(b"\n")
     assert (b"\r\n" in edited) == (b"\r\n" in choice.data) or choice.data.count(b"\n") == 0
+
+
+@given(choices(), st.sampled_from(["- 5", "- a: 1\n  b:\n    c: x\n", "- - 1\n  - k: v\n"]))
+def test_inserting_an_item_adds_lines_and_changes_no_other(choice: Choice, text: str) -> None:
+    items: Any = choice.values[choice.document]
+    for part in choice.field:
+        items = items[part]
+    if not isinstance(items, list):
+        return
+    edit = InsertItem(document=choice.document, parent=choice.field, index=len(items), text=text)
+    try:
+        edited = apply_edits("f.yaml", choice.data, [edit])
+    except EditRefused:
+        return
+    (wanted,) = values_of(text.encode())
+    assert values_of(edited) == set_in(choice.values, choice.document, choice.field, [*items, *wanted])
+    old, new = choice.data.splitlines(), edited.splitlines()
+    num_added = len(new) - len(old)
+    start = next((number for number, line in enumerate(old) if new[number] != line), len(old))
+    assert num_added > 0
+    assert new[:start] + new[start + num_added :] == old
 
 
 @given(choices(), st.sampled_from(["5", "a: 1\nb:\n  c: x\n", "- 1\n- k: v\n", "|\n  text\n", "{}"]))

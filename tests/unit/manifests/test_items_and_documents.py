@@ -1,0 +1,63 @@
+"""New items at the end of a list and new documents at the end of a file: what was there stays, byte for byte."""
+
+import pytest
+
+from reconciler.manifests import AppendDocument, Edit, EditRefused, InsertItem, SetScalar, append_documents, apply_edits
+
+ITEM = "- path: ours.yaml\n"
+FIRST = "# first\na: 1\n"
+
+
+def insert(text: str, *others: Edit, index: int = 1, item: str = ITEM) -> str:
+    edit = InsertItem(document=0, parent=("patches",), index=index, text=item)
+    return apply_edits("kustomization.yaml", text.encode(), [*others, edit]).decode()
+
+
+@pytest.mark.parametrize("above", ["- path: a.yaml", "- {path: a.yaml}    # why", "- |\n  - op: add\n", "- a:\n  - b"])
+@pytest.mark.parametrize(
+    "below", ["\n", "\n  # of the last one\n", "\n# of what follows\nresources: []\n", "\n---\nb: 1\n"]
+)
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_an_item_stands_beside_the_last_one(above: str, below: str, blank: str) -> None:
+    head = "patches:\n" + "".join(f"{blank}{line}\n" for line in above.splitlines()).rstrip("\n")
+    if blank or "of the last" not in below:
+        deeper = below if "of the last" in below and not blank else ""
+        expected = head + deeper + f"\n{blank}- path: ours.yaml" + below[len(deeper) :]
+        assert insert(head + below) == expected
+        crlf = (head + below).replace("\n", "\r\n")
+        assert insert(crlf) == expected.replace("\n", "\r\n")
+
+
+def test_an_item_may_be_added_where_another_changes() -> None:
+    other = SetScalar(document=0, field=("patches", 0, "path"), value="b.yaml")
+    assert insert("patches:\n- path: a.yaml\n", other) == "patches:\n- path: b.yaml\n" + ITEM
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "item", "reason"),
+    [
+        ("patches: [a]\n", 1, ITEM, "flow style"),
+        ("patches:\n", 0, ITEM, "expected a list"),
+        ("patches: {}\n", 0, ITEM, "expected a list"),
+        ("patches:\n- a\n", 2, ITEM, "expected 2 items, got 1"),
+        ("patches:\n- a\n", 1, "path: x\n", "expected a list of one item"),
+        ("patches: &p\n- a\nmore: *p\n", 1, ITEM, "used by aliases"),
+        ("a: 1\n", 0, ITEM, "not there"),
+    ],
+)
+def test_an_item_is_refused_where_no_list_takes_it(text: str, index: int, item: str, reason: str) -> None:
+    with pytest.raises(EditRefused, match=reason):
+        insert(text, index=index, item=item)
+
+
+@pytest.mark.parametrize("data", ["", "# a comment\n", "b: 2\n", "b: 2", "b: 2\n...\n", "b: 2\n---\nc: |\n  x\n"])
+def test_a_document_stands_behind_all_others(data: str) -> None:
+    new = [AppendDocument(text=FIRST), AppendDocument(text="z: 26\n")]
+    appended = append_documents("f.yaml", data.encode(), new).decode()
+    assert appended.startswith(data)
+    assert appended.endswith(FIRST + "---\nz: 26\n")
+
+
+def test_a_document_behind_an_unfinished_text_is_refused() -> None:
+    with pytest.raises(EditRefused):
+        append_documents("f.yaml", b'b: "2\n', [AppendDocument(text=FIRST)])
