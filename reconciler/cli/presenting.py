@@ -36,12 +36,13 @@ def diff_lines(prepared: Prepared) -> Iterator[str]:
     before = {manifest.path: manifest.body for manifest in prepared.recording.manifests}
     for change_set in prepared.edited.change_sets:
         for path, body in sorted(change_set.files.items()):
-            yield from _file_diff(path, before[path], body)
+            yield from _file_diff(path, before.get(path), body)
 
 
-def _file_diff(path: str, before: bytes, after: bytes) -> Iterator[str]:
-    old, new = (body.decode("utf-8", "replace").splitlines(keepends=True) for body in (before, after))
-    for line in difflib.unified_diff(old, new, f"a/{path}", f"b/{path}"):
+def _file_diff(path: str, before: bytes | None, after: bytes) -> Iterator[str]:
+    """The differences of one file, which may be new."""
+    old, new = (body.decode("utf-8", "replace").splitlines(keepends=True) for body in (before or b"", after))
+    for line in difflib.unified_diff(old, new, "/dev/null" if before is None else f"a/{path}", f"b/{path}"):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.decision.catalogs import find_or_name
 from reconciler.decision.settings import CHOOSE, IN_ORDER, KEEP
-from reconciler.domain.accelerators import Accelerator, Catalog
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.declarations import Form, VariantResource, Workload
 from reconciler.domain.llmaz import Flavor, FlavorChoice
 from reconciler.domain.profiles import PerformanceProfile
@@ -16,9 +16,6 @@ from reconciler.resources.llmaz import order_flavors, recognise_flavor
 
 _LISTING = (Form.PROFILE, Form.FLAVORS)
 """The forms that list accelerators themselves."""
-
-_PLACEABLE = ("Deployment",)
-"""The scale targets whose node selector and device counts are edited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +120,7 @@ def _obstacle_to(running: Running, accelerator: Accelerator) -> str:
         return _of_another_vendor(accelerator, running.accelerator)
     if not accelerator.node_selector:
         return f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector"
-    if running.workload is not None and running.workload.key.kind not in _PLACEABLE:
-        return f"where a {running.workload.key.kind} is placed is not ours to write: change its accelerator by hand"
-    return _immovable(running)
+    return _left_behind(running, running.accelerator, accelerator) or _unplaceable(running) or _immovable(running)
 
 
 def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> str:
@@ -141,10 +136,31 @@ def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flav
     return _immovable(running)
 
 
+def _left_behind(running: Running, current: Accelerator, accelerator: Accelerator) -> str:
+    """Why the node selector of the current accelerator would keep pods off the nodes of another."""
+    pods = running.workload.pods if running.workload is not None else ()
+    left = (key for key in current.node_selector if key not in accelerator.node_selector)
+    key = next((key for key in left if any(key in pod.node_selector for pod in pods)), "")
+    return (
+        f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]" if key else ""
+    )
+
+
+def _unplaceable(running: Running) -> str:
+    """Why no node selector can be written for its pods."""
+    workload = running.workload
+    if workload is None:
+        return ""
+    if not workload.pods:
+        return f"where a {workload.key.kind} is placed is not ours to write: change its accelerator by hand"
+    return next((f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable), "")
+
+
 def _immovable(running: Running) -> str:
     """Why no accelerator can be written where this is declared, whichever it is."""
-    if running.resource.is_shared:
-        return f"{running.resource.document.path} is built into several objects: a change there would reach them all"
+    labels = running.resource.labels_at
+    if labels is not None and not labels.is_writable:
+        return f"its label {ACCELERATOR_LABEL} cannot be written: {labels.reason}"
     return running.workload.immovable if running.workload is not None else ""
 
 

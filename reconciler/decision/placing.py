@@ -17,10 +17,12 @@ from reconciler.domain.declarations import (
     Workload,
 )
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.moves import FieldPath
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement import (
     BuiltObject,
     EffectivePlace,
+    EntryPlaces,
     Fleet,
     NoPlace,
     effective_place,
@@ -31,8 +33,9 @@ from reconciler.placement import (
 
 _REPLICAS = ("spec", "replicas")
 _WORDS = {"minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
-_MOVED_BELOW = (("spec", "template", "spec"), ("spec", "modelClaim"), ("spec", "modelClaims"))
-"""Where a change of accelerator is written in a scale target."""
+_LABELS = ("metadata", "labels")
+_CLAIMS = (("spec", "modelClaim"), ("spec", "modelClaims"))
+"""Where llmaz reads flavors in, as `inferenceFlavors`."""
 _FLUX = "kustomize.toolkit.fluxcd.io/"
 
 
@@ -48,9 +51,7 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
             *(builds.place(workload) for workload in declaration.workloads),
             *(each for each in charted if isinstance(each, Workload)),
         ),
-        variants=tuple(
-            replace(each, is_shared=True) if builds.is_shared(each.document) else each for each in declaration.variants
-        ),
+        variants=tuple(builds.place_labels(each) for each in declaration.variants),
         owners=(
             *(builds.place_bounds(owner) for owner in declaration.owners),
             *(each for each in charted if isinstance(each, ReplicaOwner)),
@@ -74,6 +75,7 @@ class _Builds:
     models: Mapping[str, ModelSettings]
     sharing: Counter[DocumentRef]
     keys: Mapping[DocumentRef, ResourceKey]
+    entries: EntryPlaces
 
     @classmethod
     def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
@@ -84,6 +86,7 @@ class _Builds:
             models={model.model_id: model for model in settings.models},
             sharing=Counter(ref for ref, _ in refs),
             keys=dict(refs),
+            entries=EntryPlaces(fleet),
         )
 
     def is_shared(self, reference: DocumentRef) -> bool:
@@ -108,13 +111,21 @@ class _Builds:
         single = fields[0] if len(fields) == 1 else None
         if single is not None and single.written is not None and single.document != workload.document:
             workload = replace(workload, replicas=single.written, replicas_place=single.place)
-        return replace(
-            workload,
-            replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
-            considered=tuple(considered) if len(considered) > len(fields) else (),
-            unwritable=self._owned(built),
-            immovable=self._fixed(built),
+        return self._place_moves(
+            replace(
+                workload,
+                replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
+                considered=tuple(considered) if len(considered) > len(fields) else (),
+                unwritable=self._owned(built),
+            ),
+            built,
         )
+
+    def place_labels(self, variant: VariantResource) -> VariantResource:
+        """A resource with the place of its labels, where it is not its own manifest alone."""
+        built = self.fleet.find(variant.key)
+        labels_at = None if built is None else self.entries.find(built, _LABELS)
+        return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at)
 
     def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
         """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""
@@ -170,18 +181,23 @@ class _Builds:
         owners = (str(each) for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
         return next(owners, "")
 
-    def _fixed(self, built: BuiltObject) -> str:
-        """Why an accelerator cannot be changed in this manifest; empty when it can."""
-        reference = _ref(built)
-        if self.is_shared(reference):
-            return (
-                f"{reference.path} is built into {self.sharing[reference]} objects: a change there would reach them all"
-            )
-        for path in _MOVED_BELOW if built.trace.members else ():
-            for source in built.trace.subtree(path).recorded():
-                if source.address[:2] != (reference.path, reference.document):
-                    return f"{source.place} changes {'.'.join(path)}: change its accelerator there"
-        return ""
+    def _place_moves(self, workload: Workload, built: BuiltObject) -> Workload:
+        """A scale target with the places of what a change of accelerator writes, or why there are none."""
+        paths = tuple(_moved_paths(workload, built))
+        places = {path: self.entries.find(built, path) for path in paths}
+        moves = {path: place for path, place in places.items() if place is not None}
+        needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
+        held = next((place.reason for place in needed if not place.is_writable), "")
+        return replace(workload, moves=moves, immovable=workload.immovable or held)
+
+
+def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
+    """The mappings (and the list of flavors) that a change of accelerator may write."""
+    yield _LABELS
+    yield from ((*pod.path, "nodeSelector") for pod in workload.pods)
+    if workload.device_resources is not None:
+        yield from ((*workload.device_resources, kind) for kind in ("limits", "requests"))
+    yield from ((*claim, "inferenceFlavors") for claim in _CLAIMS if built.value_at(*claim) is not None)
 
 
 def _word(written: ReplicaField) -> str:

@@ -140,6 +140,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
         is_shared=resource.is_shared,
+        labels_at=resource.labels_at,
         priority=index.priorities.priority_of(workload) if workload is not None else None,
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,

@@ -11,6 +11,7 @@ from reconciler.domain.inference import Inference
 from reconciler.domain.kthena import KthenaResources
 from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.llmaz import FlavorChoice, Llmaz
+from reconciler.domain.moves import EntryPlace, FieldPath, PodPlace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.service_classes import ServiceClass
@@ -133,6 +134,8 @@ class VariantResource:
     flavors: FlavorChoice | None = None
     is_shared: bool = False
     """Whether its manifest is built into several objects: nothing may be written there."""
+    labels_at: EntryPlace | None = None
+    """Where its labels are written, when not in its own manifest alone."""
 
     @property
     def scale_target(self) -> ResourceKey:
@@ -148,7 +151,9 @@ class Workload:
 
     `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
     are the pod template's; of a group what its templates agree on. `devices` counts each vendor resource one replica
-    asks for, over its pods and their containers; `device_container` is the only one that asks, of the only pod.
+    asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
+    only pod. `pods` are the templates with devices, else the first; `moves` tells of the mappings below them (and of
+    the labels, or the flavors) that are not written in its own manifest alone.
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
     text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
@@ -165,7 +170,9 @@ class Workload:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
-    device_container: int | None = None
+    device_resources: FieldPath | None = None
+    pods: tuple[PodPlace, ...] = ()
+    moves: Mapping[FieldPath, EntryPlace] = field(default_factory=dict)
     served_names: tuple[str, ...] = ()
     engine: str = ""
     launch: LaunchSettings | None = None

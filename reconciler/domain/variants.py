@@ -6,6 +6,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.conditions import Condition
 from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.moves import EntryPlace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.service_classes import ServiceClass
@@ -78,6 +79,8 @@ class Variant:
     conditions: tuple[Condition, ...] = ()
     is_shared: bool = False
     """Whether its manifest is built into several objects: no status may be written there."""
+    labels_at: EntryPlace | None = None
+    """Where its labels are written, when not in its own manifest alone."""
     priority: Sourced[int] | None = None
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
     flavors_field: tuple[str, ...] = ()

@@ -13,8 +13,9 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
-from reconciler.manifests import OpenFile, edit_file
-from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of
+from reconciler.manifests import OpenFile
+from reconciler.pipeline.edits import Editor
+from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 
 
@@ -114,9 +115,12 @@ class _Desk:
         by_path: dict[str, list[FileEdit]] = {}
         for edit in edits:
             by_path.setdefault(edit.path, []).append(edit)
-        return {
-            path: edit_file(self._open(path), [each.edit for each in group]) for path, group in sorted(by_path.items())
-        }
+        return {path: self._write_file(path, group) for path, group in sorted(by_path.items())}
+
+    def _write_file(self, path: str, edits: Iterable[FileEdit]) -> bytes:
+        if path not in self.files:
+            return write_edits(path, b"", edits)
+        return write_edits(path, self.files[path], edits, self._open(path))
 
     def _status(self, decision: Decision, variant: Variant) -> tuple[FileEdit, ...]:
         if self.snapshot.settings.status == "off" or variant.status_shape is StatusShape.NONE:

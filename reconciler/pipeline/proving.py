@@ -86,7 +86,11 @@ def _build(prepared: Prepared) -> Fleet:
 
 def _roots_of(fleet: Fleet, files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The directories to render, and those that a deployer changes further."""
-    found = {built.root for path in files for built in fleet.reaches(path)}
+    touched = set(files)
+    found = {built.root for path in touched for built in fleet.reaches(path)}
+    # A kustomization that is given its first patch had nothing in what it builds.
+    roots = {each.root for build in fleet.clusters.values() for each in build.objects}
+    found |= {root for root in roots if not touched.isdisjoint(fleet.repository.kustomizations_in(root.path))}
     directories = {root for root in found if fleet.repository.kustomizations_in(root.path)}
     plain = {root.path for root in directories if not root.deployer}
     return tuple(sorted(plain)), tuple(sorted({str(root) for root in directories if root.deployer}))

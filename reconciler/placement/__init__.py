@@ -4,6 +4,7 @@
 `effective_place` says where an edit changes a number, or why there is no such place.
 """
 
+from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.insertions import Insertion, overlay_insertion
@@ -18,6 +19,7 @@ from reconciler.placement.roots import find_used
 __all__ = [
     "BuiltObject",
     "EffectivePlace",
+    "EntryPlaces",
     "Fleet",
     "Insertion",
     "Marker",

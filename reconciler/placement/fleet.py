@@ -85,6 +85,10 @@ class Fleet:
         found = (built for number in numbers for built in self._by_document.get((path, number), ()))
         return tuple({id(built): built for built in found}.values())
 
+    def made_of(self, document: tuple[str, int]) -> tuple[BuiltObject, ...]:
+        """Every object, in every root and cluster, that something of one document ends up in."""
+        return self._by_document.get(document, ())
+
     def readers_of(self, origin: Origin, path: Field) -> tuple[BuiltObject, ...]:
         """Every object whose field `path` is decided at this very place: an edit there changes them all."""
         address = origin.address

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import InsertBlock
+from reconciler.manifests import Document, InsertBlock
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.objects import BuiltObject
+from reconciler.placement.objects import BuiltObject, Root
 from reconciler.placement.transformers import SCALED_KINDS
 
 
@@ -34,23 +34,29 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> Insertion | None:
 
     The kustomization at the root must be this cluster's alone, deployed once, with no `replicas` yet.
     """
-    root = built.root
+    if built.key.kind not in SCALED_KINDS or built.obstacles:
+        return None
+    document = own_kustomization(fleet, built.root)
+    if document is None or (isinstance(document.value, dict) and "replicas" in document.value):
+        return None
+    bearers = [
+        each
+        for each in fleet.clusters[built.key.cluster].objects
+        if each.root == built.root and each.key.kind in SCALED_KINDS and built.key.name in each.names
+    ]
+    if len(bearers) != 1:
+        return None
+    return Insertion(path=document.path, document=document.index, name=built.key.name)
+
+
+def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
+    """The kustomization at a root that is this cluster's alone, and deployed once; None when there is none."""
     found = fleet.repository.kustomizations_in(root.path)
-    if built.key.kind not in SCALED_KINDS or len(found) != 1 or built.obstacles:
+    if len(found) != 1 or found[0] in fleet.shared_paths:
         return None
     try:
         documents = [document for document in fleet.repository.read(found[0]) if document.value is not None]
     except InputError:
         return None
-    value = documents[0].value if len(documents) == 1 else None
-    if not isinstance(value, dict) or "replicas" in value or found[0] in fleet.shared_paths:
-        return None
-    cluster = fleet.clusters[built.key.cluster]
-    bearers = [
-        each
-        for each in cluster.objects
-        if each.root == root and each.key.kind in SCALED_KINDS and built.key.name in each.names
-    ]
-    if cluster.roots_reading[found[0]] != 1 or len(bearers) != 1:
-        return None
-    return Insertion(path=found[0], document=documents[0].index, name=built.key.name)
+    is_alone = fleet.clusters[root.cluster].roots_reading[found[0]] == 1
+    return documents[0] if is_alone and len(documents) == 1 and isinstance(documents[0].value, dict) else None

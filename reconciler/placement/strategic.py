@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests import Field, Value
-from reconciler.placement.objects import Draft, Obstacle
+from reconciler.placement.objects import Draft, Obstacle, split_version
 from reconciler.placement.origins import Source, Trace
 
 _DIRECTIVE: Final = "$patch"
@@ -47,6 +47,11 @@ def merge_strategic(draft: Draft, patch: Source) -> bool:
     if isinstance(fields, dict):
         draft.fields = fields
     return True
+
+
+def merge_keys_of(api_version: str, kind: str, name: str) -> tuple[str, ...]:
+    """What tells the items of a list of that name apart, where a patch merges it; nothing where it is replaced."""
+    return _LISTS.get((split_version(api_version)[0], kind), {}).get(name, ())
 
 
 def _lists_of(draft: Draft) -> Mapping[str, tuple[str, ...]]:

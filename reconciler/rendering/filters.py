@@ -18,7 +18,9 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A mention notifies, a reference closes issues or links them, `[skip ci]` switches a repository's checks off.
 _EFFECTS = re.compile(r"(@|#|!(?=\d)|\[|://|\bGH-|\bwww(?=\.))", re.IGNORECASE)
 _LINE_START = re.compile(r"^(/|[-+](?=\s|$)|[-=](?=[-=\s]*$)|\d+(?=[.)](?:\s|$)))")
-_YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)+")
+_YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)*")
+_YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Plain words that some reader takes for something else than text."""
 
 
 class Filtered(str):
@@ -64,13 +66,14 @@ def yaml_string(value: object) -> Filtered:
 
 
 def yaml_key(value: object) -> Filtered:
-    """A mapping key: as it stands when it is a plain name with a separator in it, else quoted."""
+    """A mapping key: as it stands when it is a plain name that everybody reads as text, else quoted."""
     text = str(value)
-    return Filtered(text) if _YAML_KEY.fullmatch(text) else yaml_string(text)
+    is_plain = _YAML_KEY.fullmatch(text) is not None and text.lower() not in _YAML_WORDS
+    return Filtered(text) if is_plain else yaml_string(text)
 
 
 def verbatim(value: object) -> Filtered:
-    """Text that we made ourselves and that must not change by a byte: the hidden marker."""
+    """Text that we made ourselves and that must not change by a byte: the hidden marker, indentation."""
     return Filtered(value)
 
 

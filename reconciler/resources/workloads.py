@@ -10,6 +10,7 @@ from reconciler.domain.declarations import Annotation, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.moves import FieldPath, PodPlace
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
 from reconciler.resources.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
@@ -60,15 +61,16 @@ class PodTemplate:
 class Composition:
     """What the pods of one replica add up to.
 
-    `container` is the index of the only container that asks for devices, where one pod makes a replica. The node
-    selector and the affinity are what all templates with devices agree on.
+    `resources` are those of the only container that asks for devices, where one pod makes a replica. The node
+    selector and the affinity are what all templates with devices, the `pods`, agree on.
     """
 
     labels: Mapping[str, str]
     node_selector: Mapping[str, str]
     affinity: Mapping[str, tuple[str, ...]]
     devices: Mapping[str, int]
-    container: int | None
+    resources: FieldPath | None
+    pods: tuple[PodPlace, ...]
     served_names: tuple[str, ...]
     engine: str
     launch: LaunchSettings | None
@@ -98,7 +100,8 @@ class Composition:
             node_selector=self.node_selector,
             affinity=self.affinity,
             devices=self.devices,
-            device_container=self.container,
+            device_resources=self.resources,
+            pods=self.pods,
             served_names=self.served_names,
             engine=self.engine,
             launch=self.launch,
@@ -118,6 +121,7 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Compo
         for resource, count in found.counts.items():
             devices[resource] = devices.get(resource, 0) + template.pods * count
     container = counted[0].container if len(templates) == 1 and templates[0].pods == 1 else None
+    resources = None if container is None else (*templates[0].path, "spec", "containers", container, "resources")
     placed = [each for each, found in zip(templates, counted, strict=True) if found.counts] or templates[:1]
     engine, launch = next(
         (
@@ -134,7 +138,8 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Compo
         node_selector=_agree_on_nodes(placed),
         affinity=_agree_on_affinity(placed),
         devices=devices,
-        container=container,
+        resources=resources,
+        pods=tuple(_place_of(each) for each in placed),
         served_names=tuple(names),
         engine=engine,
         launch=launch,
@@ -186,6 +191,14 @@ def mapping_at(fields: Mapping[str, object], path: Sequence[str]) -> Mapping[str
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def _place_of(template: PodTemplate) -> PodPlace:
+    return PodPlace(
+        path=(*template.path, "spec"),
+        node_selector=read_texts(template.pod.node_selector),
+        affinity=read_affinity(template.pod),
+    )
 
 
 def _agree_on_nodes(templates: Sequence[PodTemplate]) -> dict[str, str]:

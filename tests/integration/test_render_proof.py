@@ -1,19 +1,24 @@
-"""What our edits change of the objects that the real tool renders: the wanted counts, and nothing else."""
+"""What our edits change of the objects that the real tool renders: the wanted fields, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.moves import FieldPath
 from reconciler.manifests import Value, parse_documents, parse_readable
 from reconciler.placement import Repository, find_used
 from tests.integration.test_kustomize import UNBUILDABLE, render
 from tests.tools.sample_clusters import CASES, case_names, change, read_files
+from tests.tools.sample_moves import move, move_names
 
 pytestmark = pytest.mark.integration
 
 Name = tuple[Value, Value, Value]
 KUSTOMIZATION = "kustomization.yaml"
+DEPLOYED = "move-deployers"
+"""What it moves is decided by deployers, too, which the tool knows nothing of."""
 
 
 def _cases() -> list[str]:
@@ -73,3 +78,43 @@ def test_the_render_differs_in_the_wanted_counts_and_in_nothing_else(case: str, 
                     if (key.kind, key.name) == (kind, name) and namespace in (None, key.namespace)
                 }
                 assert changed in [_counts(fields, count) for count in counts], f"{kind} {namespace}/{name}"
+
+
+def _leaves(value: Value, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Value]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not members or not value:
+        yield path, value
+    for part, member in members:
+        yield from _leaves(member, (*path, part))
+
+
+def _moved(fields: dict[str, Value], wanted: Mapping[FieldPath, str]) -> dict[FieldPath, Value]:
+    """The leaves of an object with those that were wanted; no requests are added to limits."""
+    leaves = dict(_leaves(fields))
+    kept = {path: value for path, value in wanted.items() if path in leaves or "requests" not in path}
+    return {path: value for path, value in leaves.items() if path not in kept} | kept
+
+
+def _in_cluster(root: str, key: ResourceKey) -> bool:
+    """The samples keep each cluster's kustomizations in a folder of its name."""
+    return root.split("/")[-2] == key.cluster
+
+
+@pytest.mark.parametrize("case", [name for name in _cases() if name in move_names() and name != DEPLOYED])
+def test_the_render_differs_in_what_a_move_is_about_and_in_nothing_else(case: str, tmp_path: Path) -> None:
+    sample = move(case, read_files(case))
+    before, after = _rendered(tmp_path / "before", sample.before), _rendered(tmp_path / "after", sample.after)
+    unseen = set(sample.moved)
+    for root, objects in before.items():
+        assert after[root].keys() == objects.keys()
+        for (kind, namespace, name), fields in objects.items():
+            keys = [
+                key
+                for key in sample.moved
+                if (key.kind, key.namespace, key.name) == (kind, namespace, name) and _in_cluster(root, key)
+            ]
+            wanted = {path: value for key in keys for path, value in sample.moved[key].items()}
+            unseen -= set(keys)
+            found = {path: str(value) for path, value in _leaves(after[root][kind, namespace, name])}
+            assert found == {path: str(value) for path, value in _moved(fields, wanted).items()}, f"{root}: {name}"
+    assert not unseen, "every move must show"

@@ -15,12 +15,15 @@ from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.kthena import KthenaResources
+from reconciler.domain.llmaz import Llmaz
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
-from reconciler.manifests import Edit, OpenFile, edit_file, parse_documents
-from reconciler.pipeline.edits import Editor, Sheet, sheet_of
+from reconciler.manifests import OpenFile, parse_documents
+from reconciler.pipeline.edits import Editor
+from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
 
@@ -53,11 +56,11 @@ class _Desk:
 
     def write(self, variant: Variant, replicas: int) -> None:
         decision = _decide(variant, replicas)
-        edits: dict[str, list[Edit]] = {}
+        edits: dict[str, list[FileEdit]] = {}
         for each in self.editor.edits_for(decision, variant, None, self.open_sheet):
-            edits.setdefault(each.path, []).append(each.edit)
+            edits.setdefault(each.path, []).append(each)
         for path, group in edits.items():
-            self.files[path] = edit_file(self.open_file(path), group)
+            self.files[path] = write_edits(path, self.files.get(path, b""), group)
 
 
 def case_names() -> list[str]:
@@ -120,7 +123,9 @@ def declare_targets(said: Mapping[str, object], files: Mapping[str, bytes]) -> t
     keys = {*(each.key for each in declared.workloads), *(each.key for each in declared.broken)}
     targets |= {key for key in keys if key.kind in SCALED}
     settings = _settings(said, sorted({target.name for target in targets}))
-    declared = replace(declared, variants=tuple(_resource(key) for key in sorted(targets)))
+    # What Kthena and llmaz declare themselves would claim targets, too.
+    variants = tuple(_resource(key) for key in sorted(targets))
+    declared = replace(declared, variants=variants, kthena=KthenaResources(), llmaz=Llmaz())
     return settings, place_numbers(declared, commit.fleet, settings)
 
 

@@ -39,7 +39,9 @@ from reconciler.resources.kthena.statuses import ModelStatus, read_backend_repli
 from reconciler.resources.kthena.workers import (
     add_devices,
     agree_on_nodes,
+    find_resources,
     find_templated_device,
+    place_workers,
     read_engine_of,
     read_served_name,
     read_worker,
@@ -213,6 +215,8 @@ def _read_workload(
         node_selector=selector,
         affinity=affinity,
         devices=add_devices(workers),
+        device_resources=find_resources(workers, backend.path),
+        pods=place_workers(workers, backend.path),
         served_names=read_served_name(workers),
         engine=engine,
         launch=launch,

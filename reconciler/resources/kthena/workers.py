@@ -7,6 +7,7 @@ from math import isfinite
 from reconciler.domain.findings import Finding
 from reconciler.domain.kthena import FieldPath, Worker
 from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.moves import PodPlace
 from reconciler.resources.engines import read_launch
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
 from reconciler.resources.objects import KubernetesObject, is_templated
@@ -28,6 +29,7 @@ _ENGINES = {"vLLM": "vllm", "vLLMDisaggregated": "vllm", "SGLang": "sglang"}
 # Which worker tells how the engine holds its tokens, where several do.
 _TELLING = ("server", "decode", "prefill")
 _MAX_DEVICES = 10_000
+_UNPLACEABLE = "its worker has no nodeSelector, which not every Kthena knows: write the one it runs on, or its affinity"
 
 
 def read_worker(source: KubernetesObject, fields: WorkerFields, path: FieldPath) -> Worker:
@@ -113,6 +115,27 @@ def add_devices(workers: Sequence[Worker]) -> dict[str, int]:
     for worker in workers:
         total.update({resource: count * worker.num_pods for resource, count in worker.devices.items()})
     return {resource: count for resource, count in total.items() if count}
+
+
+def find_resources(workers: Sequence[Worker], path: FieldPath) -> FieldPath | None:
+    """The resources of the only worker that asks for devices, where one pod of it makes a replica."""
+    asking = [index for index, worker in enumerate(workers) if worker.devices]
+    is_one = len(asking) == 1 and workers[asking[0]].num_pods == 1
+    return (*path, "workers", asking[0], "resources") if is_one else None
+
+
+def place_workers(workers: Sequence[Worker], path: FieldPath) -> tuple[PodPlace, ...]:
+    """The workers with devices, else the first; no reference of the API names `nodeSelector`, so one must be there."""
+    asking = [index for index, worker in enumerate(workers) if worker.devices] or [0]
+    return tuple(
+        PodPlace(
+            path=(*path, "workers", index),
+            node_selector=workers[index].node_selector,
+            affinity=workers[index].affinity,
+            unplaceable="" if workers[index].node_selector else _UNPLACEABLE,
+        )
+        for index in asking
+    )
 
 
 def agree_on_nodes(workers: Sequence[Worker]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:

@@ -32,6 +32,7 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.moves import PodPlace
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
@@ -296,6 +297,7 @@ def _workload(
         "replicas": replicas,
         "node_selector": {PRODUCT: runs_on} if runs_on else {},
         "devices": {GPU: 1},
+        "pods": (PodPlace(path=("spec", "template", "spec")),),
         "settings": notes(annotations, path),
     }
     return Workload(**(values | dict(fields)))

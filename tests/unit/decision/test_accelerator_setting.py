@@ -1,11 +1,15 @@
 """The setting `accelerator`, what Git cannot say, and what a missing price does."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.domain.declarations import Form, ListedCost
+from reconciler.domain.moves import EntryPlace, PodPlace
 from reconciler.domain.plan import Outcome
+
+PRODUCT = "nvidia.com/gpu.product"
 
 
 def options_notes(fleet: Any) -> list[str]:
@@ -178,3 +182,44 @@ def test_a_price_in_a_config_map_fills_what_the_configuration_leaves_open(fleet:
     fleet.add(profiles=(make.profile("H100"), make.profile("A100")))
     prices = {option.accelerator: (option.cost_per_hour, option.cost_place) for option in fleet.variant().options}
     assert prices == {"H100": (1.0, here), "A100": (4.0, None)}
+
+
+def held_options(fleet: Any, **fields: Any) -> list[str]:
+    fleet.workloads[0] = replace(fleet.workloads[0], **fields)
+    return options_notes(fleet)
+
+
+def test_whatever_kind_has_pod_templates_may_move(three: Any) -> None:
+    key = replace(three.workloads[0].key, kind="StatefulSet")
+    three.resources[0] = replace(three.resources[0], target_kind="StatefulSet")
+    assert held_options(three, key=key) == []
+    assert three.desired() == {"llama": "3 x L4"}
+
+
+def test_pods_that_nobody_wrote_stay_where_they_are(three: Any) -> None:
+    assert "where a Deployment is placed is not ours to write" in held_options(three, pods=())[0]
+
+
+def test_a_worker_that_takes_no_node_selector_stays_where_it_is(three: Any) -> None:
+    pods = (PodPlace(path=("spec", "workers", 0), unplaceable="its worker has no nodeSelector"),)
+    assert "its worker has no nodeSelector (" in held_options(three, pods=pods)[0]
+
+
+def test_a_node_label_that_only_the_old_accelerator_has_would_stay(fleet: Any, make: Any) -> None:
+    pool = make.accelerator("A100", 4.0, node_selector={PRODUCT: "A100", "pool": "slow"})
+    fleet.set(accelerators=(*(each for each in fleet.settings.accelerators if each.name != "A100"), pool))
+    fleet.add(runs_on="A100", profiles=(make.profile("A100"), make.profile("L4")))
+    fleet.offer(25.0)
+    labels = {PRODUCT: "A100", "pool": "slow"}
+    pods = (PodPlace(path=("spec", "template", "spec"), node_selector=labels),)
+    (note,) = held_options(fleet, node_selector=labels, pods=pods)
+    assert "nodeSelector pool of A100 would stay: give L4 one in accelerators[]" in note
+
+
+def test_a_label_that_has_no_place_keeps_the_accelerator(three: Any) -> None:
+    nowhere = EntryPlace(reason="base/variant.yaml is built into 2 objects")
+    three.resources[0] = replace(three.resources[0], labels_at=nowhere)
+    assert (
+        "its label inference.optimization/acceleratorName cannot be written: base/variant.yaml"
+        in options_notes(three)[0]
+    )

@@ -25,7 +25,15 @@ from reconciler.report import (
     reductions,
     status_view,
 )
-from reconciler.report.entries import EntriesView, FlavorsView, ReplicaEntryView, entries_view
+from reconciler.report.entries import (
+    EntriesView,
+    FieldsView,
+    FlavorsView,
+    OverlayPatchView,
+    PatchListView,
+    ReplicaEntryView,
+    entries_view,
+)
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"
@@ -43,6 +51,9 @@ VIEWS: Mapping[str, type] = {
     "manifests/_conditions": StatusView,
     "manifests/flavors": FlavorsView,
     "manifests/kustomize-replicas": ReplicaEntryView,
+    "manifests/kustomize-patches": PatchListView,
+    "manifests/overlay-patch": OverlayPatchView,
+    "manifests/fields": FieldsView,
     "manifests/": EntriesView,
 }
 

@@ -57,7 +57,7 @@ def test_a_deployment_is_carried_over_field_by_field(declare: Declare) -> None:
     assert workload.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
     assert workload.affinity == {"gpu": ("b", "c", "d")}
     assert workload.devices == {"nvidia.com/gpu": 2, "amd.com/gpu": 1}
-    assert workload.device_container == 1
+    assert workload.device_resources == ("spec", "template", "spec", "containers", 1, "resources")
     assert workload.served_names == ("llama-8b", "llama")
     assert workload.labels == {"app": "llama", "empty": ""}
     assert workload.template_labels == {"llm-d.ai/variant": "llama"}
@@ -75,7 +75,7 @@ def test_devices_add_up_and_belong_to_no_single_container_then(declare: Declare)
     text = f"{head}spec:\n  template:\n    spec:\n      containers:\n{containers}"
     (workload,) = declare(text).workloads
     assert workload.devices == {"gpu.intel.com/i915": 3, "habana.ai/gaudi": 8}
-    assert workload.device_container is None
+    assert workload.device_resources is None
     assert (workload.replicas, workload.replicas_place) == (None, None)
 
 

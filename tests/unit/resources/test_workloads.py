@@ -9,8 +9,8 @@ from reconciler.domain.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
-from reconciler.manifests import apply_edits, parse_documents
-from reconciler.pipeline.edits import sheet_of
+from reconciler.manifests import parse_documents
+from reconciler.pipeline.sheets import sheet_of, write_edits
 
 Declare = Callable[..., Declaration]
 
@@ -74,7 +74,8 @@ def test_a_stateful_set_is_read_like_a_deployment(declare: Declare) -> None:
     (workload,) = declaration.workloads
     assert (workload.key.kind, workload.replicas) == ("StatefulSet", 3)
     assert workload.replicas_place == Place(path="a.yaml", line=5, field="spec.replicas")
-    assert (workload.devices, workload.device_container) == ({"nvidia.com/gpu": 2}, 0)
+    assert workload.devices == {"nvidia.com/gpu": 2}
+    assert workload.device_resources == ("spec", "template", "spec", "containers", 0, "resources")
     assert (workload.engine, workload.served_names) == ("vllm", ("llama-8b",))
     assert workload.template_labels == {"app": "llama"}
 
@@ -85,7 +86,8 @@ def test_a_group_takes_the_devices_of_its_leader_and_of_every_other_worker(decla
     (workload,) = declaration.workloads
     assert workload.replicas == 3
     assert workload.devices == {"nvidia.com/gpu": 2 + 3 * 8}
-    assert workload.device_container is None
+    assert workload.device_resources is None
+    assert [pod.path[-2] for pod in workload.pods] == ["leaderTemplate", "workerTemplate"]
     assert workload.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     assert (workload.engine, workload.served_names) == ("vllm", ("llama-8b",))
     assert workload.launch is not None
@@ -103,7 +105,10 @@ def test_without_a_leaders_template_every_pod_of_a_group_is_a_worker(declare: De
 
 def test_a_group_of_one_has_no_worker_beside_its_leader(declare: Declare) -> None:
     (workload,) = declare(GROUP.replace("size: 4", "size: 1")).workloads
-    assert (workload.devices, workload.device_container) == ({"nvidia.com/gpu": 2}, 0)
+    assert workload.devices == {"nvidia.com/gpu": 2}
+    leader = ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec")
+    assert workload.device_resources == (*leader, "containers", 0, "resources")
+    assert [pod.path for pod in workload.pods] == [leader]
 
 
 def test_a_group_on_two_kinds_of_nodes_runs_on_no_known_accelerator(declare: Declare) -> None:
@@ -144,7 +149,7 @@ def test_a_variant_may_scale_it_and_only_its_number_is_edited(declare: Declare, 
     assert workload is not None
     body = text.encode()
     edit = sheet_of(parse_documents("a.yaml", body), workload.document).set_scalar(5, "spec", "replicas")
-    assert apply_edits("a.yaml", body, [edit.edit]) == body.replace(b"replicas: 3 ", b"replicas: 5 ")
+    assert write_edits("a.yaml", body, [edit]) == body.replace(b"replicas: 3 ", b"replicas: 5 ")
 
 
 def test_an_autoscaler_of_a_group_owns_its_replicas(declare: Declare) -> None:

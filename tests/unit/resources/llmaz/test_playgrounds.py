@@ -8,8 +8,8 @@ from reconciler.domain.declarations import Declaration, ReplicaOwner, Workload
 from reconciler.domain.identity import Place
 from reconciler.domain.llmaz import EnvVar, HpaMetric, HpaPolicy, HpaRules, ModelRole, Playground
 from reconciler.domain.tracking import LabelSelector
-from reconciler.manifests import apply_edits, parse_documents
-from reconciler.pipeline.edits import sheet_of
+from reconciler.manifests import parse_documents
+from reconciler.pipeline.sheets import sheet_of, write_edits
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -327,4 +327,4 @@ def test_only_the_number_of_a_playground_in_a_list_is_edited(load: Load) -> None
     (workload,) = load(text).workloads
     body = text.encode()
     edit = sheet_of(parse_documents("a.yaml", body), workload.document).set_scalar(4, "spec", "replicas")
-    assert apply_edits("a.yaml", body, [edit.edit]) == body.replace(b"replicas: 1 #", b"replicas: 4 #")
+    assert write_edits("a.yaml", body, [edit]) == body.replace(b"replicas: 1 #", b"replicas: 4 #")

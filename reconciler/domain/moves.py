@@ -1,0 +1,80 @@
+"""Where a change of accelerator is written: in an object's own manifest, where a patch holds the field, or in ours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from reconciler.domain.identity import Place
+
+FieldPath: TypeAlias = tuple[str | int, ...]
+PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
+"""A way through a strategic merge patch; of a list the names of the items up to the one meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Pods of a scale target that ask for devices: where `nodeSelector` and `affinity` stand, and what they say.
+
+    `affinity` holds the allowed values by key, of required terms only. `unplaceable` says in words why no node
+    selector can be written there.
+    """
+
+    path: FieldPath
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unplaceable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenField:
+    """A field as it stands in a file: in one of its documents, or with `embedding` inside of a text of that document.
+
+    Then `field` leads on inside the text, in its document number `inner_document`.
+    """
+
+    place: Place
+    document: int
+    field: FieldPath
+    embedding: FieldPath | None = None
+    inner_document: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayPatch:
+    """The strategic merge patch of ours for one object, beside the kustomization of the overlay that builds it.
+
+    `document` is its number in the file, None while there is none. `listed_at` is where the kustomization, in its
+    document `kustomization_document`, gets to list the file: None once it does, else a number among its patches, 0
+    where it has none. The object is named as it is written, before the overlay renames it.
+    """
+
+    path: str
+    document: int | None
+    kustomization: str
+    kustomization_document: int
+    listed_at: int | None
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPlace:
+    """Where the entries of one mapping (or list) of a built object are written, when not just in its own manifest.
+
+    `entries` tells of those that exist where each can be changed; None where it cannot. `home` is where the mapping
+    stands that takes new ones, or where it would: what holds it is there. All else goes to `patch`, in which `way`
+    leads to the mapping. `reason` says why there is no patch.
+    """
+
+    entries: Mapping[str | int, WrittenField | None] = field(default_factory=dict)
+    home: WrittenField | None = None
+    patch: OverlayPatch | None = None
+    way: PatchPath = ()
+    reason: str = ""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether any entry can be written."""
+        return self.home is not None or self.patch is not None or any(self.entries.values())

@@ -1,0 +1,104 @@
+"""Documents that are open to be edited, and edits with the file that they belong to."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.domain.declarations import DocumentRef
+from reconciler.errors import InputError
+from reconciler.manifests import (
+    AppendDocument,
+    Document,
+    Edit,
+    EditRefused,
+    Field,
+    InsertBlock,
+    InsertItem,
+    OpenFile,
+    ReplaceBlock,
+    SetScalar,
+    append_documents,
+    edit_file,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEdit:
+    """An edit with the file it belongs to."""
+
+    path: str
+    edit: Edit | AppendDocument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One document to be edited: what it holds, and where in it the object lies."""
+
+    document: Document
+    prefix: Field
+
+    def find(self, *field: str | int) -> object:
+        """The value at a field of the object; None when it is not there."""
+        value: object = self.document.value
+        for part in (*self.prefix, *field):
+            if isinstance(value, Mapping):
+                value = value.get(part)
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                return None
+        return value
+
+    def set_scalar(self, value: str | int, *field: str | int) -> FileEdit:
+        """Replace an existing scalar."""
+        return self._edit(SetScalar(document=self.document.index, field=(*self.prefix, *field), value=value))
+
+    def insert(self, text: str, *field: str | int) -> FileEdit:
+        """Add the last part of `field` to the mapping before it."""
+        *parent, key = field
+        edit = InsertBlock(document=self.document.index, parent=(*self.prefix, *parent), key=str(key), text=text)
+        return self._edit(edit)
+
+    def append(self, text: str, index: int, *field: str | int) -> FileEdit:
+        """Add an item, which becomes number `index`, to an existing list."""
+        return self._edit(
+            InsertItem(document=self.document.index, parent=(*self.prefix, *field), index=index, text=text)
+        )
+
+    def replace(self, text: str, *field: str | int) -> FileEdit:
+        """Replace the whole value of an existing key."""
+        return self._edit(ReplaceBlock(document=self.document.index, field=(*self.prefix, *field), text=text))
+
+    def refuse(self, reason: str, *field: str | int) -> EditRefused:
+        """A refusal at a field of this document."""
+        path, line = self.document.path, self.document.line_of((*self.prefix, *field))
+        return EditRefused(path, line, ".".join(map(str, field)), reason)
+
+    def _edit(self, edit: Edit) -> FileEdit:
+        return FileEdit(path=self.document.path, edit=edit)
+
+
+OpenSheet = Callable[[DocumentRef], Sheet]
+"""Opens the document that a reference names."""
+
+
+def sheet_of(documents: Iterable[Document], reference: DocumentRef) -> Sheet:
+    """The sheet of a document among those of its file."""
+    for document in documents:
+        if document.index == reference.document:
+            return Sheet(document=document, prefix=reference.prefix)
+    raise InputError(reference.path, 0, "", f"expected a document number {reference.document}, found fewer")
+
+
+def write_edits(path: str, data: bytes, edits: Iterable[FileEdit], file: OpenFile | None = None) -> bytes:
+    """The new bytes of one file, which may be open already; what two changes both want is written once."""
+    wanted = list(dict.fromkeys(each.edit for each in edits))
+    inside = [each for each in wanted if not isinstance(each, AppendDocument)]
+    behind = [each for each in wanted if isinstance(each, AppendDocument)]
+    edited = edit_file(file or OpenFile(path, data), inside) if inside else data
+    return append_documents(path, edited, behind) if behind else edited
+
+
+def quote_scalar(value: str) -> str:
+    """A text as a YAML scalar: always quoted, so that `true` and `1` stay text."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,187 @@
+"""The sample repositories that say `move` in `expected.yaml`, with all that may move on the other accelerator."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.decision.building import declare
+from reconciler.decision.declarations import clusters_of, read_commit
+from reconciler.decision.placing import place_numbers
+from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declarations import DocumentRef, Workload
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.moves import FieldPath
+from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.recording import ManifestFile
+from reconciler.domain.settings import ClusterSettings, ModelSettings, Setting, Settings
+from reconciler.domain.variants import Option, Variant
+from reconciler.errors import InputError
+from reconciler.manifests import OpenFile, Value, parse_documents
+from reconciler.pipeline.edits import Editor
+from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.rendering import Renderer
+from reconciler.resources import merge
+from tests.tools.sample_clusters import CASES, case_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleMove:
+    """A repository before and after: the fields that are wanted of what was moved, by object, and why others stay."""
+
+    before: Mapping[str, bytes]
+    after: Mapping[str, bytes]
+    moved: Mapping[ResourceKey, Mapping[FieldPath, str]]
+    held: Mapping[ResourceKey, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Desk:
+    """Where every variant's edits of one commit are made, as one change."""
+
+    files: Mapping[str, bytes]
+    editor: Editor = field(default_factory=lambda: Editor(renderer=Renderer()))
+    edits: dict[str, list[FileEdit]] = field(default_factory=dict)
+
+    def open_file(self, path: str) -> OpenFile:
+        return OpenFile(path, self.files[path])
+
+    def open_sheet(self, reference: DocumentRef) -> Sheet:
+        return sheet_of(self.open_file(reference.path).documents_near(reference.document), reference)
+
+    def draw(self, variant: Variant, accelerator: Accelerator, option: Option) -> None:
+        """Note the edits of one variant; InputError where they cannot be made."""
+        decision = _decide(variant, option)
+        edits: dict[str, list[FileEdit]] = {}
+        for each in self.editor.edits_for(decision, variant, accelerator, self.open_sheet):
+            edits.setdefault(each.path, []).append(each)
+        self.write(edits)
+        for path, group in edits.items():
+            self.edits.setdefault(path, []).extend(group)
+
+    def write(self, edits: Mapping[str, list[FileEdit]]) -> dict[str, bytes]:
+        written = {path: write_edits(path, self.files.get(path, b""), group) for path, group in edits.items()}
+        return {**self.files, **written}
+
+
+def move_names() -> list[str]:
+    """The folders of the samples in which something moves."""
+    return [name for name in case_names() if "move" in said_of(name)]
+
+
+def said_of(case: str) -> Mapping[str, Value]:
+    """What a sample says of itself."""
+    value = parse_documents("expected.yaml", (CASES / case / "expected.yaml").read_bytes())[0].value
+    return value if isinstance(value, dict) else {}
+
+
+def move(case: str, files: Mapping[str, bytes], *, back: bool = False) -> SampleMove:
+    """Move everything to the second of the sample's accelerators, or back to the first."""
+    desk, variants, catalog, names = _open(case, files, back=back)
+    moved: dict[ResourceKey, dict[FieldPath, str]] = {}
+    held: dict[ResourceKey, str] = {}
+    for variant in variants:
+        if variant.current.accelerator == names[-1]:
+            continue
+        option = next((each for each in variant.options if each.accelerator == names[-1]), None)
+        reason = variant.obstacle or ("it is no option" if option is None else option.unwritable)
+        if not reason and option is not None:
+            try:
+                desk.draw(variant, catalog.accelerators[names[-1]], option)
+            except InputError as error:
+                reason = str(error)
+        if reason or option is None or variant.workload is None:
+            held[variant.key] = reason
+            continue
+        for key, fields in _wanted(variant, variant.workload, catalog.accelerators[names[-1]], option):
+            moved.setdefault(replace(key, part=""), {}).update(fields)
+    return SampleMove(before=dict(files), after=desk.write(desk.edits), moved=moved, held=held)
+
+
+def _wanted(
+    variant: Variant, workload: Workload, accelerator: Accelerator, option: Option
+) -> Iterator[tuple[ResourceKey, dict[FieldPath, str]]]:
+    """The fields of each object that a move is about, and their values."""
+    if option.flavors:
+        yield workload.key, {(*variant.flavors_field, index): name for index, name in enumerate(option.flavors)}
+        return
+    for pod in workload.pods:
+        yield (
+            workload.key,
+            {(*pod.path, "nodeSelector", key): value for key, value in accelerator.node_selector.items()},
+        )
+    resources, count = workload.device_resources, option.devices_per_replica
+    if resources is not None and workload.devices.get(option.resource) != count:
+        yield workload.key, {(*resources, kind, option.resource): str(count) for kind in ("limits", "requests")}
+    if not variant.key.part:
+        yield variant.key, {("metadata", "labels", ACCELERATOR_LABEL): accelerator.name}
+
+
+def _open(
+    case: str, files: Mapping[str, bytes], *, back: bool
+) -> tuple[_Desk, tuple[Variant, ...], Catalog, list[str]]:
+    said = said_of(case)["move"]
+    assert isinstance(said, dict)
+    accelerators, devices = _accelerators(said)
+    names = [each.name for each in accelerators]
+    names = names[::-1] if back else names
+    settings = Settings(clusters=tuple(_clusters(case)), accelerators=accelerators)
+    manifests = [ManifestFile(path=path, body=body) for path, body in files.items()]
+    commit = read_commit(
+        manifests, files, clusters_of(settings), lambda paths: [each for each in manifests if each.path in paths]
+    )
+    placed = place_numbers(merge(declare(commit.fleet, commit.readings)), commit.fleet, settings)
+    found = join_variants(settings, placed, build_catalogs(settings, placed))
+    ids = sorted({each.model.model_id for each in found})
+    models = tuple(_model(each, accelerators, devices, names[-1]) for each in ids)
+    settings = replace(settings, models=models)
+    catalogs = build_catalogs(settings, placed)
+    variants = join_variants(settings, placed, catalogs)
+    return _Desk(files=dict(files)), variants, next(iter(catalogs.values())), names
+
+
+def _accelerators(said: Mapping[str, Value]) -> tuple[tuple[Accelerator, ...], dict[str, int]]:
+    listed, devices = said["accelerators"], said.get("devices")
+    assert isinstance(listed, dict)
+    found = []
+    for name, selector in listed.items():
+        assert isinstance(selector, dict)
+        found.append(
+            Accelerator(name=name, device=name, node_selector={key: str(value) for key, value in selector.items()})
+        )
+    counts = devices if isinstance(devices, dict) else {}
+    return tuple(found), {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _clusters(case: str) -> list[ClusterSettings]:
+    named = said_of(case).get("clusters")
+    found = named if isinstance(named, dict) else {"prod": ["**"]}
+    return [ClusterSettings(name=name, include=tuple(map(str, paths))) for name, paths in found.items()]  # type: ignore[arg-type]  # lists of globs
+
+
+def _model(model: str, accelerators: tuple[Accelerator, ...], devices: Mapping[str, int], wanted: str) -> ModelSettings:
+    profiles = tuple(
+        PerformanceProfile(
+            accelerator=each.name,
+            alpha_s=0.01,
+            beta_s=0.001,
+            max_batch_size=8,
+            accelerators_per_replica=devices.get(each.name),
+        )
+        for each in accelerators
+    )
+    return ModelSettings(model_id=model, profiles=profiles, settings={"accelerator": Setting(value=wanted)})
+
+
+def _decide(variant: Variant, option: Option) -> Decision:
+    return Decision(
+        variant=variant.key,
+        model=variant.model,
+        group="all",
+        outcome=Outcome.CHANGE,
+        current=variant.current,
+        desired=Allocation(accelerator=option.accelerator, replicas=variant.current.replicas),
+        verdict=Verdict(kind=VerdictKind.HOLD, reason="a test"),
+        steps=(),
+    )
