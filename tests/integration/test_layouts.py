@@ -128,6 +128,64 @@ def test_an_overlay_of_a_shared_base_gets_a_count_of_its_own(fleet: Fleet) -> No
     assert written(fleet) == {ROOT: ["+replicas:", '+  - name: "llama"', "+    count: 4"]}
 
 
+VARIANT = "clusters/prod/chat/variant.yaml"
+LABELLED = ":\n  name: llama\n  namespace: chat\n  labels: {inference.optimization/acceleratorName: H100}"
+OURS = "clusters/prod/chat/reconciler-accelerators.yaml"
+PATCH = """\
+# The reconciler keeps here what Deployment llama runs on in this overlay.
+apiVersion: "apps/v1"
+kind: "Deployment"
+metadata:
+  name: "llama"
+spec:
+  template:
+    spec:
+      nodeSelector:
+        nvidia.com/gpu.product: "NVIDIA-A100-SXM4-80GB"
+"""
+
+
+def choose(fleet: Fleet, accelerator: str) -> None:
+    """Let the assistant run on one accelerator alone, with a profile for each."""
+    settings = fleet.read("reconciler.yaml").decode().partition("overrides:")[0]
+    h100 = "{accelerator: H100, alpha: 6.958ms, beta: 0.042ms, maxBatchSize: 64}"
+    both = f"[{h100}, {{accelerator: A100, alpha: 7ms, beta: 0.05ms, maxBatchSize: 64}}]"
+    override = f"overrides: [{{match: {{namespace: chat}}, accelerator: {accelerator}}}]\n"
+    fleet.write("reconciler.yaml", settings.replace(f"[{h100}]", both) + override)
+
+
+def test_an_overlay_of_a_shared_base_gets_a_patch_of_ours_for_another_accelerator(fleet: Fleet) -> None:
+    other = "namespace: staging\nresources: [../../../apps/llama]\n"
+    variant = CHAT_VARIANT.replace(": {name: llama, namespace: chat}", LABELLED)
+    to_base(fleet, OVERLAY, {"clusters/prod/staging/kustomization.yaml": other, VARIANT: variant})
+    choose(fleet, "A100")
+    proof = fleet.invoke("plan", "--prove")
+    assert "2 of 2 objects change in 1 root, as wanted." in proof.err
+    count = decided(fleet)["decision"]["desired"]["replicas"]
+    assert written(fleet) == {
+        ROOT: [
+            "+replicas:",
+            '+  - name: "llama"',
+            f"+    count: {count}",
+            "+patches:",
+            '+  - path: "reconciler-accelerators.yaml"',
+        ],
+        OURS: [f"+{line}" for line in PATCH.splitlines()],
+    }
+    (shown,) = (each for each in fleet.pull_requests() if each.head.startswith("reconciler/prod-chat-"))
+    fleet.merge(shown.number)
+    # Two replicas report, and an accelerator is kept until all do.
+    fleet.write(ROOT, fleet.read(ROOT).replace(f"count: {count}".encode(), b"count: 2"))
+    choose(fleet, "H100")
+    assert fleet.run().code == 0
+    lines = fleet.changed_lines(shown.head)
+    assert lines[ROOT] == ["-    count: 2", "+    count: 4"]
+    assert lines[OURS] == [
+        '-        nvidia.com/gpu.product: "NVIDIA-A100-SXM4-80GB"',
+        '+        nvidia.com/gpu.product: "NVIDIA-H100-80GB-HBM3"',
+    ]
+
+
 def test_a_base_that_cannot_be_seen_holds_with_its_reason(fleet: Fleet) -> None:
     to_base(fleet, OVERLAY.replace("variant.yaml", "variant.yaml, ../missing"))
     decision = decided(fleet)["decision"]
