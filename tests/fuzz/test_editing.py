@@ -207,7 +207,8 @@ def check_block(case: Case, after: bytes) -> None:
 
 def assert_inside_block(changed: Changed, edit: PlainEdit) -> None:
     """PyYAML's trees differ at one path and below it, and the bytes from the line break before its value on."""
-    first_line = changed.old[: changed.start].removesuffix("\n").count("\n")
+    # The blanks of a new line may be those of the old one below it: then the change seems to begin behind them.
+    first_line = changed.old[: changed.start].rstrip(" ").removesuffix("\n").count("\n")
     for difference in find_differences(changed):
         assert len(difference.path) >= len(field_of(edit))
         assert difference.old.end_mark.line >= first_line
