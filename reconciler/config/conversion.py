@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.config import connections, schema
 from reconciler.config.layers import Entry
+from reconciler.config.pools import Pool
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
@@ -15,6 +16,7 @@ from reconciler.domain.settings import (
     Identity,
     ModelSettings,
     Override,
+    PoolSettings,
     PrometheusSettings,
     PullRequestSettings,
     SecretRef,
@@ -49,6 +51,19 @@ def _cluster(cluster: schema.Cluster, entry: Entry) -> ClusterSettings:
         include=tuple(cluster.paths.include),
         exclude=tuple(cluster.paths.exclude),
         prometheus=None if prometheus is None else _prometheus(prometheus, entry.at("prometheus")),
+        pools=tuple(map(_pool, cluster.pools, entry.at("pools").items)),
+        place=entry.place,
+    )
+
+
+def _pool(pool: Pool, entry: Entry) -> PoolSettings:
+    return PoolSettings(
+        name=pool.name,
+        device=pool.device,
+        devices=pool.devices,
+        reserve=pool.reserve,
+        tier=pool.tier,
+        cost_per_hour=pool.cost_per_hour,
         place=entry.place,
     )
 

@@ -10,8 +10,10 @@ from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import merge
 from reconciler.config.origins import origin_of
+from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import Configuration
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
+from reconciler.decision.products import PRODUCTS
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
@@ -81,6 +83,7 @@ def _load(
         return None, findings
     settings = _fill_gaps(convert(validated.value, root), environment)
     findings += (
+        *find_unknown_devices(root.at("clusters"), _known_devices(settings)),
         *find_misplaced_references(validated.value, root, environment.secrets_directory),
         *_find_misused_flags(settings, flags, environment),
     )
@@ -103,6 +106,10 @@ def _once(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 def _has_errors(findings: tuple[Finding, ...]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _known_devices(settings: Settings) -> frozenset[str]:
+    return frozenset({*(accelerator.device for accelerator in settings.accelerators), *PRODUCTS.values()})
 
 
 def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from reconciler.config.connections import MaybeSecret, Prometheus, Section
+from reconciler.config.pools import Pool, refuse_contradicting_pools
 from reconciler.config.values import (
     Branch,
     BranchPrefix,
@@ -73,7 +74,8 @@ class Cluster(Section):
     """{include: [GLOB], exclude: [GLOB]}"""
     prometheus: Prometheus | None = None
     """{url: URL} and how to connect to it (= none: nothing can be measured)"""
-    pools: NotYet = None
+    pools: Annotated[list[Pool], AfterValidator(refuse_contradicting_pools)] = []
+    """a list of pools of devices (= one per device type, as measured; else unlimited)"""
 
 
 class Accelerator(Section):

@@ -22,6 +22,9 @@ from reconciler.resources.wording import describe, join_words
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""
 
+MEASURED = "measured"
+"""What stands for a number of devices where nodes say it."""
+
 NOT_SUPPORTED_YET = "not supported yet"
 
 _LARGEST_AMOUNT = 1e12
@@ -98,6 +101,15 @@ def _percentile(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < 100.0:
         raise ValueError(f"expected a number between 0 and 100, or mean, got {describe(value)}")
     return float(value)
+
+
+def _devices(value: object) -> int | None:
+    """None is for the nodes to say."""
+    if value == MEASURED:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"expected a whole number of devices, or {MEASURED}, got {describe(value)}")
+    return value
 
 
 def _range(value: object) -> tuple[float, float]:
@@ -193,6 +205,7 @@ _SECONDS: dict[str, Callable[[float], float]] = {
     "d": lambda amount: amount * 86400.0,
 }
 _PERCENT: dict[str, Callable[[float], float]] = {"%": lambda amount: amount / 100.0}
+_COUNT_SPELLING = (("type", "integer"), ("minimum", 0), ("maximum", MAX_COUNT))
 _PERCENTILE_SPELLING = (("type", "number"), ("exclusiveMinimum", 0), ("exclusiveMaximum", 100))
 
 Latency = Annotated[float, _duration("500ms")]
@@ -245,6 +258,7 @@ Branch = Annotated[str, Spelled(_check_branch, r"^[A-Za-z0-9._/-]+$")]
 BranchPrefix = Annotated[str, Spelled(_check_branch_prefix, r"^[A-Za-z0-9._/-]+$")]
 Url = Annotated[str, Spelled(_check_url, r"^https?://[^@?#\s]+$")]
 
+DeviceCount = Annotated[int | None, Parsed(_devices, (("anyOf", [dict(_COUNT_SPELLING), {"const": MEASURED}]),))]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]

@@ -12,6 +12,9 @@ from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
 
+ON_DEMAND = "on-demand"
+"""The tier of a pool that says none: a word for policies."""
+
 SettingScalar = str | int | float | bool
 
 
@@ -63,13 +66,30 @@ class PrometheusSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """Devices of one type: how many there are (None: as measured) and how many of them are never planned.
+
+    `cost_per_hour` is of one device and goes before the catalog's price in its cluster.
+    """
+
+    name: str
+    device: str
+    devices: int | None
+    reserve: int = 0
+    tier: str = ON_DEMAND
+    cost_per_hour: float | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """A cluster: the paths that describe it (globs from the repository's root) and its Prometheus."""
+    """A cluster: the paths that describe it (globs from the repository's root), its Prometheus and its devices."""
 
     name: str
     include: tuple[str, ...] = ("**",)
     exclude: tuple[str, ...] = ()
     prometheus: PrometheusSettings | None = None
+    pools: tuple[PoolSettings, ...] = ()
     place: Place | None = None
 
     def holds(self, path: str) -> bool:

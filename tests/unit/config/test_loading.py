@@ -77,6 +77,15 @@ def test_the_supported_part_of_the_full_example_reaches_the_domain(load: Load, t
         username="reconciler", password=SecretRef(env="RECONCILER_EU_PASSWORD")
     )
     assert prometheus_of(west).headers == {"X-Scope-OrgID": SecretRef(env="RECONCILER_EU_TENANT")}
+    assert [(pool.name, pool.device, pool.devices, pool.reserve, pool.tier) for pool in east.pools] == [
+        ("h100", "H100", 64, 4, "reserved"),
+        ("a100", "A100", 96, 0, "on-demand"),
+        ("l4", "L4", None, 0, "on-demand"),
+    ]
+    (spot,) = west.pools
+    assert (spot.cost_per_hour, spot.tier) == (2.69, "spot")
+    assert spot.place is not None
+    assert spot.place.field == "clusters[1].pools[0]"
 
     first, double, *_ = settings.accelerators
     assert first.node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}

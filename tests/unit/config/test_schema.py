@@ -14,6 +14,10 @@ from reconciler.domain.engines import AUTO, Engine
 Check = Callable[..., list[str]]
 
 
+def pools(text: str) -> str:
+    return f"clusters: [{{name: a, pools: [{text}]}}]"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -91,6 +95,47 @@ Check = Callable[..., list[str]]
             "clusters: [{name: a, prometheus: {url: 'http://a', tls: {cert: {file: /var/run/secrets/reconciler/c}}}}]",
             "prometheus.tls: expected both cert and key, or neither",
         ),
+        (
+            pools("{name: p, device: H100, devices: some}"),
+            'pools[0].devices: expected a whole number of devices, or measured, got "some"',
+        ),
+        (
+            pools("{name: p, device: H100, devices: -1}"),
+            "pools[0].devices: expected a whole number of devices, or measured, got -1",
+        ),
+        (pools("{name: p, device: H100, devices: true}"), "or measured, got true"),
+        (pools("{name: p, device: H100}"), "pools[0].devices: expected a whole number of"),
+        (
+            pools("{name: p, device: H100, devices: 4, reserve: 5}"),
+            "clusters[0].pools[0]: expected reserve of at most devices, got 5 and 4",
+        ),
+        (
+            pools("{name: p, device: H10, devices: 4}"),
+            'clusters[0].pools[0].device: unknown device type, did you mean "H100"?',
+        ),
+        (
+            pools("{name: p, device: 2xH100, devices: 4}")
+            + "\naccelerators: [{name: 2xH100, device: H100, devices: 2}]",
+            'clusters[0].pools[0].device: unknown device type, did you mean "H100"?',
+        ),
+        (
+            pools("{name: p, device: abacus, devices: 4}"),
+            'clusters[0].pools[0].device: unknown device type "abacus": list it under accelerators',
+        ),
+        (
+            pools("{name: p, device: L4, devices: 4}, {name: p, device: L4, devices: 2}"),
+            'clusters[0].pools[1]: "p" is already at line 3: names must be unique',
+        ),
+        (
+            pools("{name: p, device: L4, devices: 4}, {name: q, device: L4, devices: measured}"),
+            'got both for "L4": what is measured is all of it (p, q)',
+        ),
+        (
+            pools(
+                "{name: p, device: L4, devices: 4, costPerHour: 1}, {name: q, device: L4, devices: 2, costPerHour: 2}"
+            ),
+            'expected one costPerHour for "L4", got 1 in p and 2 in q',
+        ),
         ("pullRequests: {groupBy: [team]}", "expected cluster, namespace, model, path or label:KEY"),
         ("pullRequests: {reopenAfter: 7}", "pullRequests.reopenAfter: expected a duration like 7d, got 7"),
         ("status: both", 'status: expected file or off, got "both"'),
@@ -104,6 +149,16 @@ def test_a_wrong_value_is_refused_with_what_was_expected(check: Check, text: str
     assert message in findings[0]
 
 
+def test_several_pools_of_one_device_type_are_fine(check: Check) -> None:
+    text = "{name: p, device: L4, devices: 4, costPerHour: 1}, {name: q, device: L4, devices: 0, tier: spot}"
+    assert check(pools(text)) == []
+
+
+def test_a_device_type_that_accelerators_name_is_known(check: Check) -> None:
+    text = pools("{name: p, device: abacus, devices: measured}")
+    assert check(f"{text}\naccelerators: [{{name: abacus}}]") == []
+
+
 def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> None:
     text = "models:\n- id: m\n  profiles:\n  - {alpha: 1ms, beta: 1ms, maxBatchSize: 1,\n     acelerator: H100}\n"
     assert check(text)[-1] == (
@@ -115,7 +170,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
     ("text", "field"),
     [
         ("runInterval: 10m", "runInterval: "),
-        ("clusters: [{name: a, pools: []}]", "clusters[0].pools: "),
         ("accelerators: none", 'accelerators: "none" is '),
         ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
         (

@@ -1,0 +1,71 @@
+"""Pools of devices in a configuration file: how many there are of a type, and what of them is never planned."""
+
+from collections.abc import Collection, Iterator
+from typing import Self
+
+from pydantic import model_validator
+
+from reconciler.config.connections import Section
+from reconciler.config.layers import Entry
+from reconciler.config.values import Count, DeviceCount, Money, Name
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.settings import ON_DEMAND
+from reconciler.resources.validation import describe_unknown
+from reconciler.resources.wording import describe
+
+
+class Pool(Section):
+    """Devices of one type in a cluster; several pools of a type count together."""
+
+    name: Name
+    """a name"""
+    device: Name
+    """the name of a device type"""
+    devices: DeviceCount
+    """a whole number of devices, or measured: what the nodes offer, by Prometheus"""
+    reserve: Count = 0
+    """a whole number of devices that are never planned (= 0)"""
+    tier: Name = ON_DEMAND
+    """a word like reserved or spot (= on-demand)"""
+    cost_per_hour: Money | None = None
+    """a plain number, the price of an hour of one device here (= the accelerator's)"""
+
+    @model_validator(mode="after")
+    def _has_what_it_reserves(self) -> Self:
+        if self.devices is not None and self.reserve > self.devices:
+            raise ValueError(f"expected reserve of at most devices, got {self.reserve} and {self.devices}")
+        return self
+
+
+def refuse_contradicting_pools(pools: list[Pool]) -> list[Pool]:
+    """Of one device type: what is measured is all of it, and which device a replica gets nobody knows."""
+    first: dict[str, Pool] = {}
+    prices: dict[str, tuple[str, float]] = {}
+    for pool in pools:
+        other = first.setdefault(pool.device, pool)
+        if other is not pool and (pool.devices is None or other.devices is None):
+            raise ValueError(
+                f"expected numbers of devices, or measured in one pool alone, got both for {describe(pool.device)}: "
+                f"what is measured is all of it ({other.name}, {pool.name})"
+            )
+        if pool.cost_per_hour is None:
+            continue
+        name, price = prices.setdefault(pool.device, (pool.name, pool.cost_per_hour))
+        if price != pool.cost_per_hour:
+            raise ValueError(
+                f"expected one costPerHour for {describe(pool.device)}, got {price:g} in {name} and "
+                f"{pool.cost_per_hour:g} in {pool.name}: pools of one device type count together"
+            )
+    return pools
+
+
+def find_unknown_devices(clusters: Entry, known: Collection[str]) -> Iterator[Finding]:
+    """Pools of a device type that is none of `known`, at their lines."""
+    for cluster in clusters.items:
+        for pool in cluster.at("pools").items:
+            device = pool.at("device")
+            if device.plain in known:
+                continue
+            words = describe_unknown(str(device.plain), sorted(known), "device type")
+            hint = "" if "did you mean" in words else f" {describe(device.plain)}: list it under accelerators"
+            yield Finding(place=device.place, severity=Severity.ERROR, message=words + hint)
