@@ -7,15 +7,23 @@ from dataclasses import replace
 from reconciler.decision.products import PRODUCT_KEYS, PRODUCTS, VENDORS
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declarations import ListedCost, Workload
+from reconciler.domain.settings import PoolSettings
 
 _COUNTED = re.compile(r"(\d+)x(.+)")
 
 
-def build_catalog(configured: Iterable[Accelerator], listed: Iterable[ListedCost]) -> Catalog:
-    """Configured facts first; a ConfigMap fills what they leave open (price, product label)."""
+def build_catalog(
+    configured: Iterable[Accelerator], listed: Iterable[ListedCost], pools: Iterable[PoolSettings] = ()
+) -> Catalog:
+    """Configured facts first; a ConfigMap fills what they leave open (price, product label).
+
+    What a pool's devices cost goes before any of it: that is the price in this cluster.
+    """
     known = {accelerator.name: accelerator for accelerator in configured}
     for cost in listed:
         _merge_listed(known, cost)
+    for pool in pools:
+        _price_by_pool(known, pool)
     return Catalog(accelerators=known, names=_names_of(known))
 
 
@@ -100,6 +108,17 @@ def _merge_listed(known: dict[str, Accelerator], cost: ListedCost) -> None:
         key, resource = vendor
         accelerator = replace(accelerator, node_selector={key: cost.device_label}, resource=resource)
     known[name] = accelerator
+
+
+def _price_by_pool(known: dict[str, Accelerator], pool: PoolSettings) -> None:
+    if pool.cost_per_hour is None:
+        return
+    if all(accelerator.device != pool.device for accelerator in known.values()):
+        known.setdefault(pool.device, _named(pool.device))
+    for name, accelerator in known.items():
+        if accelerator.device == pool.device:
+            price = pool.cost_per_hour * accelerator.devices
+            known[name] = replace(accelerator, cost_per_hour=price, cost_place=pool.place)
 
 
 def _names_of(known: Mapping[str, Accelerator]) -> dict[str, str]:

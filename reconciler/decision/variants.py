@@ -26,7 +26,7 @@ from reconciler.resources.llmaz import join_served_models, recognise_flavor
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
     """The catalog of every cluster."""
     return {
-        cluster.name: build_catalog(settings.accelerators, declaration.costs.get(cluster.name, ()))
+        cluster.name: build_catalog(settings.accelerators, declaration.costs.get(cluster.name, ()), cluster.pools)
         for cluster in settings.clusters
     }
 

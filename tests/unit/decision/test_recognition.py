@@ -1,10 +1,13 @@
 """Which accelerator a variant runs on, and what says so."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import ListedCost
+from reconciler.decision.variants import build_catalogs
+from reconciler.domain.declarations import Declaration, ListedCost
+from reconciler.domain.settings import PoolSettings
 
 PRODUCT = "nvidia.com/gpu.product"
 LABEL = "inference.optimization/acceleratorName"
@@ -114,3 +117,25 @@ def test_a_pair_is_not_meant_where_only_single_devices_are_profiled(fleet: Any, 
     fleet.add(profiles=(make.profile("H100"), make.profile("L4")), workload={"devices": {"nvidia.com/gpu": 4}})
     assert current(fleet)[0] == "H100"
     assert fleet.variant().current_cost_per_hour == 24.0
+
+
+def test_what_a_pool_costs_goes_before_every_other_price(fleet: Any, make: Any) -> None:
+    pool = PoolSettings(
+        name="spot", device="H100", devices=16, cost_per_hour=2.5, place=make.place("reconciler.yaml", 9)
+    )
+    fleet.set(
+        accelerators=(make.accelerator("H100", 6.88), make.accelerator("2xH100", 12.9, device="H100", devices=2)),
+        clusters=tuple(replace(each, pools=(pool,)) for each in fleet.settings.clusters),
+    )
+    fleet.add(runs_on="H100")
+    (catalog,) = build_catalogs(fleet.settings, Declaration()).values()
+    assert {each.name: each.cost_per_hour for each in catalog.accelerators.values()} == {"H100": 2.5, "2xH100": 5.0}
+    assert fleet.variant().current_cost_per_hour == 2.5
+    assert str(catalog.accelerators["H100"].cost_place) == "reconciler.yaml:9"
+
+
+def test_a_pool_prices_what_nothing_else_names(fleet: Any) -> None:
+    pool = PoolSettings(name="l4", device="L4", devices=None, cost_per_hour=0.7)
+    fleet.set(accelerators=(), clusters=tuple(replace(each, pools=(pool,)) for each in fleet.settings.clusters))
+    fleet.add(workload={"node_selector": {PRODUCT: "NVIDIA-L4"}})
+    assert fleet.variant().current_cost_per_hour == 0.7
