@@ -1,11 +1,13 @@
 """PURE. What to ask Prometheus (PromQL as data), whose a series is, and what the answers mean.
 
-`queries_for` says what to ask of the present, and by `Needs` what more; `read_observed` what came back: a value with
-its unit, or why there is none. `history_queries` and `read_traces` do the same for any stretch of time, and
-`live_queries` asks what scale targets are to have in their cluster.
+`queries_for` says what to ask of the present, and by `Needs` what more, `device_queries` what of nodes; `read_observed`
+what came back: a value with its unit, or why there is none. `history_queries` and `read_traces` do the same for any
+stretch of time, and `live_queries` asks what scale targets are to have in their cluster.
 """
 
 from reconciler.metrics.decoding import decode, warnings_of
+from reconciler.metrics.device_queries import DeviceNames, device_queries
+from reconciler.metrics.devices import DevicesSeen, Holding, Node
 from reconciler.metrics.history_quantities import (
     HISTORY,
     LEARNING_HISTORY,
@@ -34,11 +36,16 @@ __all__ = [
     "SATURATION_HISTORY",
     "SATURATION_QUANTITIES",
     "TRACED_HISTORY",
+    "DeviceNames",
+    "DevicesSeen",
+    "Holding",
     "Name",
     "Needs",
+    "Node",
     "Observed",
     "clusters_seen",
     "decode",
+    "device_queries",
     "history_queries",
     "live_queries",
     "queries_for",

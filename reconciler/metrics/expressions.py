@@ -80,6 +80,16 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
     return " or ".join(Template(candidate).substitute(substitutes) for candidate in quantity.candidates)
 
 
+def exported_label(key: str) -> str:
+    """How kube-state-metrics spells a label of an object on its series."""
+    return "label_" + re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", exported_resource(key)).lower()
+
+
+def exported_resource(name: str) -> str:
+    """How kube-state-metrics spells a resource of nodes and containers (`nvidia.com/gpu`)."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
+
+
 def duration(span_s: float) -> str:
     """A PromQL duration of whole seconds, in the largest unit that fits."""
     seconds = max(1, round(span_s))

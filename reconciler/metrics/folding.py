@@ -140,6 +140,11 @@ def _fold_owners(
         owners[named] = found if owners.get(named, found) == found else ""
 
 
+def _fold_devices(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+    del names
+    readings.devices[name] = samples
+
+
 def _twice(name: Name, whose: str) -> NoAnswer:
     return NoAnswer(absence=Absence.FAILED, reason=f"the answer to {name} has two values for {whose}")
 
@@ -171,4 +176,6 @@ FOLDS: Mapping[str, Fold] = {
     Name.FLOW_CONTROL_QUEUE_BYTES: _fold_picker,
     Name.REQUESTS_IN_RETENTION: _fold_pods,
     Name.READY_REPLICAS: _fold_ready,
+    Name.NODES: _fold_devices,
+    Name.DEVICE_REQUESTS: _fold_devices,
 }

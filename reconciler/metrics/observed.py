@@ -14,6 +14,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, attribution_of, served_by
 from reconciler.metrics.capacities import ready_replicas, stored_capacities
+from reconciler.metrics.devices import DevicesSeen, devices_seen
 from reconciler.metrics.expressions import LabelNames, names_in
 from reconciler.metrics.folding import read
 from reconciler.metrics.grouping import grouped
@@ -36,7 +37,8 @@ class Observed:
     """What Prometheus says, or why it says nothing, for every model and variant asked about.
 
     `failures` has one sentence for each cluster where something failed outside; `warnings` are Prometheus' own.
-    `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several).
+    `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several). `devices` are what
+    nodes of each cluster offer and pods hold.
 
     The rest is there only where it was asked for. `replicas` are those that report now; `queues` wait before an
     endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
@@ -57,6 +59,7 @@ class Observed:
     traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
     live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    devices: Mapping[str, DevicesSeen] = field(default_factory=dict)
 
 
 def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
@@ -70,7 +73,9 @@ def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s:
         if asked:
             parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
         else:
-            parts.append(_blind(mine, _unasked(name, configured.get(name))))
+            unasked = _unasked(name, configured.get(name))
+            unseen = {name: DevicesSeen(nodes=unasked, holdings=unasked)}
+            parts.append(replace(_blind(mine, unasked), devices=unseen))
     return _joined(parts)
 
 
@@ -88,6 +93,7 @@ def _joined(parts: Sequence[Observed]) -> Observed:
         traces=_merged(part.traces for part in parts),
         live=_merged(part.live for part in parts),
         queries=_merged(part.queries for part in parts),
+        devices=_merged(part.devices for part in parts),
     )
 
 
@@ -111,6 +117,7 @@ def _read_cluster(
         traces=_traces(histories, attribution),
         live=live_of(variants, live),
         queries={name: _texts(answers)},
+        devices={name: devices_seen(variants, readings, names, now_s)},
     )
 
 

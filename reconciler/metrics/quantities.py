@@ -41,6 +41,8 @@ class Name(StrEnum):
     READY_REPLICAS = "ready_replicas"
     STORED_KV_TOKENS = "stored_kv_tokens"
     LIVE_REPLICAS = "live_replicas"
+    NODES = "nodes"
+    DEVICE_REQUESTS = "device_requests"
 
 
 CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}

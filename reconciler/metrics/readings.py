@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.answers import Absence, NoAnswer, Sample
 from reconciler.metrics.decoding import is_usable
 from reconciler.metrics.engines import RANKS
 from reconciler.metrics.expressions import LabelNames
@@ -85,6 +85,7 @@ class Readings:
     capacities: dict[Name, dict[PodSeries, dict[str, Capacity]]] = field(default_factory=dict)
     ready: dict[Target, float] = field(default_factory=dict)
     owners: dict[Name, dict[Named, str]] = field(default_factory=dict)
+    devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[PodSeries]]] = field(default_factory=dict)
     renamed: set[PodSeries] = field(default_factory=set)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)

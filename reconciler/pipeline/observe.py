@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.decision.asking import Asking, ask_by_cluster
 from reconciler.decision.declarations import Commit, clusters_of, fold, read_commit
+from reconciler.decision.nodes import device_names
 from reconciler.domain.answers import Answer
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity
@@ -16,7 +17,7 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import clusters_seen, live_queries, queries_for
+from reconciler.metrics import clusters_seen, device_queries, live_queries, queries_for
 from reconciler.metrics.tracked import tracking_queries
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 
@@ -129,6 +130,7 @@ def _unread(entry: TreeEntry) -> Finding:
 def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:
     answers: list[Answer] = []
     asked = ask_by_cluster(settings, declaration)
+    names = device_names(settings)
     is_one_assumed = "one cluster" in settings.assumed
     for cluster in settings.clusters:
         asking = asked.get(cluster.name, Asking())
@@ -136,6 +138,7 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
             *queries_for(cluster, asking.loads, now_s, needs=asking.needs, with_cluster_label=is_one_assumed),
             *tracking_queries(cluster, asking.targets, now_s),
             *live_queries(cluster, asking.watched, now_s, asking.sync_delay_s),
+            *(device_queries(cluster, names, now_s) if cluster.name in asked else ()),
         ]
         answers += doors.ask(cluster, queries) if queries else ()
     refuse_several_clusters(answers)

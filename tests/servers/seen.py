@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.metrics.expressions import exported_label
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.tracked.queries import ACTIVITY, Asked
-from reconciler.metrics.tracked.sources import exported_label
 from tests.servers.answers import PER_REPLICA
 
 Steps = float | Mapping[float, float]

@@ -9,9 +9,8 @@ from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
 from reconciler.metrics.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
 from reconciler.metrics.decoding import decode
-from reconciler.metrics.expressions import LabelNames
+from reconciler.metrics.expressions import LabelNames, exported_label
 from reconciler.metrics.readings import Named
-from reconciler.metrics.tracked.sources import exported_label
 
 Labels = Mapping[str, str]
 

@@ -12,6 +12,7 @@ from reconciler.domain.tracking import (
     PrometheusMetric,
     TrackedTarget,
 )
+from reconciler.metrics.expressions import exported_label
 
 Source = TypeVar("Source", PodMetric, PrometheusMetric)
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -52,12 +53,6 @@ def foreign_origin(source: PrometheusMetric, settings: PrometheusSettings) -> st
     """The origin that a policy's query is meant for, when it is not this Prometheus; else empty."""
     theirs, ours = _origin(source.server_url), _origin(settings.url)
     return theirs if source.server_url and theirs != ours else ""
-
-
-def exported_label(key: str) -> str:
-    """How kube-state-metrics spells a pod's label on its series."""
-    plain = re.sub(r"[^a-zA-Z0-9_]", "_", key)
-    return "label_" + re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", plain).lower()
 
 
 def selected_labels(targets: Iterable[TrackedTarget]) -> tuple[str, ...]:

@@ -45,9 +45,10 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
         return QUIET(cluster, queries)
 
     desk.plan(ask)
-    assert sorted(each.quantity for each in asked) == sorted((*(each.name for each in QUANTITIES), Name.LIVE_REPLICAS))
-    assert len(asked) == 15
-    assert all('namespace=~"batch|chat|code"' in each.text for each in asked)
+    names = {*(each.name for each in QUANTITIES), Name.LIVE_REPLICAS}
+    assert sorted(each.quantity for each in asked) == sorted((*names, Name.NODES, Name.DEVICE_REQUESTS))
+    assert len(asked) == 17
+    assert {each.quantity for each in asked if 'namespace=~"batch|chat|code"' in each.text} == names
     assert {each.end_s for each in asked if each.step_s is None} == {desk.now_s}
 
 

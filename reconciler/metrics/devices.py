@@ -1,0 +1,152 @@
+"""What nodes offer and pods hold, as Prometheus tells it of one cluster; what is not sure is no number."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.domain.answers import Absence, NoAnswer, Sample
+from reconciler.domain.variants import Variant
+from reconciler.metrics.attribution import Attribution, target_of
+from reconciler.metrics.decoding import is_usable, printable
+from reconciler.metrics.device_queries import CORDONED, FACT, LABELS, NOT_READY, OFFERS, SEEN, SETTLED_S
+from reconciler.metrics.expressions import LabelNames
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.readings import Named, PodSeries, Readings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of the last hour: what it offers by resource, as that is exported; None is a number that is none.
+
+    `labels` are those that were asked for, as they are exported; `is_changed`: it told two values of one within ten
+    minutes. `closed` says why nothing new goes there. `is_silent`: it has told nothing for ten minutes.
+    """
+
+    name: str
+    offers: Mapping[str, int | None] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_changed: bool = False
+    closed: str = ""
+    is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a pod on a node asks for of a resource; None is a number that is none. `is_ours`: of some variant."""
+
+    namespace: str
+    node: str
+    resource: str
+    devices: int | None
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesSeen:
+    """All nodes of a cluster and all that pods hold there, or why that is not known."""
+
+    nodes: tuple[Node, ...] | NoAnswer
+    holdings: tuple[Holding, ...] | NoAnswer
+
+
+def devices_seen(variants: Iterable[Variant], readings: Readings, names: LabelNames, now_s: float) -> DevicesSeen:
+    """What the answers of one cluster say at `now_s` (Unix seconds)."""
+    nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
+    is_ours = _membership(variants, readings)
+    return DevicesSeen(
+        nodes=nodes if isinstance(nodes, NoAnswer) else _read_nodes(nodes, now_s),
+        holdings=requests
+        if isinstance(requests, NoAnswer)
+        else tuple(_holding(sample, names, is_ours) for sample in requests),
+    )
+
+
+def _answered(name: Name, readings: Readings) -> Sequence[Sample] | NoAnswer:
+    if name in readings.failed:
+        return readings.failed[name]
+    if name not in readings.answered:
+        return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
+    return readings.devices.get(name, ())
+
+
+def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[Node, ...] | NoAnswer:
+    told: dict[str, dict[str, list[Sample]]] = {}
+    for sample in samples:
+        facts = told.setdefault(sample.labels.get(FACT, ""), {})
+        facts.setdefault(sample.labels.get("node", ""), []).append(sample)
+    offers, seen = told.get(OFFERS, {}), told.get(SEEN, {})
+    doubt = _doubt(offers, seen, now_s)
+    if doubt is not None:
+        return doubt
+    return tuple(_node(name, told, now_s) for name in sorted({*offers, *seen}))
+
+
+def _doubt(offers: Mapping[str, object], seen: Mapping[str, Sequence[Sample]], now_s: float) -> NoAnswer | None:
+    """Why the nodes that answered need not be all of them; without what each node tells, zero would be a guess."""
+    for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
+        if not found:
+            reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
+            return NoAnswer(absence=Absence.MISSING, reason=reason)
+    times_s = {name: samples[0].value for name, samples in seen.items()}
+    broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
+    if broken:
+        reason = f"kube_node_info of node {printable(broken[0])} has no time that could be read"
+        return NoAnswer(absence=Absence.NAN, reason=reason)
+    silent_s = now_s - max(times_s.values())
+    if silent_s > SETTLED_S:
+        reason = f"kube-state-metrics told nothing of any node for {silent_s / 60:.0f} min"
+        return NoAnswer(absence=Absence.STALE, reason=reason)
+    return None
+
+
+def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> Node:
+    def of(fact: str) -> Sequence[Sample]:
+        return told.get(fact, {}).get(name, ())
+
+    labels: dict[str, set[str]] = {}
+    for sample in of(LABELS):
+        for label, value in sample.labels.items():
+            if label.startswith("label_") and value:
+                labels.setdefault(label, set()).add(value)
+    return Node(
+        name=printable(name),
+        offers={sample.labels.get("resource", ""): _count(sample.value) for sample in of(OFFERS)},
+        labels={label: min(values) for label, values in labels.items() if len(values) == 1},
+        is_changed=any(len(values) > 1 for values in labels.values()),
+        closed=" and ".join(fact for fact in (CORDONED, NOT_READY) if of(fact)),
+        is_silent=all(now_s - sample.value > SETTLED_S for sample in of(SEEN)) and bool(of(SEEN)),
+    )
+
+
+def _holding(sample: Sample, names: LabelNames, is_ours: Callable[[Named], bool]) -> Holding:
+    label = sample.labels.get
+    pod = Named(label(names.namespace, ""), label(names.pod, ""))
+    return Holding(
+        namespace=printable(pod.namespace),
+        node=printable(label("node", "")),
+        resource=label("resource", ""),
+        devices=_count(sample.value),
+        is_ours=is_ours(pod),
+    )
+
+
+def _count(value: float) -> int | None:
+    return int(value) if is_usable(value) else None
+
+
+def _membership(variants: Iterable[Variant], readings: Readings) -> Callable[[Named], bool]:
+    """Whether a pod is of any variant's scale target, be it contested: what it holds is in nobody's way."""
+    ours = list(variants)
+    attribution = Attribution(
+        by_name={Named(variant.key.namespace, variant.key.name): variant.key for variant in ours},
+        by_target={target_of(variant): variant.key for variant in ours},
+        by_model={},
+        readings=readings,
+    )
+
+    def is_ours(pod: Named) -> bool:
+        # of a replica that is a group of pods, only the first is named as the others are found by
+        group, _, number = pod.name.rpartition("-")
+        names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
+        return any(attribution.variant_of(PodSeries(pod.namespace, name, "", "")) is not None for name in names)
+
+    return is_ours
