@@ -60,10 +60,13 @@ def refuse_contradicting_pools(pools: list[Pool]) -> list[Pool]:
 
 
 def find_unknown_devices(clusters: Entry, known: Collection[str]) -> Iterator[Finding]:
-    """Pools of a device type that is none of `known`, at their lines."""
+    """Pools of a device type that is none of `known`, and those named like another one, at their lines."""
     for cluster in clusters.items:
         for pool in cluster.at("pools").items:
-            device = pool.at("device")
+            name, device = pool.at("name"), pool.at("device")
+            if name.plain in known and name.plain != device.plain:
+                message = f"expected a name that is no other device type, got {describe(name.plain)}"
+                yield Finding(place=name.place, severity=Severity.ERROR, message=message)
             if device.plain in known:
                 continue
             words = describe_unknown(str(device.plain), sorted(known), "device type")

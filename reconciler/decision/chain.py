@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from reconciler.decision.answers import answer
 from reconciler.decision.live import live_figures
 from reconciler.decision.saturated import answer_saturation
+from reconciler.decision.scarcity import pool_figures
 from reconciler.decision.standing import standings_of
 from reconciler.domain.engines import Engine
 from reconciler.domain.figures import Figure
@@ -39,6 +40,7 @@ def chain_of(snapshot: Snapshot, decision: Decision) -> tuple[Figure, ...]:
         figures += _answer_figures(snapshot, variant)
     if decision.engine and Engine(decision.engine).is_tracking:
         figures += _tracking_figures(snapshot, variant)
+    figures += pool_figures(snapshot, variant)
     return tuple(figures)
 
 

@@ -11,6 +11,7 @@ from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import pose, rows_of
 from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
+from reconciler.decision.scarcity import scarcity_assumed
 from reconciler.decision.standing import Standing, is_counted, standings_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
@@ -182,5 +183,5 @@ def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str
         words.append(f"cost of {len(unpriced)} of {len(decisions)} variants unknown")
     if without_slo:
         words.append(f"{len(without_slo)} of {len(models)} models have no SLO")
-    words.append("accelerators unlimited, so scarcity was not considered")
+    words.extend(scarcity_assumed(snapshot))
     return tuple(words)

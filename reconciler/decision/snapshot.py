@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from reconciler.decision.inventory import take_inventory
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.declarations import Declaration
 from reconciler.domain.identity import ModelKey
@@ -56,6 +57,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         committed_s=recording.committed_s,
         queries=observed.queries,
         catalogs=catalogs,
+        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
         proposals=recording.proposals,
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
         failures=observed.failures,

@@ -9,6 +9,7 @@ from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.findings import Finding
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Inventory
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
@@ -66,6 +67,8 @@ class Snapshot:
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Cluster -> quantity -> the PromQL that was asked."""
     catalogs: Mapping[str, Catalog] = field(default_factory=dict)
+    inventory: Inventory = field(default_factory=Inventory)
+    """How many devices there are of each type in each cluster, and who holds them."""
     proposals: tuple[Proposal, ...] = ()
     findings: tuple[Finding, ...] = ()
     failures: tuple[str, ...] = ()

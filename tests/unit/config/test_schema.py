@@ -119,6 +119,10 @@ def pools(text: str) -> str:
             'clusters[0].pools[0].device: unknown device type, did you mean "H100"?',
         ),
         (
+            pools("{name: A100, device: H100, devices: 4}"),
+            'clusters[0].pools[0].name: expected a name that is no other device type, got "A100"',
+        ),
+        (
             pools("{name: p, device: abacus, devices: 4}"),
             'clusters[0].pools[0].device: unknown device type "abacus": list it under accelerators',
         ),
