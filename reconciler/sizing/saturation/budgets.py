@@ -26,10 +26,17 @@ class Budget:
     """What is free of each accelerator type, and less of it after each `take`.
 
     A negative number is unlimited, a type that is not listed has none. A namespace with a pool gets no more than its
-    pool holds; None for the cluster is no limit there.
+    pool holds; None for the cluster is no limit there. `types` are device types of accelerators named otherwise.
     """
 
-    def __init__(self, cluster: Devices | None, namespaces: Mapping[str, Devices] | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Devices | None,
+        namespaces: Mapping[str, Devices] | None = None,
+        *,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
+        self._types = types or {}
         self._cluster = None if cluster is None else _numbers(cluster)
         self._namespaces = {name: _numbers(pool) for name, pool in (namespaces or {}).items()}
 
@@ -45,7 +52,8 @@ class Budget:
 
     def free(self, accelerator: str, namespace: str) -> float:
         """Devices of a type that a namespace may still take; infinite without a limit."""
-        return min((pool.get(accelerator, 0.0) for pool in self._pools(namespace)), default=math.inf)
+        kind = self._type(accelerator)
+        return min((pool.get(kind, 0.0) for pool in self._pools(namespace)), default=math.inf)
 
     def room(self, variant: VariantState) -> float:
         """Whole replicas of a variant that still fit."""
@@ -55,7 +63,7 @@ class Budget:
         """How many times what is free the grants take together, where they take most of it; above 1 they do not fit."""
         asked: dict[tuple[str, str], int] = {}
         for grant in grants:
-            place = grant.variant.accelerator, grant.variant.key.namespace
+            place = self._type(grant.variant.accelerator), grant.variant.key.namespace
             asked[place] = asked.get(place, 0) + grant.devices
         wanted = ((devices, self.free(*place)) for place, devices in asked.items() if devices)
         return max((devices / free if free > 0 else math.inf for devices, free in wanted), default=0.0)
@@ -64,8 +72,11 @@ class Budget:
         """Take the grants' devices out of every pool they come from."""
         for grant in grants:
             for pool in self._pools(grant.variant.key.namespace):
-                accelerator = grant.variant.accelerator
-                pool[accelerator] = pool.get(accelerator, 0.0) - grant.devices
+                kind = self._type(grant.variant.accelerator)
+                pool[kind] = pool.get(kind, 0.0) - grant.devices
+
+    def _type(self, accelerator: str) -> str:
+        return self._types.get(accelerator, accelerator)
 
     def _pools(self, namespace: str) -> list[dict[str, float]]:
         pools = [] if self._cluster is None else [self._cluster]

@@ -25,19 +25,23 @@ class Quota:
 
     `namespaces` None is the cluster's quota. Its entry `default` gives every unlisted namespace a budget of its own;
     without it they have none. -1 is unlimited, 0 denies, an unlisted or unresolved type is denied. `used` counts
-    by namespace ("" for the cluster) and type what is taken already, and grows with every grant.
+    by namespace ("" for the cluster) and type what is taken already, and grows with every grant. `types` are device
+    types of accelerators named otherwise; `kind` names the limiter in words.
     """
 
     cluster: Devices = field(default_factory=dict)
     namespaces: Mapping[str, Devices] | None = None
     excluded: frozenset[str] = frozenset()
     used: dict[tuple[str, str], int] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "quota"
 
     def grant(self, namespace: str, accelerator: str, devices: int) -> Grants:
         """Grant as many of the devices as the quota leaves, and count them."""
         if namespace in self.excluded:
             return Grants(devices=devices)
         scope, quota = self._quota(namespace)
+        accelerator = self.types.get(accelerator, accelerator)
         limit = quota.get(accelerator, 0) if accelerator else 0
         asked = max(devices, 0)
         used = self.used.get((scope, accelerator), 0)
@@ -49,6 +53,7 @@ class Quota:
         """Undo a part of a grant that was of no use."""
         if namespace not in self.excluded:
             scope, _ = self._quota(namespace)
+            accelerator = self.types.get(accelerator, accelerator)
             self.used[scope, accelerator] = max(self.used.get((scope, accelerator), 0) - devices, 0)
 
     def _quota(self, namespace: str) -> tuple[str, Devices]:
@@ -59,8 +64,8 @@ class Quota:
     def _words(self, namespace: str, accelerator: str) -> str:
         kind = accelerator or "unresolved"
         if self.namespaces is None:
-            return f"limited by quota[scope=cluster, type={kind}]"
-        return f"limited by quota[scope=namespace, namespace={namespace}, type={kind}]"
+            return f"limited by {self.kind}[scope=cluster, type={kind}]"
+        return f"limited by {self.kind}[scope=namespace, namespace={namespace}, type={kind}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from reconciler.domain.declarations import (
     Workload,
 )
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.moves import PodPlace
 from reconciler.domain.plan import Decision, Outcome, Plan
@@ -116,6 +117,7 @@ class Fleet:
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     views: ReplicaViews = field(default_factory=ReplicaViews)
     saturation: dict[ModelKey, SaturationRules] = field(default_factory=dict)
+    inventory: Inventory = field(default_factory=Inventory)
     proposals: list[Proposal] = field(default_factory=list)
     live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     committed_s: float | None = NOW_S - DAY_S
@@ -227,6 +229,19 @@ class Fleet:
             shared_paths=self.shared_paths,
         )
 
+    def stock(self, *, others: int | None = 0, **devices: int | None) -> None:
+        """What nodes offer of each device type, all alike; `others` hold some. None is not known, "for a reason"."""
+        reason = "for a reason"
+        pools = (
+            DevicePool(
+                cluster=CLUSTER,
+                device=name,
+                measured=Measured(devices=count, allocatable=count, reason=reason, taken=others),
+            )
+            for name, count in devices.items()
+        )
+        self.inventory = Inventory(pools={(CLUSTER, pool.device): pool for pool in pools})
+
     def variants(self) -> tuple[Variant, ...]:
         declaration = self.declaration()
         return join_variants(self.settings, declaration, build_catalogs(self.settings, declaration))
@@ -254,6 +269,7 @@ class Fleet:
             live=self.live,
             committed_s=self.committed_s,
             catalogs=build_catalogs(self.settings, declaration),
+            inventory=self.inventory,
             proposals=tuple(self.proposals),
         )
 

@@ -202,6 +202,24 @@ def test_no_capacity_is_claimed_for_a_model_that_shares_limits_with_nobody(fleet
     assert "accelerators unlimited, so scarcity was not considered" in plan.assumptions
 
 
+def test_a_plan_says_of_which_types_nobody_knows_the_number(fleet: Any, make: Any) -> None:
+    fleet.add(profiles=(make.profile("H100"), make.profile("A100")))
+    fleet.offer(25.0)
+    fleet.stock(H100=None, A100=None)
+    assert fleet.plan().assumptions[-1] == "accelerators unlimited, so scarcity was not considered"
+    fleet.stock(H100=8, A100=None, L4=None)
+    assert "us-east/A100 unlimited, since nobody knows how many there are" in fleet.plan().assumptions
+    fleet.stock(H100=8, A100=8)
+    assert [words for words in fleet.plan().assumptions if "unlimited" in words or "held" in words] == []
+
+
+def test_a_plan_says_where_nobody_knows_what_others_hold(fleet: Any) -> None:
+    fleet.add()
+    fleet.offer(25.0)
+    fleet.stock(others=None, H100=8)
+    assert "nothing is held by others in us-east, where it is not known" in fleet.plan().assumptions
+
+
 def test_a_resource_with_its_own_profiles_ignores_those_of_the_configuration(fleet: Any, make: Any) -> None:
     fleet.model(profiles=(make.profile("L4"),))
     fleet.add(profiles=(make.profile("H100"),))

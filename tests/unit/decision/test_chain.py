@@ -8,6 +8,9 @@ from reconciler.decision.decide import decide
 from reconciler.domain.answers import Absence
 from reconciler.domain.declarations import Form
 from reconciler.domain.figures import Figure
+from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
+
+LAB = Holder(namespace="lab", pods=1, devices=10)
 
 
 def chain(fleet: Any, **fields: Any) -> tuple[Any, Any, tuple[Figure, ...]]:
@@ -62,6 +65,32 @@ def test_the_queries_are_those_that_the_figures_name(fleet: Any) -> None:
         "arrivals_endpoint_picker": "sum(a)",
         "output_tokens": "sum(b)",
     }
+
+
+def test_the_pools_of_everything_that_it_may_run_on_are_shown(fleet: Any, make: Any) -> None:
+    fleet.add(profiles=(make.profile("H100"), make.profile("A100")))
+    fleet.offer(25.0)
+    place = make.place("reconciler.yaml", 7)
+    measured = Measured(devices=70, allocatable=70, reason="9 nodes", taken=10, holders=(LAB,))
+    pools = [
+        DevicePool(
+            cluster="us-east", device="H100", names=("h",), configured=64, reserve=4, places=(place,), measured=measured
+        ),
+        DevicePool(cluster="us-east", device="A100", measured=Measured(reason="no series", taken_reason="down")),
+        DevicePool(cluster="us-east", device="L4", measured=Measured(devices=1, taken=0, reason="1 node")),
+    ]
+    _, _, figures = chain(fleet, inventory=Inventory(pools={(each.cluster, each.device): each for each in pools}))
+    shown = {(each.subject, each.name): (each.value, each.reason, str(each.source or "")) for each in figures}
+    assert {key: row for key, row in shown.items() if key[0].startswith("us-east/")} == {
+        ("us-east/h", "devices"): (64, "measured: 70, 9 nodes", "reconciler.yaml:7"),
+        ("us-east/h", "reserve"): (4, "", "reconciler.yaml:7"),
+        ("us-east/h", "held by others"): (10, "lab 10 in 1 pod; 6 of them beside what is configured", ""),
+        ("us-east/h", "ours to plan"): (56, "", ""),
+        ("us-east/A100", "devices"): (None, "no series", ""),
+        ("us-east/A100", "held by others"): (None, "down", ""),
+        ("us-east/A100", "ours to plan"): ("unlimited", "", ""),
+    }
+    assert {query for each in figures for query in each.queries} >= {"nodes", "device_requests"}
 
 
 def test_a_resource_that_cannot_be_read_has_no_chain(fleet: Any, make: Any) -> None:

@@ -10,7 +10,7 @@ from reconciler.domain.declarations import Form
 from reconciler.domain.plan import Outcome
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import UpstreamQueue
-from reconciler.domain.saturation_settings import SaturationRules
+from reconciler.domain.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.thresholds import ThresholdLayer
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}
@@ -153,6 +153,89 @@ def test_upstream_is_reproduced_on_demand(plain: Any, engine: str, replicas: int
     decision = plain.decision()
     assert decision.engine == engine
     assert decision.desired.replicas == replicas
+
+
+def limit_by(plain: Any, *limiters: LimiterSettings) -> None:
+    model = plain.variants()[0].model
+    plain.saturation[model] = SaturationRules(is_limited=True, limiters=limiters)
+
+
+INVENTORY = LimiterSettings(name="", kind="gpu-inventory")
+
+
+@pytest.mark.parametrize("limiters", [(), (INVENTORY,)])
+@pytest.mark.parametrize(("engine", "offered", "replicas"), [("wva-v1", 2, 2), ("wva-v1", 3, 3), ("wva-v2", 3, 3)])
+def test_upstream_is_limited_by_what_nodes_offer(
+    plain: Any, limiters: tuple[LimiterSettings, ...], engine: str, offered: int, replicas: int
+) -> None:
+    add(plain, replicas=2)
+    plain.default(engine=engine)
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain, *limiters)
+    plain.stock(H100=offered)
+    assert plain.decision().desired.replicas == replicas
+
+
+def test_upstream_does_not_see_what_others_hold(plain: Any) -> None:
+    add(plain, replicas=2)
+    plain.default(engine="wva-v1")
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain)
+    plain.stock(others=8, H100=8)
+    assert plain.decision().desired.replicas == 3
+
+
+def test_what_limited_upstream_is_named(plain: Any) -> None:
+    add(plain, replicas=2)
+    plain.default(engine="wva-v1")
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain)
+    plain.stock(H100=2)
+    reasons = " ".join(step.reason for step in plain.decision().steps)
+    assert "limited by gpu-inventory[scope=cluster, type=H100]" in reasons
+
+
+@pytest.mark.parametrize(("engine", "replicas"), [("wva-v1", 3), ("wva-v2", 4)])
+def test_upstream_is_not_limited_by_what_nobody_knows(plain: Any, engine: str, replicas: int) -> None:
+    add(plain, replicas=2)
+    plain.default(engine=engine)
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain)
+    for known in ({}, {"H100": None}, {"H100": None, "L4": 4}):
+        plain.stock(**known)
+        assert plain.decision().desired.replicas == replicas, known
+
+
+@pytest.mark.parametrize("engine", ["wva-v1", "wva-v2"])
+def test_a_quota_goes_before_the_inventory(plain: Any, engine: str) -> None:
+    add(plain, replicas=2)
+    plain.default(engine=engine)
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain, INVENTORY, LimiterSettings(name="", kind="quota", scope="cluster", quotas={"H100": 3}))
+    plain.stock(H100=2)
+    assert plain.decision().desired.replicas == 3
+
+
+@pytest.mark.parametrize("engine", ["wva-v1", "wva-v2"])
+def test_accelerators_of_one_device_type_share_what_nodes_offer(plain: Any, make: Any, engine: str) -> None:
+    double = make.accelerator("2xH100", 12.0, device="H100", devices=2, node_selector={"x": "2xH100"})
+    plain.set(accelerators=(*plain.settings.accelerators, double))
+    add(plain, "one", replicas=1)
+    add(
+        plain,
+        "two",
+        replicas=1,
+        runs_on="",
+        workload={"node_selector": {"x": "2xH100"}, "devices": {"nvidia.com/gpu": 2}},
+    )
+    plain.default(engine=engine)
+    for name in ("one", "two"):
+        plain.fill(".95/20", name, **SIZED)
+    limit_by(plain)
+    plain.stock(H100=4)
+    desired = {name: int(words.split()[0]) for name, words in plain.desired().items()}
+    assert desired["one"] + 2 * desired["two"] <= 4
+    assert sum(desired.values()) > 2
 
 
 def test_a_reproduction_moves_only_as_upstream_would(plain: Any) -> None:
