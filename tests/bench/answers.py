@@ -1,11 +1,16 @@
 """What Prometheus answers about the fleet, byte for byte as its API writes it."""
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.metrics import QUANTITIES
-from tests.bench.fleet import NOW_S, Fleet, Member
+from reconciler.metrics.quantities import Name
+from tests.bench.fleet import GPUS, NOW_S, Fleet, Gpu, Member
+
+DEVICES_PER_NODE = 8
 
 Row = tuple[dict[str, str], float]
 
@@ -72,6 +77,36 @@ def _deployments(members: Sequence[Member]) -> Iterator[Row]:
         yield {"namespace": member.namespace, "deployment": member.name}, 1.0
 
 
+def _placed(members: Sequence[Member]) -> Iterator[tuple[Member, str]]:
+    """Each pod on a node of its accelerator, until that is full."""
+    counted: dict[str, int] = {}
+    for member in members:
+        number = counted[member.gpu.name] = counted.get(member.gpu.name, -1) + 1
+        yield member, _node(member.gpu, number // DEVICES_PER_NODE)
+
+
+def _node(gpu: Gpu, number: int) -> str:
+    return f"{gpu.name.lower()}-{number}"
+
+
+def _nodes(members: Sequence[Member]) -> Iterator[Row]:
+    """Three times as many devices as are in use."""
+    in_use = Counter(member.gpu for member in members)
+    for gpu in GPUS:
+        for number in range(math.ceil(3 * in_use[gpu] / DEVICES_PER_NODE)):
+            name = _node(gpu, number)
+            yield {"fact": "offers", "node": name, "resource": "cpu"}, 64.0
+            yield {"fact": "offers", "node": name, "resource": "nvidia_com_gpu"}, float(DEVICES_PER_NODE)
+            yield {"fact": "labels", "node": name, "label_nvidia_com_gpu_product": gpu.product}, 1.0
+            yield {"fact": "seen", "node": name}, NOW_S
+
+
+def _requests(members: Sequence[Member]) -> Iterator[Row]:
+    for member, node in _placed(members):
+        labels = {"namespace": member.namespace, "pod": member.pod, "node": node, "resource": "nvidia_com_gpu"}
+        yield labels, 1.0
+
+
 def _running(member: Member) -> float:
     return min(round(member.arrival_rate_per_s * member.output_tokens * _itl_s(member)), member.gpu.max_batch_size)
 
@@ -94,11 +129,14 @@ ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
     "pod_labels": _pod_labels,
     "pod_owner": _pod_owners,
     "replicaset_owner": _replicaset_owners,
+    "nodes": _nodes,
+    "device_requests": _requests,
 }
 """Rows by quantity; a fleet without endpoint pickers has none that count arrivals."""
 
 ROWS_OVER_TIME = {"live_replicas": _deployments}
 
 UNSEEN = {"arrivals_endpoint_picker"}
-FORGOTTEN = {quantity.name for quantity in QUANTITIES} - ROWS.keys() - UNSEEN
+ASKED = {*(quantity.name for quantity in QUANTITIES), Name.NODES, Name.DEVICE_REQUESTS}
+FORGOTTEN = ASKED - ROWS.keys() - UNSEEN
 """Quantities that are asked for and that this fleet says nothing about; a test keeps it empty."""

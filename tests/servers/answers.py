@@ -44,12 +44,18 @@ PER_REPLICA: Mapping[str, float] = {
 }
 
 
-def answering(*replicas: Replica) -> Ask:
-    """An `ask` that knows of these replicas and no others."""
+Rows = Sequence[tuple[dict[str, str], float]]
+
+
+def answering(*replicas: Replica, rows: Mapping[str, Rows] | None = None) -> Ask:
+    """An `ask` that knows of these replicas and no others; `rows` are what else it answers, by quantity."""
 
     def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
         del cluster
-        return tuple(Answer(query=each, status=AnswerStatus.OK, body=_body(each, replicas)) for each in queries)
+        return tuple(
+            Answer(query=each, status=AnswerStatus.OK, body=_body(each, (rows or {}).get(each.quantity), replicas))
+            for each in queries
+        )
 
     return ask
 
@@ -64,8 +70,8 @@ def failing(reason: str) -> Ask:
     return ask
 
 
-def _body(query: Query, replicas: Sequence[Replica]) -> HeldBody:
-    rows = _rows(query, replicas)
+def _body(query: Query, rows: Rows | None, replicas: Sequence[Replica]) -> HeldBody:
+    rows = _rows(query, replicas) if rows is None else rows
     if query.step_s is None:
         kind, found = "vector", [{"metric": labels, "value": [query.end_s, repr(value)]} for labels, value in rows]
     else:

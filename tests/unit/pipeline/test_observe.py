@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,10 @@ from reconciler.forge.pull_requests import PullRequest
 from reconciler.metrics import QUANTITIES, Name
 from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
-from tests.servers.desk import BUSY, QUIET, Desk
+from reconciler.pipeline.prepare import prepare
+from reconciler.pipeline.recording import read_recording
+from tests.servers.answers import Rows, answering
+from tests.servers.desk import BUSY, GRANITE, QUIET, QWEN, RENDERER, Desk, llama
 
 
 class Mute(Local):
@@ -107,3 +111,24 @@ def test_a_plan_without_a_forge_assumes_no_pull_requests(desk: Desk) -> None:
     observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
     assert observed.recording.proposals == ()
     assert observed.recording.settings.assumed[-1] == "open pull requests were not read"
+
+
+def test_the_devices_of_the_cluster_are_part_of_the_recording(desk: Desk, tmp_path: Path) -> None:
+    rows: dict[str, Rows] = {
+        Name.NODES: [
+            ({"fact": "offers", "node": "a", "resource": "cpu"}, 64.0),
+            ({"fact": "offers", "node": "a", "resource": "nvidia_com_gpu"}, 8.0),
+            ({"fact": "labels", "node": "a", "label_nvidia_com_gpu_product": "NVIDIA-H100-80GB-HBM3"}, 1.0),
+            ({"fact": "seen", "node": "a"}, desk.now_s),
+        ],
+        Name.DEVICE_REQUESTS: [
+            ({"namespace": "lab", "pod": "train", "node": "a", "resource": "nvidia_com_gpu"}, 3.0),
+            ({"namespace": "chat", "pod": "llama-5d4c8b7f9-bcdfg", "node": "a", "resource": "nvidia_com_gpu"}, 2.0),
+        ],
+    }
+    planned = desk.plan(answering(*llama(110.0), GRANITE, QWEN, rows=rows), record=tmp_path / "recording.zip")
+    pools = planned.snapshot.inventory.pools
+    assert {name: pool.devices for (_, name), pool in pools.items()} == {"A100": 0, "H100": 5, "L4": 0}
+    replayed = prepare(read_recording(tmp_path / "recording.zip"), RENDERER)
+    assert replayed.snapshot.inventory == planned.snapshot.inventory
+    assert replayed.plan == planned.plan
