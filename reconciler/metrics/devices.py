@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Absence, NoAnswer, Sample
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, target_of
 from reconciler.metrics.decoding import is_usable, printable
@@ -31,13 +32,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a pod on a node asks for of a resource; None is a number that is none. `is_ours`: of some variant."""
+    """What a pod on a node asks for of a resource; None is a number that is none. Without a variant it is others'."""
 
     namespace: str
     node: str
     resource: str
     devices: int | None
-    is_ours: bool
+    variant: ResourceKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +52,12 @@ class DevicesSeen:
 def devices_seen(variants: Iterable[Variant], readings: Readings, names: LabelNames, now_s: float) -> DevicesSeen:
     """What the answers of one cluster say at `now_s` (Unix seconds)."""
     nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
-    is_ours = _membership(variants, readings)
+    variant_of = _membership(variants, readings)
     return DevicesSeen(
         nodes=nodes if isinstance(nodes, NoAnswer) else _read_nodes(nodes, now_s),
         holdings=requests
         if isinstance(requests, NoAnswer)
-        else tuple(_holding(sample, names, is_ours) for sample in requests),
+        else tuple(_holding(sample, names, variant_of) for sample in requests),
     )
 
 
@@ -117,7 +118,7 @@ def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: 
     )
 
 
-def _holding(sample: Sample, names: LabelNames, is_ours: Callable[[Named], bool]) -> Holding:
+def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[Named], ResourceKey | None]) -> Holding:
     label = sample.labels.get
     pod = Named(label(names.namespace, ""), label(names.pod, ""))
     return Holding(
@@ -125,7 +126,7 @@ def _holding(sample: Sample, names: LabelNames, is_ours: Callable[[Named], bool]
         node=printable(label("node", "")),
         resource=label("resource", ""),
         devices=_count(sample.value),
-        is_ours=is_ours(pod),
+        variant=variant_of(pod),
     )
 
 
@@ -133,8 +134,8 @@ def _count(value: float) -> int | None:
     return int(value) if is_usable(value) else None
 
 
-def _membership(variants: Iterable[Variant], readings: Readings) -> Callable[[Named], bool]:
-    """Whether a pod is of any variant's scale target, be it contested: what it holds is in nobody's way."""
+def _membership(variants: Iterable[Variant], readings: Readings) -> Callable[[Named], ResourceKey | None]:
+    """The variant whose scale target a pod is of; of a contested one any: what it holds is not somebody else's."""
     ours = list(variants)
     attribution = Attribution(
         by_name={Named(variant.key.namespace, variant.key.name): variant.key for variant in ours},
@@ -143,10 +144,11 @@ def _membership(variants: Iterable[Variant], readings: Readings) -> Callable[[Na
         readings=readings,
     )
 
-    def is_ours(pod: Named) -> bool:
+    def variant_of(pod: Named) -> ResourceKey | None:
         # of a replica that is a group of pods, only the first is named as the others are found by
         group, _, number = pod.name.rpartition("-")
         names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
-        return any(attribution.variant_of(PodSeries(pod.namespace, name, "", "")) is not None for name in names)
+        found = (attribution.variant_of(PodSeries(pod.namespace, name, "", "")) for name in names)
+        return next(filter(None, found), None)
 
-    return is_ours
+    return variant_of

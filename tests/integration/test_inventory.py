@@ -202,7 +202,7 @@ def test_slices_are_no_whole_devices(us: Inventory) -> None:
 def test_a_node_whose_label_is_not_exported_makes_types_unknown(url: str) -> None:
     pool = found(inventory_at(url, "eu"), "eu", "H100")
     assert pool.devices is None
-    assert pool.measured.reason.startswith("1 node with devices have no label of their product")
+    assert pool.measured.reason.startswith("devices of 1 node have no product label")
 
 
 @pytest.mark.parametrize(

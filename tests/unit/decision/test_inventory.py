@@ -39,8 +39,12 @@ def plain(name: str) -> Node:
     return Node(name=name, offers={CPU: 64})
 
 
+LLAMA = make_variant("llama").key
+
+
 def held(node_name: str, devices: int | None, namespace: str = "lab", *, is_ours: bool = False) -> Holding:
-    return Holding(namespace=namespace, node=node_name, resource=GPU, devices=devices, is_ours=is_ours)
+    variant = LLAMA if is_ours else None
+    return Holding(namespace=namespace, node=node_name, resource=GPU, devices=devices, variant=variant)
 
 
 def absent(absence: Absence, reason: str) -> NoAnswer:
@@ -59,6 +63,7 @@ def take(
     pools: Sequence[PoolSettings] = (),
     accelerators: Sequence[Accelerator] = CATALOG,
     runs_on: str = "H100",
+    **fields: Any,
 ) -> Inventory:
     """The inventory of one cluster in which a variant runs."""
     seen = DevicesSeen(
@@ -67,7 +72,7 @@ def take(
     )
     settings = Settings(clusters=(ClusterSettings(name="prod", pools=tuple(pools)),))
     variant = make_variant("llama")
-    variant = replace(variant, current=replace(variant.current, accelerator=runs_on))
+    variant = replace(variant, current=replace(variant.current, accelerator=runs_on), **fields)
     return take_inventory(settings, {"prod": build_catalog(accelerators, ())}, [variant], {"prod": seen}, NOW_S)
 
 
@@ -148,10 +153,10 @@ def test_that_no_node_offers_a_type_is_believed_when_every_node_is_known() -> No
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ([node("a"), node("b", "")], "1 node with devices have no label of their product: let kube-state-metrics"),
-        ([node("a"), node("b", is_changed=True)], "1 node with devices have no label of their product"),
-        ([node("a"), Node(name="b")], "1 node of 2 do not say what they offer: b"),
-        ([node("a"), node("b", devices=None)], "1 node offer a number of devices that is none"),
+        ([node("a"), node("b", "")], "devices of 1 node have no product label: let kube-state-metrics"),
+        ([node("a"), node("b", is_changed=True)], "devices of 1 node have no product label"),
+        ([node("a"), Node(name="b")], "1 node of 2 told nothing of devices: b"),
+        ([node("a"), node("b", devices=None)], "the number of devices on 1 node is none"),
         ([node("a"), node("b", "NVIDIA-H100-96GB")], "nodes offer NVIDIA-H100-96GB, which may be H100: say so in"),
         ([plain("a"), node("b", "ACME-9000")], "nodes offer ACME-9000, which may be H100"),
     ],
@@ -166,7 +171,7 @@ def test_a_node_that_may_offer_the_type_makes_it_unknown(nodes: Sequence[Node], 
 def test_pods_on_a_node_that_says_nothing_tell_that_nodes_are_missing() -> None:
     pool = found(take([node("a")], [held("gone", 4)]))
     assert pool.exists is None
-    assert pool.measured.reason == "pods hold devices on 1 node that say nothing: gone"
+    assert pool.measured.reason == "pods hold devices on 1 node that nothing tells of: gone"
 
 
 @pytest.mark.parametrize("absence", [Absence.MISSING, Absence.STALE, Absence.NAN, Absence.FAILED])
@@ -256,7 +261,7 @@ def test_where_nobody_knows_what_others_hold_all_that_exists_is_the_limit(absenc
 
 def test_a_pod_that_asks_for_no_number_is_named_and_counts_as_nothing() -> None:
     pool = found(take([node("a")], [held("a", None), held("a", 2)]))
-    assert (pool.devices, pool.measured.taken_reason) == (6, "1 pods ask for a number of devices that is none")
+    assert (pool.devices, pool.measured.taken_reason) == (6, "pods ask for a number of devices that is none: 1")
 
 
 @pytest.mark.parametrize("closed", ["cordoned", "not ready"])
@@ -275,6 +280,26 @@ def test_a_closed_node_counts_whole_when_nobody_knows_who_is_on_it() -> None:
 def test_a_silent_node_still_counts() -> None:
     pool = found(take([node("a"), node("b", is_silent=True)]))
     assert (pool.exists, pool.measured.reason) == (16, "2 nodes, 1 of them told nothing for ten minutes")
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [({}, 0), ({"obstacle": "replicas are owned by an HPA"}, 4), ({"is_autoscaled": True}, 4), ({"runs_on": ""}, 6)],
+)
+def test_what_a_plan_does_not_count_of_ours_is_taken(fields: Any, taken: int) -> None:
+    """Git says one replica of two devices; three pods hold two each."""
+    workload = make_variant("llama").workload
+    assert workload is not None
+    workload = replace(workload, devices={"nvidia.com/gpu": 2})
+    nodes = [node("a"), node("b")]
+    holdings = [held("a", 2, "llm", is_ours=True), held("a", 2, "llm", is_ours=True), held("b", 2, "llm", is_ours=True)]
+    pool = found(take(nodes, holdings, workload=workload, pools=[pool_settings("h100", None)], **fields))
+    assert (pool.exists, pool.taken) == (16, taken)
+
+
+def test_what_a_held_variant_has_on_another_type_is_taken_there() -> None:
+    inventory = take([node("a", A100)], [held("a", 2, is_ours=True)], obstacle="ignored")
+    assert found(inventory, "A100").devices == 6
 
 
 # What is configured.

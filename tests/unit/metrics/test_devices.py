@@ -184,9 +184,10 @@ def test_every_pod_of_a_scale_target_is_ours(
     variants = [make_variant("llama", kind=kind), make_variant("contested", target="llama", kind=kind)]
     answers = [make_answer("device_requests", [(labels, 2.0)])]
     found = read_observed(variants, answers, now_s, Settings(clusters=(cluster(),))).devices["prod"]
-    assert found.holdings == (
-        Holding(namespace="llm", node="a", resource="nvidia_com_gpu", devices=2, is_ours=is_ours),
-    )
+    assert not isinstance(found.holdings, NoAnswer)
+    (holding,) = found.holdings
+    assert holding == Holding(namespace="llm", node="a", resource="nvidia_com_gpu", devices=2, variant=holding.variant)
+    assert (holding.variant is not None) is is_ours
 
 
 def test_the_owners_of_a_pod_say_whose_it_is(make_variant: Any, make_answer: Any, now_s: float) -> None:
@@ -198,7 +199,7 @@ def test_the_owners_of_a_pod_say_whose_it_is(make_variant: Any, make_answer: Any
     ]
     found = read_observed([make_variant("llama")], answers, now_s, Settings(clusters=(cluster(),))).devices["prod"]
     assert not isinstance(found.holdings, NoAnswer)
-    assert [each.is_ours for each in found.holdings] == [True]
+    assert [each.variant and each.variant.name for each in found.holdings] == ["llama"]
 
 
 def test_the_pods_of_another_cluster_are_not_ours(make_variant: Any, make_answer: Any, now_s: float) -> None:
@@ -207,4 +208,4 @@ def test_the_pods_of_another_cluster_are_not_ours(make_variant: Any, make_answer
     settings = Settings(clusters=(cluster(), ClusterSettings(name="eu")))
     found = read_observed([make_variant("llama")], answers, now_s, settings).devices["eu"]
     assert not isinstance(found.holdings, NoAnswer)
-    assert [each.is_ours for each in found.holdings] == [False]
+    assert [each.variant for each in found.holdings] == [None]
