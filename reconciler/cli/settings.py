@@ -58,6 +58,8 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     if variant.priority is not None:
         yield _row("priority", variant.priority)
     yield _row("actuationDelay.sync", settings.sync_delay_s, duration)
+    yield _row("actuationDelay.start", settings.start_delay_s, duration)
+    yield _row("payback", settings.payback_s, duration)
     yield _row("group", settings.group)
     yield SettingRow(
         name="current",

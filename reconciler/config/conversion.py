@@ -181,6 +181,8 @@ def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Sett
         "helmValues.minReplicas": section.helm_values.min_replicas,
         "helmValues.maxReplicas": section.helm_values.max_replicas,
         "actuationDelay.sync": section.actuation_delay.sync,
+        "actuationDelay.start": section.actuation_delay.start,
+        "payback": section.payback,
         "sizing.engine": section.sizing.engine,
         "sizing.headroom": section.sizing.headroom,
     }

@@ -195,7 +195,8 @@ class ActuationDelay(Section):
     merge: NotYet = None
     sync: Delay | None = None
     """a duration like 3m, from a merge until the cluster has the number (= 3m)"""
-    start: NotYet = None
+    start: Delay | None = None
+    """a duration like 5m, from there until a new replica serves (= 5m): paid for, and worth nothing"""
 
 
 class VariantSection(Section):
@@ -220,8 +221,9 @@ class VariantSection(Section):
     helm_values: HelmValues = HelmValues()
     """{replicas: decode.replicas}: where the values of a chart hold the numbers; or minReplicas and maxReplicas"""
     actuation_delay: ActuationDelay = ActuationDelay()
-    """{sync: 3m}: how long a number takes to arrive"""
-    payback: NotYet = None
+    """{sync: 3m, start: 5m}: how long a number takes to arrive"""
+    payback: Delay | None = None
+    """a duration like 1h, in which a cheaper plan must earn back what it starts (= 1h)"""
 
     @model_validator(mode="after")
     def _has_ordered_bounds(self) -> Self:

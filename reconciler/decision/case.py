@@ -7,7 +7,7 @@ from reconciler.decision.capacities import Capacities
 from reconciler.decision.outlook import Outlook
 from reconciler.decision.problems import Posed
 from reconciler.decision.proposals import Settled
-from reconciler.domain.identity import ModelKey
+from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Shortfall, Solution
 
@@ -24,3 +24,5 @@ class Case:
     before: Outlook
     after: Outlook
     shortfalls: Mapping[ModelKey, Shortfall]
+    held: Mapping[ResourceKey, str]
+    """Why a variant that was free stays as it is: nothing could be chosen for it, or rules contradict each other."""

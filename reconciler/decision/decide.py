@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.decision.answers import answer
 from reconciler.decision.capacities import Capacities
 from reconciler.decision.case import Case
+from reconciler.decision.draining import keep_serving
 from reconciler.decision.groups import head_branch
 from reconciler.decision.independence import make_independent
 from reconciler.decision.narration import decision_for
 from reconciler.decision.outlook import Outlook
-from reconciler.decision.problems import pose, rows_of
+from reconciler.decision.problems import Posed, pose, rows_of
 from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
 from reconciler.decision.scarcity import scarcity_assumed
 from reconciler.decision.standing import Standing, is_counted, standings_of
+from reconciler.decision.waiting import wait_for_devices
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -23,7 +25,7 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
 
-SOLVER = "separable"
+SOLVER = "auto"
 
 
 def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None) -> Plan:
@@ -34,12 +36,14 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     """
     standings = standings_of(snapshot, refused or {})
     capacities = Capacities(rows_of(standings))
-    posed = pose(standings, capacities, answer(snapshot, standings), snapshot.settings.objective)
+    posed = pose(standings, capacities, answer(snapshot, standings), snapshot)
     solution = SOLVERS[SOLVER].solve(posed.problem)
     allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
     groups = {standing.variant.settings.group.value for standing in standings}
     proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
-    settled = make_independent(standings, posed.needs, settle_with_open(standings, posed, allocations, proposals))
+    settled = keep_serving(posed, settle_with_open(standings, posed, allocations, proposals))
+    settled = make_independent(standings, posed.needs, settled)
+    settled = wait_for_devices(standings, posed, settled, proposals)
     case = Case(
         snapshot=snapshot,
         capacities=capacities,
@@ -49,12 +53,22 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
         before=Outlook(posed.needs, capacities, posed.problem.current),
         after=Outlook(posed.needs, capacities, settled.allocations),
         shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
+        held=_held(posed, solution),
     )
     decisions = [
         *(decision_for(case, standing) for standing in standings),
         *(_broken(snapshot, broken) for broken in snapshot.broken),
     ]
     return _plan(case, standings, decisions)
+
+
+def _held(posed: Posed, solution: Solution) -> dict[ResourceKey, str]:
+    """What nothing could be chosen for: for itself, for rules that contradict each other, or for lack of any plan."""
+    held = dict(solution.reasons) if solution.is_unsolved else {}
+    for conflict in solution.conflicts:
+        members = (key for model in conflict.models for key in posed.needs.variants_of.get(model, ()))
+        held |= dict.fromkeys(members, conflict.reason)
+    return {**held, **posed.stuck}
 
 
 def _allocation(solution: Solution, standing: Standing) -> Allocation:
@@ -97,7 +111,7 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         currency=snapshot.settings.currency,
         groups=tuple(_group(case, name, members, lacking) for name, members in _by_group(decisions).items()),
         totals=_totals(snapshot, decisions),
-        solver=SOLVER,
+        solver=case.solution.solver or SOLVER,
         solve_status=case.solution.status,
         gap=case.solution.gap,
         objective=snapshot.settings.objective,
@@ -106,6 +120,10 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         failures=snapshot.failures,
         warnings=snapshot.warnings,
         notes=tuple(_notes(snapshot, decisions)),
+        value=case.solution.value,
+        shared=case.solution.shared,
+        greedy_value=case.solution.greedy_value,
+        sensitivity=case.solution.sensitivity,
     )
 
 

@@ -11,7 +11,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 
 def make_independent(standings: Sequence[Standing], needs: Needs, settled: Settled) -> Settled:
     """Let a variant shrink only when what its own group's pull request leaves carries what is needed."""
-    allocations, reasons = dict(settled.allocations), dict(settled.reasons)
+    allocations, waiting = dict(settled.allocations), dict(settled.waiting)
     current = {standing.variant.key: standing.variant.current for standing in standings}
     groups_of = {standing.variant.key: standing.variant.settings.group.value for standing in standings}
     for model in needs.requirements:
@@ -25,8 +25,8 @@ def make_independent(standings: Sequence[Standing], needs: Needs, settled: Settl
             wanted = f"{requirement.amount:.4g} {requirement.unit}"
             for key in _shrinking(members, needs, current, settled.allocations):
                 allocations[key] = current[key]
-                reasons[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {wanted}"
-    return replace(settled, allocations=allocations, reasons=reasons)
+                waiting[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {wanted}"
+    return replace(settled, allocations=allocations, waiting=waiting)
 
 
 def _groups(needs: Needs, model: ModelKey, groups_of: Mapping[ResourceKey, str]) -> dict[str, list[ResourceKey]]:

@@ -73,11 +73,16 @@ def _counted(variant: Variant, catalog: Catalog) -> dict[str, int]:
     name = variant.current.accelerator
     if not name:
         return {}
-    accelerator = find_or_name(catalog, name)
-    option = next((each for each in variant.options if each.accelerator == name), None)
-    taken = devices_of(accelerator, variant.workload) * accelerator.devices
-    devices = taken if option is None else option.devices_per_replica
-    return {accelerator.device: variant.current.replicas * devices}
+    return {find_or_name(catalog, name).device: variant.current.replicas * devices_now(variant, catalog)}
+
+
+def devices_now(variant: Variant, catalog: Catalog) -> int:
+    """How many devices one replica takes of the accelerator that the variant runs on."""
+    option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
+    if option is not None:
+        return option.devices_per_replica
+    accelerator = find_or_name(catalog, variant.current.accelerator)
+    return devices_of(accelerator, variant.workload) * accelerator.devices
 
 
 def _pools(cluster: ClusterSettings, count: DeviceCount, wanted: Iterable[str], now_s: float) -> Iterator[DevicePool]:

@@ -17,7 +17,7 @@ def decision_for(case: Case, standing: Standing) -> Decision:
     """The decision of one variant, numbers rounded before they enter the plan."""
     variant = standing.variant
     desired = case.settled.allocations[variant.key]
-    reason = standing.reason or case.posed.stuck.get(variant.key, "")
+    reason = standing.reason or case.held.get(variant.key, "")
     outcome = _outcome(variant, desired, reason)
     need = case.posed.needs.of_variant(variant.key)
     observation = case.snapshot.observations.get(variant.key)
@@ -52,6 +52,7 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         max_batch_size=capacity.max_batch_size if capacity is not None else None,
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(standing, observation),
+        waiting="" if reason else case.settled.waiting.get(variant.key, ""),
     )
 
 

@@ -1,16 +1,19 @@
 """From standings and capacities to the optimizer's problem: requirements, candidates, bounds, pins."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from reconciler.decision.answers import Answers
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.needs import Needs
+from reconciler.decision.scarcity import Devices
 from reconciler.decision.settings import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.provenance import SourceKind
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.saturation import Filling, SaturationAnswer
 
@@ -42,20 +45,23 @@ class Posed:
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: Mapping[ResourceKey, str] = field(default_factory=dict)
 
+    def load_of(self, model: ModelKey) -> float:
+        """What is asked of a model now, without any headroom, in the unit of its requirement."""
+        demand = self.demands.get(model)
+        if demand is not None and self.needs.requirements[model].fixed is None:
+            return demand.rate_per_s / (1 + demand.headroom)
+        filling = self.needs.fillings.get(model)
+        return 0.0 if filling is None else filling.demand
+
 
 def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
     """The candidates to size: all options of a free variant, the current accelerator's of a held one."""
     return tuple(row for standing in standings if standing.is_sized for row in _rows(standing))
 
 
-def pose(
-    standings: Sequence[Standing],
-    capacities: Capacities,
-    answers: Answers,
-    objective: str,
-) -> Posed:
-    """The problem of all models together, each in the unit of its engine."""
-    draft = _Draft(capacities=capacities, answers=answers)
+def pose(standings: Sequence[Standing], capacities: Capacities, answers: Answers, snapshot: Snapshot) -> Posed:
+    """The problem of all models together, each in the unit of its engine, within the snapshot's inventory."""
+    draft = _Draft(capacities=capacities, answers=answers, devices=Devices.of(snapshot))
     for model, members in _by_model(standings).items():
         if model in answers.saturation:
             draft.add_saturated(members, answers.saturation[model])
@@ -63,7 +69,7 @@ def pose(
             draft.add_tracked(model, members)
         else:
             draft.add_model(model, members)
-    return draft.posed(standings, objective)
+    return draft.posed(standings, snapshot.settings.objective)
 
 
 def _rows(standing: Standing) -> Iterable[Row]:
@@ -104,6 +110,7 @@ class _Draft:
 
     capacities: Capacities
     answers: Answers
+    devices: Devices
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
@@ -140,7 +147,7 @@ class _Draft:
         is_priced = all(standing.variant.current_cost_per_hour is not None for standing in members)
         for variant in offered:
             self.current_weights[variant.key] = _current_weight(variant, is_priced=is_priced)
-            self.candidates.append(_kept(variant, is_priced=is_priced))
+            self.candidates.append(self._kept(variant, is_priced=is_priced))
 
     def add_tracked(self, model: ModelKey, members: Sequence[Standing]) -> None:
         """What metric targets ask for is a finished answer; a workload that they cannot judge stays as it is."""
@@ -179,7 +186,8 @@ class _Draft:
         for key, options in offered.items():
             self.current_weights[key] = _current_weight(variants[key], is_priced=is_priced)
             self.candidates += [
-                _candidate(variants[key], option, order, is_priced=is_priced) for order, option in enumerate(options)
+                self._candidate(variants[key], option, order, is_priced=is_priced)
+                for order, option in enumerate(options)
             ]
         self.requirements.append(
             Requirement(
@@ -231,7 +239,7 @@ class _Draft:
         return variant.current.replicas if variant.key in self.partial else 0
 
     def _bounds(self, variant: Variant) -> Bounds:
-        least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
+        least, most = _written_minimum(variant), variant.settings.max_replicas.value
         least = max(least, self._floor(variant))
         return Bounds(minimum=least if most is None else min(least, most), maximum=most)
 
@@ -264,13 +272,21 @@ class _Draft:
         for variant in free:
             del held[variant.key]
         problem = Problem(
-            requirements=tuple(self.requirements),
+            requirements=tuple(self._ranked(standings)),
             candidates=tuple(self.candidates),
             current={standing.variant.key: standing.variant.current for standing in standings},
             current_weights=self.current_weights,
             bounds={variant.key: self._bounds(variant) for variant in free},
             pinned=held,
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
+            pools=self.devices.pools,
+            current_devices={standing.variant.key: self.devices.taken(standing.variant) for standing in standings},
+            touch_weights={
+                variant.key: self.current_weights[variant.key] * _start_share(variant)
+                for variant in free
+                if variant.key in self.current_weights
+            },
+            ready=_ready(standings),
             objective=objective,
         )
         return Posed(
@@ -282,6 +298,56 @@ class _Draft:
             notes=self.notes,
             partial=self.partial,
         )
+
+    def _candidate(self, variant: Variant, option: Option, order: int, *, is_priced: bool) -> Candidate:
+        weight = option.cost_per_hour if is_priced and option.cost_per_hour is not None else _relative(variant)
+        return Candidate(
+            key=_key(variant, option),
+            weight=weight,
+            cost_per_hour=option.cost_per_hour,
+            start_weight=weight * _start_share(variant),
+            devices=self.devices.drawn(variant, option.accelerator, option.devices_per_replica),
+            order=order,
+        )
+
+    def _kept(self, variant: Variant, *, is_priced: bool) -> Candidate:
+        """The accelerator that a variant runs on: saturation says nothing of any other."""
+        return Candidate(
+            key=CandidateKey(variant=variant.key, accelerator=variant.current.accelerator),
+            weight=_current_weight(variant, is_priced=is_priced),
+            cost_per_hour=variant.current_cost_per_hour,
+            devices=self.devices.taken(variant),
+        )
+
+    def _ranked(self, standings: Sequence[Standing]) -> Iterator[Requirement]:
+        """The requirements with what decides where not everything fits: how urgent each is."""
+        members: defaultdict[ModelKey, list[Standing]] = defaultdict(list)
+        for standing in standings:
+            members[standing.variant.model].append(standing)
+        for requirement in self.requirements:
+            own = members[replace(requirement.model, role="")] or members[requirement.model]
+            yield replace(requirement, priority=max((_priority(each.variant) for each in own), default=0))
+
+
+def _priority(variant: Variant) -> int:
+    """What its pools' objectives say; where none does its service class."""
+    if variant.priority is not None:
+        return variant.priority.value
+    return 0 if variant.service_class is None else variant.service_class.value.priority
+
+
+def _ready(standings: Iterable[Standing]) -> dict[ResourceKey, int]:
+    """Replicas that report, where fewer do than Git says."""
+    return {
+        standing.variant.key: standing.replicas_reporting
+        for standing in standings
+        if standing.replicas_reporting is not None
+    }
+
+
+def _start_share(variant: Variant) -> float:
+    """What a replica costs before it serves, as a share of what it costs in the time that a change has to pay back."""
+    return variant.settings.start_delay_s.value / variant.settings.payback_s.value
 
 
 def _running(members: Iterable[Standing], key: ResourceKey) -> str:
@@ -296,6 +362,13 @@ def _is_in_order(variant: Variant) -> bool:
     return variant.settings.accelerator.value == IN_ORDER
 
 
+def _written_minimum(variant: Variant) -> int:
+    """The lower bound; who is less urgent than nothing has none unless somebody wrote it."""
+    least = variant.settings.min_replicas
+    is_assumed = least.source.kind is SourceKind.BUILT_IN
+    return 0 if is_assumed and _priority(variant) < 0 else least.value
+
+
 def idle_replicas(variant: Variant) -> int:
     """The fewest replicas of a variant without load.
 
@@ -305,26 +378,6 @@ def idle_replicas(variant: Variant) -> int:
     least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
     fewest = least if least > 0 else min(variant.current.replicas, 1)
     return fewest if most is None else min(fewest, most)
-
-
-def _candidate(variant: Variant, option: Option, order: int, *, is_priced: bool) -> Candidate:
-    weight = option.cost_per_hour if is_priced and option.cost_per_hour is not None else _relative(variant)
-    return Candidate(
-        key=_key(variant, option),
-        weight=weight,
-        cost_per_hour=option.cost_per_hour,
-        order=order,
-    )
-
-
-def _kept(variant: Variant, *, is_priced: bool) -> Candidate:
-    """The accelerator that a variant runs on: saturation says nothing of any other."""
-    key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
-    return Candidate(
-        key=key,
-        weight=_current_weight(variant, is_priced=is_priced),
-        cost_per_hour=variant.current_cost_per_hour,
-    )
 
 
 def _current_weight(variant: Variant, *, is_priced: bool) -> float:

@@ -29,6 +29,8 @@ class Settled:
     kept: Mapping[str, int] = field(default_factory=dict)
     """Group -> number of the open pull request whose values stand."""
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
+    waiting: Mapping[ResourceKey, str] = field(default_factory=dict)
+    """What must happen before the rest of a variant's change may be proposed."""
 
 
 def settle_with_open(

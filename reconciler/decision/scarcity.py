@@ -1,9 +1,10 @@
 """What the inventory means for a plan: pools for the solver, what a replica takes of them, and what is not known."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from reconciler.decision.catalogs import find_or_name
-from reconciler.decision.inventory import accelerators_of, wanted_devices
+from reconciler.decision.inventory import accelerators_of, devices_now, wanted_devices
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.figures import Figure
 from reconciler.domain.inventory import DevicePool, Inventory
@@ -15,7 +16,31 @@ from reconciler.metrics import Name
 from reconciler.resources.wording import MOST_NAMED, name_first
 
 UNLIMITED = "accelerators unlimited, so scarcity was not considered"
-NOT_PLANNED_BY = "pools are shown and do not limit the plan yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The pools that limit a plan, and what replicas draw from them."""
+
+    pools: tuple[Pool, ...]
+    _inventory: Inventory
+    _catalogs: Mapping[str, Catalog]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Devices":
+        """Those of a snapshot's inventory."""
+        return cls(pools_of(snapshot.inventory), snapshot.inventory, snapshot.catalogs)
+
+    def drawn(self, variant: Variant, accelerator: str, devices: int) -> dict[str, int]:
+        """What a replica of the variant draws that takes so many `devices` of an accelerator, by pool."""
+        return devices_drawn(self._inventory, self._catalogs, variant.key.cluster, accelerator, devices)
+
+    def taken(self, variant: Variant) -> dict[str, int]:
+        """What a replica of the variant takes where it runs now, by pool."""
+        catalog = self._catalogs.get(variant.key.cluster)
+        if catalog is None or not variant.current.accelerator:
+            return {}
+        return self.drawn(variant, variant.current.accelerator, devices_now(variant, catalog))
 
 
 def pools_of(inventory: Inventory) -> tuple[Pool, ...]:
@@ -51,7 +76,6 @@ def scarcity_assumed(snapshot: Snapshot) -> Iterator[str]:
     if len(unlimited) == len(pools):
         yield UNLIMITED
         return
-    yield NOT_PLANNED_BY
     if unlimited:
         yield f"{name_first(unlimited[:MOST_NAMED], len(unlimited))} unlimited, since nobody knows how many there are"
     blind = sorted({pool.cluster for pool in pools if pool.devices is not None and pool.measured.taken is None})

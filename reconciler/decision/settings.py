@@ -13,6 +13,8 @@ from reconciler.domain.variants import VariantSettings
 
 BUILT_IN_HEADROOM = 0.2
 BUILT_IN_SYNC_DELAY_S = 180.0
+BUILT_IN_START_DELAY_S = 300.0
+BUILT_IN_PAYBACK_S = 3600.0
 HOLD, BOUNDS = "hold", "bounds"
 KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
 Value = TypeVar("Value")
@@ -79,6 +81,8 @@ def resolve_settings(layers: Layers) -> VariantSettings:
         headroom=_resolve(_numbers(layers, "sizing.headroom"), BUILT_IN_HEADROOM),
         when_autoscaled=_resolve([*_annotated_bounds(layers), *_texts(layers, "whenAutoscaled")], HOLD),
         sync_delay_s=_resolve(_numbers(layers, "actuationDelay.sync"), BUILT_IN_SYNC_DELAY_S),
+        start_delay_s=_resolve(_numbers(layers, "actuationDelay.start"), BUILT_IN_START_DELAY_S),
+        payback_s=_resolve(_numbers(layers, "payback"), BUILT_IN_PAYBACK_S),
     )
 
 

@@ -24,6 +24,7 @@ class Standing:
     `lacks_metrics` marks a hold that missing data caused, `is_stray` one of live replicas that stay away from Git: both
     may slow a change, never reverse it, for merging what is open may be what ends them. `partial` says in
     words that some replicas did not report the load they carry: then nothing of the model is scaled down.
+    `replicas_reporting` is None where nobody counted them.
     `correction` is what its replicas do over what their learned profile says; None where none was learned.
     """
 
@@ -35,6 +36,7 @@ class Standing:
     lacks_metrics: bool = False
     is_stray: bool = False
     partial: str = ""
+    replicas_reporting: int | None = None
     correction: Correction | None = None
 
     @property
@@ -115,6 +117,7 @@ def _standing(snapshot: Snapshot, variant: Variant, choice: Choice, refused: str
         lacks_metrics=bool(absence) and not variant.obstacle,
         is_stray=bool(away) and not variant.obstacle,
         partial=_partial(variant, known, observation) if choice.engine is Engine.QUEUEING else "",
+        replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
         correction=_correction(snapshot, variant) if choice.engine is Engine.QUEUEING else None,
     )
 

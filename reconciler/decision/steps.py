@@ -143,6 +143,8 @@ def _range(ends: tuple[float, float]) -> str:
 
 
 def _why(case: Case, variant: Variant, desired: Allocation) -> str:
+    if variant.key in case.settled.waiting:
+        return case.settled.waiting[variant.key]
     if variant.key in case.settled.reasons:
         return case.settled.reasons[variant.key]
     need = case.posed.needs.of_variant(variant.key)

@@ -10,7 +10,7 @@ from reconciler.domain.declarations import StatusShape
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
-from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.solutions import Sensitivity, SharedUse, SolveStatus
 
 RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""
@@ -128,6 +128,8 @@ class Decision:
     max_batch_size: int | None = None
     status_shape: StatusShape | None = None
     metrics_available: bool = False
+    waiting: str = ""
+    """What must happen first before the whole of its change is proposed; empty where nothing must."""
 
     @property
     def is_accelerator_change(self) -> bool:
@@ -198,6 +200,16 @@ class Plan:
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    value: float = 0.0
+    """What the solver's whole plan is worth under the objective, which other pull requests may yet lead to."""
+    shared: tuple[SharedUse, ...] = ()
+    greedy_value: float | None = None
+    sensitivity: tuple[Sensitivity, ...] = ()
+
+    @property
+    def waiting(self) -> tuple[Decision, ...]:
+        """The decisions that are not proposed whole yet."""
+        return tuple(decision for decision in self.decisions if decision.waiting)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -18,7 +18,8 @@ class VariantSettings:
 
     `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load. `when_autoscaled` is
     hold, or bounds where those of an autoscaler are ours to propose. `sync_delay_s` is how long a merged number takes
-    until the cluster has it.
+    until the cluster has it, `start_delay_s` from there until a new replica serves. In `payback_s` a cheaper plan must
+    earn back what it starts.
     """
 
     accelerator: Sourced[str]
@@ -30,6 +31,8 @@ class VariantSettings:
     headroom: Sourced[float]
     when_autoscaled: Sourced[str]
     sync_delay_s: Sourced[float]
+    start_delay_s: Sourced[float]
+    payback_s: Sourced[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

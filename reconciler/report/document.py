@@ -7,6 +7,7 @@ from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloOutlook, Step
+from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
 
 VERSION = 1
@@ -32,6 +33,10 @@ def plan_json(plan: Plan) -> Json:
             "status": str(plan.solve_status),
             "gap": _number(plan.gap),
             "objective": plan.objective,
+            "value": _number(plan.value),
+            "greedy_value": _number(plan.greedy_value),
+            "shared": [_shared(each) for each in plan.shared],
+            "sensitivity": [_sensitivity(each) for each in plan.sensitivity],
         },
         "assumptions": list(plan.assumptions),
         "findings": [finding_json(finding) for finding in plan.findings],
@@ -49,6 +54,7 @@ def decision_json(decision: Decision) -> Json:
         "model": {"id": decision.model.model_id, "role": decision.model.role},
         "outcome": str(decision.outcome),
         "reason": decision.reason,
+        "waiting": decision.waiting or None,
         "place": decision.place,
         "written_at": list(decision.written_at),
         "bounds_of": decision.bounds_of or None,
@@ -75,6 +81,25 @@ def decision_json(decision: Decision) -> Json:
         "observed": _performance(decision.observed),
         "expected": _performance(decision.expected),
         "steps": [_step(step) for step in decision.steps],
+    }
+
+
+def _shared(each: SharedUse) -> Json:
+    return {
+        "name": each.name,
+        "used": _number(each.used),
+        "limit": _number(each.limit),
+        "price": _number(each.price),
+    }
+
+
+def _sensitivity(each: Sensitivity) -> Json:
+    return {
+        "demand_factor": each.demand_factor,
+        "capacity_factor": each.capacity_factor,
+        "short": each.short,
+        "worst": str(each.worst) if each.worst is not None else None,
+        "worst_covered": _number(each.worst_covered),
     }
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.labels import short_labels_of
 from reconciler.report.numbers import UNKNOWN, count
 from reconciler.report.plain import one_line
-from reconciler.report.rows import MARKS, ChangeRow, HeldRow, by_urgency, change_row, held_rows
+from reconciler.report.rows import MARKS, ChangeRow, HeldRow, by_urgency, change_row, held_rows, waiting_rows
 from reconciler.report.summary import (
     consequence,
     cost_amount,
@@ -68,11 +69,13 @@ class PullRequestView:
     shows_cost: bool
     verdicts: tuple[VerdictRow, ...]
     held: tuple[HeldRow, ...]
+    waiting: tuple[HeldRow, ...]
     problems: tuple[str, ...]
     details: tuple[DetailRow, ...]
     unchanged: tuple[str, ...]
     assumptions: tuple[str, ...]
     notes: tuple[str, ...]
+    fleet: tuple[str, ...]
     commit: str
     recording: str
     is_proposal: bool
@@ -130,8 +133,8 @@ def reductions(view: PullRequestView) -> Iterator[PullRequestView]:
 
 
 _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ...] = (
-    ("the details", lambda view: replace(view, details=(), unchanged=())),
-    ("what is held", lambda view: replace(view, held=())),
+    ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=())),
+    ("what is held", lambda view: replace(view, held=(), waiting=())),
     ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
 )
 
@@ -147,18 +150,20 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         amount=cost_amount(changes, currency_of(plan, changes)),
         consequence=consequence(changes, decisions),
         shortcoming=shortcoming(changes, decisions),
-        proof=proof(plan),
+        proof=" ".join(filter(None, (proof(plan), prices(plan)))),
         rows=rows,
         cost_unit=cost_unit(plan, changes),
         shows_slo=any(row.slo for row in rows),
         shows_cost=any(row.cost != UNKNOWN for row in rows),
         verdicts=_verdict_rows(changes, labels),
         held=held_rows(held, labels),
+        waiting=waiting_rows(decisions, labels),
         problems=(),
         details=tuple(_detail_row(decision, labels) for decision in (*changes, *held) if decision.steps),
         unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
         assumptions=plan.assumptions,
         notes=plan.notes,
+        fleet=tuple(map(one_line, fleet_lines(plan))),
         commit=plan.commit[:7],
         recording=plan.recording[:6],
         is_proposal=False,

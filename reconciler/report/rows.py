@@ -138,6 +138,15 @@ def held_rows(held: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> tu
     return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
 
 
+def waiting_rows(decisions: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> tuple[HeldRow, ...]:
+    """Variants whose change waits for something, by what it waits for."""
+    reasons: dict[str, list[str]] = {}
+    for decision in decisions:
+        if decision.waiting:
+            reasons.setdefault(decision.waiting, []).append(labels[decision.variant])
+    return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
+
+
 def held_reason(decision: Decision) -> str:
     """Why a variant is held: its own line, else the rule's."""
     return one_line(decision.reason or decision.verdict.reason or decision.verdict.rule or "no reason given")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.report.fleet import prices
 from reconciler.report.labels import labels_of
 from reconciler.report.numbers import count
 from reconciler.report.plain import display_width, one_line, pad
@@ -26,20 +27,22 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     held = [
         HeldRow(variants=(labels[each.variant],), reason=held_reason(each)) for each in plan.with_outcome(Outcome.HELD)
     ]
-    name_width = max((display_width(name) for row in held for name in row.variants), default=0)
+    waiting = [HeldRow(variants=(labels[each.variant],), reason=each.waiting) for each in plan.waiting]
+    name_width = max((display_width(name) for row in (*held, *waiting) for name in row.variants), default=0)
     table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
     sections = (
         _head(plan, width),
         table,
         _section("Failed", plan.failures, width),
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
-        _held(held, name_width, width),
+        _named("Held", held, name_width, width),
+        _named("Waiting", waiting, name_width, width),
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.
     foot = "\n".join(_foot(plan, width))
     if foot:
-        blocks[-1] += ("\n" if held else "\n\n") + foot
+        blocks[-1] += ("\n" if held or waiting else "\n\n") + foot
     return "\n\n".join(blocks) + "\n"
 
 
@@ -109,12 +112,12 @@ def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
     )
 
 
-def _held(rows: Sequence[HeldRow], name_width: int, width: int) -> tuple[str, ...]:
+def _named(heading: str, rows: Sequence[HeldRow], name_width: int, width: int) -> tuple[str, ...]:
     if not rows:
         return ()
     heads = ("   " + GAP.join((pad(row.variants[0], name_width), "")) for row in rows)
     lines = (line for head, row in zip(heads, rows, strict=True) for line in hung(head, row.reason, width=width))
-    return ("Held", *lines)
+    return (heading, *lines)
 
 
 def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
@@ -124,5 +127,5 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def _foot(plan: Plan, width: int) -> tuple[str, ...]:
-    sentences = (proof(plan), *(one_line(note) for note in plan.notes))
+    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes))
     return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)

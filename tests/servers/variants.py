@@ -49,6 +49,8 @@ def make_variant(
             headroom=_sourced(0.2),
             when_autoscaled=_sourced("hold"),
             sync_delay_s=_sourced(180.0),
+            start_delay_s=_sourced(300.0),
+            payback_s=_sourced(3600.0),
         ),
         service_class=None,
         options=(),

@@ -189,7 +189,11 @@ def _asked(formulation: Formulation, row: int) -> float:
 def _obstacle(binding: list[str], prices: Floats) -> str:
     if binding:
         return f"{', '.join(binding)} has no room for one more replica"
-    return "more would cost more than the demand is worth" if prices.any() else "its bounds carry less than the demand"
+    return (
+        "more would cost more than the demand is worth"
+        if prices.any()
+        else "what its bounds admit carries less than the demand"
+    )
 
 
 def _reasons(formulation: Formulation, plan: FleetPlan) -> dict[ResourceKey, str]:

@@ -37,6 +37,7 @@ from reconciler.domain.moves import PodPlace
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.saturation_settings import SaturationRules
 from reconciler.domain.service_classes import ServiceClass, SloTarget
@@ -118,6 +119,7 @@ class Fleet:
     views: ReplicaViews = field(default_factory=ReplicaViews)
     saturation: dict[ModelKey, SaturationRules] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
+    priorities: dict[str, int] = field(default_factory=dict)
     proposals: list[Proposal] = field(default_factory=list)
     live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     committed_s: float | None = NOW_S - DAY_S
@@ -229,6 +231,15 @@ class Fleet:
             shared_paths=self.shared_paths,
         )
 
+    def prioritise(self, name: str, priority: int) -> None:
+        """What the objectives of its pool say of a variant."""
+        self.priorities[name] = priority
+
+    def set_replicas(self, name: str, replicas: int) -> None:
+        """What Git says of a workload."""
+        position = next(index for index, each in enumerate(self.workloads) if each.key.name == name)
+        self.workloads[position] = replace(self.workloads[position], replicas=replicas)
+
     def stock(self, *, others: int | None = 0, **devices: int | None) -> None:
         """What nodes offer of each device type, all alike; `others` hold some. None is not known, "for a reason"."""
         reason = "for a reason"
@@ -244,7 +255,14 @@ class Fleet:
 
     def variants(self) -> tuple[Variant, ...]:
         declaration = self.declaration()
-        return join_variants(self.settings, declaration, build_catalogs(self.settings, declaration))
+        joined = join_variants(self.settings, declaration, build_catalogs(self.settings, declaration))
+        return tuple(self._prioritised(variant) for variant in joined)
+
+    def _prioritised(self, variant: Variant) -> Variant:
+        if variant.key.name not in self.priorities:
+            return variant
+        source = Source(kind=SourceKind.RESOURCE, place=place("apps/objectives.yaml", 7))
+        return replace(variant, priority=Sourced(value=self.priorities[variant.key.name], source=source))
 
     def variant(self, name: str = "llama") -> Variant:
         """The one variant of that name."""
@@ -285,6 +303,11 @@ class Fleet:
     def desired(self) -> dict[str, str]:
         """`{"llama": "3 x H100"}`, with what is held in brackets."""
         return {each.variant.name: _words(each) for each in self.plan().decisions}
+
+    def aim(self) -> dict[str, str]:
+        """Where merging leads: what replaces another variant's replicas serves before those go."""
+        self.merge()
+        return self.desired()
 
     def merge(self) -> None:
         """Write the plan's changes into Git."""

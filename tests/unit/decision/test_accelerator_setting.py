@@ -149,18 +149,19 @@ def test_relative_cost_ranks_variants_of_a_model_while_a_price_is_missing(fleet:
     fleet.add("a", runs_on="H100", profiles=(make.profile("H100"),), variant_cost=20.0, **fields)
     fleet.add("b", runs_on="L4", profiles=(make.profile("L4"),), variant_cost=5.0, **fields)
     fleet.offer(25.0)
-    assert fleet.desired() == {"a": "0 x H100", "b": "3 x L4"}
+    assert fleet.aim() == {"a": "0 x H100", "b": "3 x L4"}
     fleet.price(H100=0.5, L4=5.0)
-    assert fleet.desired() == {"a": "3 x H100", "b": "0 x L4"}
+    assert fleet.aim() == {"a": "3 x H100", "b": "0 x L4"}
 
 
 def test_a_relative_cost_that_is_not_written_is_that_of_upstream(fleet: Any, make: Any) -> None:
     fleet.set(accelerators=())
+    fleet.default(payback=86400.0)
     fields = {"form": Form.TARGET, "replicas": 1, "min_replicas": 0}
     fleet.add("a", runs_on="H100", profiles=(make.profile("H100"),), **fields)
     fleet.add("b", runs_on="L4", profiles=(make.profile("L4"),), variant_cost=11.0, **fields)
     fleet.offer(25.0)
-    assert fleet.desired() == {"a": "3 x H100", "b": "0 x L4"}
+    assert fleet.aim() == {"a": "3 x H100", "b": "0 x L4"}
 
 
 def test_totals_are_unknown_while_a_price_is_missing(fleet: Any) -> None:

@@ -116,7 +116,7 @@ def test_variants_of_one_model_share_its_load(fleet: Any, make: Any) -> None:
     fleet.add("dear", form=Form.TARGET, profiles=(make.profile("H100"),), runs_on="H100", min_replicas=0)
     fleet.add("cheap", form=Form.TARGET, profiles=(make.profile("L4", 5),), runs_on="L4", max_replicas=4)
     fleet.offer(25.0)
-    assert fleet.desired() == {"cheap": "4 x L4", "dear": "1 x H100"}
+    assert fleet.aim() == {"cheap": "4 x L4", "dear": "1 x H100"}
 
 
 def test_a_held_variant_serves_its_model(fleet: Any, make: Any) -> None:
@@ -157,6 +157,7 @@ def test_totals_sum_all_variants(fleet: Any) -> None:
 
 def test_the_objective_inferno_charges_for_leaving_an_accelerator(fleet: Any, make: Any) -> None:
     fleet.price(H100=6.0, A100=5.5)
+    fleet.default(payback=86400.0)
     fleet.add(profiles=(make.profile("H100"), make.profile("A100")))
     fleet.offer(25.0)
     assert fleet.desired() == {"llama": "3 x A100"}

@@ -39,6 +39,8 @@ SETTINGS = VariantSettings(
     headroom=sourced(0.2),
     when_autoscaled=sourced("hold"),
     sync_delay_s=sourced(180.0),
+    start_delay_s=sourced(300.0),
+    payback_s=sourced(3600.0),
 )
 
 

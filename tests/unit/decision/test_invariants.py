@@ -96,10 +96,12 @@ def test_desired_replicas_are_within_the_bounds_and_silence_changes_nothing(
 
 @FLEET
 @given(shape=shapes(), rate=RATES)
-def test_a_merged_plan_has_nothing_more_to_change(
+def test_a_plan_merged_twice_has_nothing_more_to_change(
     empty: Any, make: Any, shape: list[dict[str, Any]], rate: float
 ) -> None:
+    """What replaces another variant's replicas must serve before those go: that takes a second one."""
     fleet = build(empty, make, shape, rate)
+    fleet.merge()
     fleet.merge()
     assert not fleet.plan().with_outcome(Outcome.CHANGE)
 

@@ -145,7 +145,7 @@ def test_while_a_price_is_missing_relative_costs_decide_what_is_saved(fleet: Any
     fleet.add("b", replicas=1, variant_cost=50.0, runs_on="L4", profiles=(make.profile("L4"),), **fields)
     fleet.offer(100.0)
     fleet.propose(make.change("a", "10 x H100", "10 x H100"))
-    assert fleet.desired() == {"a": "11 x H100", "b": "0 x L4"}
+    assert fleet.desired() == {"a": "11 x H100", "b": "1 x L4"}
 
 
 def test_without_load_it_is_compared_by_replicas(fleet: Any, make: Any) -> None:

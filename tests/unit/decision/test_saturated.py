@@ -176,13 +176,15 @@ def test_upstream_is_limited_by_what_nodes_offer(
     assert plain.decision().desired.replicas == replicas
 
 
-def test_upstream_does_not_see_what_others_hold(plain: Any) -> None:
+def test_upstream_does_not_see_what_others_hold_and_its_answer_is_cut(plain: Any) -> None:
     add(plain, replicas=2)
     plain.default(engine="wva-v1")
     plain.fill(".95/20, .95/20", **SIZED)
     limit_by(plain)
-    plain.stock(others=8, H100=8)
-    assert plain.decision().desired.replicas == 3
+    plain.stock(others=6, H100=8)
+    assert plain.decision().desired.replicas == 2
+    reason = "covers 2 of 3 replicas: us-east/H100 has no room for one more replica"
+    assert [step.reason for step in plain.decision().steps if step.stage == "allocation"] == [reason]
 
 
 def test_what_limited_upstream_is_named(plain: Any) -> None:
@@ -213,7 +215,8 @@ def test_a_quota_goes_before_the_inventory(plain: Any, engine: str) -> None:
     plain.fill(".95/20, .95/20", **SIZED)
     limit_by(plain, INVENTORY, LimiterSettings(name="", kind="quota", scope="cluster", quotas={"H100": 3}))
     plain.stock(H100=2)
-    assert plain.decision().desired.replicas == 3
+    (step,) = [each for each in plain.decision().steps if each.stage == "allocation"]
+    assert step.reason.startswith("covers 2 of 3 replicas: ")
 
 
 @pytest.mark.parametrize("engine", ["wva-v1", "wva-v2"])

@@ -42,6 +42,7 @@ def test_without_any_layer_the_built_in_values_hold(fleet: Any) -> None:
     assert (settings.group.value, str(settings.group.source)) == ("us-east/llm", "pullRequests.groupBy")
     assert (settings.ignore.value, settings.engine.value, settings.headroom.value) == (False, "auto", 0.2)
     assert settings.sync_delay_s.value == 180.0
+    assert (settings.start_delay_s.value, settings.payback_s.value) == (300.0, 3600.0)
     assert settings.min_replicas.source.kind is SourceKind.BUILT_IN
 
 

@@ -69,7 +69,7 @@ def test_a_stuck_variant_on_an_accelerator_without_profile_holds_the_siblings(sh
 
 def test_a_variant_that_leaves_an_accelerator_without_profile_holds_nobody(shared: Any, make: Any) -> None:
     shared.add("other", runs_on="A100", profiles=(make.profile("L4"),), min_replicas=0, replicas=1)
-    assert shared.desired() == {"llama": "1 x H100", "other": "2 x L4"}
+    assert shared.aim() == {"llama": "1 x H100", "other": "2 x L4"}
 
 
 def test_a_held_variant_whose_setting_names_another_accelerator_is_sized_where_it_runs(shared: Any, make: Any) -> None:

@@ -1,0 +1,97 @@
+"""Nothing is drained before what replaces it serves: a model's own variants change hands in two steps.
+
+The plan that is aimed at may move demand from one variant to another. Both in one step would leave the model with what
+serves already, less what goes at once, until the new replicas are up. So what goes waits for them: the next run finds
+them serving and lets it go.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reconciler.decision.needs import TOLERANCE
+from reconciler.decision.problems import Posed
+from reconciler.decision.proposals import Settled
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.requirements import CandidateKey
+
+
+def keep_serving(posed: Posed, settled: Settled) -> Settled:
+    """Let as many replicas of a model go as what serves now, and stays, carries its load without."""
+    allocations, waiting = dict(settled.allocations), dict(settled.waiting)
+    for model, members in posed.needs.variants_of.items():
+        if len(members) > 1:
+            _keep(_Model(posed, model, members), allocations, waiting)
+    return replace(settled, allocations=allocations, waiting=waiting)
+
+
+class _Model:
+    """What one model's variants serve now, and how much of it is asked for now."""
+
+    def __init__(self, posed: Posed, model: ModelKey, members: Sequence[ResourceKey]) -> None:
+        self._needs, self._current, self._ready = posed.needs, posed.problem.current, posed.problem.ready
+        self._bounds = posed.problem.bounds
+        self.members = members
+        served = sum(self._now(key) for key in members)
+        self.needed = min(posed.load_of(model), served)
+        self.unit = posed.needs.requirements[model].unit
+
+    def replica(self, key: ResourceKey) -> float:
+        """What one replica carries where it runs now."""
+        requirement = self._needs.of_variant(key)
+        candidate = CandidateKey(variant=key, accelerator=self._current[key].accelerator)
+        return 0.0 if requirement is None else requirement.per_replica.get(candidate, 0.0)
+
+    def current(self, key: ResourceKey) -> Allocation:
+        return self._current[key]
+
+    def most(self, key: ResourceKey) -> int:
+        """The most replicas that may go on: what run now, as far as the bounds still admit them."""
+        bounds = self._bounds.get(key)
+        highest = None if bounds is None else bounds.maximum
+        current = self._current[key].replicas
+        return current if highest is None else min(current, highest)
+
+    def kept(self, key: ResourceKey, after: Allocation) -> float:
+        """What a variant serves all the time; one that moves keeps its old replicas until the new ones serve."""
+        if after.replicas and after.accelerator != self._current[key].accelerator:
+            return self._now(key)
+        return self.replica(key) * min(after.replicas, self._serving(key))
+
+    def _now(self, key: ResourceKey) -> float:
+        return self.replica(key) * self._serving(key)
+
+    def _serving(self, key: ResourceKey) -> int:
+        current = self._current[key].replicas
+        return min(self._ready.get(key, current), current)
+
+
+def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: dict[ResourceKey, str]) -> None:
+    missing = model.needed - sum(model.kept(key, allocations[key]) for key in model.members)
+    if missing <= TOLERANCE * model.needed:
+        return
+    growing = [key.label for key in model.members if _grows(model.current(key), allocations[key])]
+    for key in sorted(model.members, key=lambda each: (-model.replica(each), each)):
+        before, after = model.current(key), allocations[key]
+        each = model.replica(key)
+        if missing <= TOLERANCE * model.needed or each <= 0 or not _shrinks(before, after):
+            continue
+        stay = min(after.replicas + math.ceil(missing / each * (1 - TOLERANCE)), model.most(key))
+        gained = model.kept(key, replace(before, replicas=stay)) - model.kept(key, after)
+        if gained <= 0:
+            continue
+        allocations[key] = replace(before, replicas=stay)
+        missing -= gained
+        others = ", ".join(growing) or "the others"
+        waiting[key] = (
+            f"waits until the new replicas of {others} serve: the load is {model.needed:.4g} {model.unit} now"
+        )
+
+
+def _grows(before: Allocation, after: Allocation) -> bool:
+    return after.replicas > before.replicas
+
+
+def _shrinks(before: Allocation, after: Allocation) -> bool:
+    return after.replicas < before.replicas and (after.replicas == 0 or after.accelerator == before.accelerator)

@@ -1,0 +1,117 @@
+"""Devices that one pull request frees go to another only after its merge: each must fit if it is merged alone.
+
+Of every other group a pool counts the largest of what runs, what its open pull request takes, and what is proposed now.
+What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what comes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.decision.needs import Allocations
+from reconciler.decision.problems import Posed
+from reconciler.decision.proposals import Settled
+from reconciler.decision.standing import Standing
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.requirements import CandidateKey, Pool, Problem
+
+
+def wait_for_devices(
+    standings: Sequence[Standing], posed: Posed, settled: Settled, proposals: Mapping[str, Proposal]
+) -> Settled:
+    """Cut what is added where a pool has no room for it before others have merged; what depends on it stays too."""
+    if not posed.problem.pools:
+        return settled
+    waiting = _Waiting(standings, posed, settled, proposals)
+    for pool in posed.problem.pools:
+        waiting.fit(pool)
+    waiting.keep_dependants(posed)
+    return replace(settled, allocations=waiting.allocations, waiting=waiting.words)
+
+
+class _Waiting:
+    def __init__(
+        self, standings: Sequence[Standing], posed: Posed, settled: Settled, proposals: Mapping[str, Proposal]
+    ) -> None:
+        self._problem: Problem = posed.problem
+        self._current: Allocations = posed.problem.current
+        self._devices = {candidate.key: candidate.devices for candidate in posed.problem.candidates}
+        self._members: dict[str, list[ResourceKey]] = {}
+        self._urgency: dict[ResourceKey, int] = {}
+        for standing in standings:
+            key = standing.variant.key
+            self._members.setdefault(standing.variant.settings.group.value, []).append(key)
+            need = posed.needs.of_variant(key)
+            self._urgency[key] = 0 if need is None else need.priority
+        self._open = {group: self._proposed(group, proposal) for group, proposal in proposals.items()}
+        self.allocations = dict(settled.allocations)
+        self.words = dict(settled.waiting)
+        self._cut: set[ResourceKey] = set()
+
+    def fit(self, pool: Pool) -> None:
+        """Hand the room of one pool to the groups, the one with the most urgent addition first."""
+        claims = {group: self._claim(pool.name, group) for group in self._members}
+        for group in sorted(self._members, key=lambda each: (-self._most_urgent(pool.name, each), each)):
+            others = sum(claims.values()) - claims[group]
+            room = max(pool.devices - others, self._use(pool.name, group, self._current))
+            self._cut_to(pool, group, room)
+            claims[group] = max(claims[group], self._use(pool.name, group, self.allocations))
+
+    def keep_dependants(self, posed: Posed) -> None:
+        """Where an addition waits, what its model gives up for it stays."""
+        models = {posed.needs.owner_of[key] for key in self._cut if key in posed.needs.owner_of}
+        for key in (key for model in sorted(models) for key in posed.needs.variants_of[model]):
+            before, after = self._current[key], self.allocations[key]
+            if key not in self._cut and after.replicas < before.replicas:
+                self.allocations[key] = before
+                self.words[key] = "stays until what replaces it has devices"
+
+    def _proposed(self, group: str, proposal: Proposal) -> dict[ResourceKey, Allocation]:
+        changes = {change.resource: change for change in proposal.changes}
+        return {
+            key: Allocation(
+                accelerator=changes[str(key)].accelerator_after or self._current[key].accelerator,
+                replicas=changes[str(key)].replicas_after,
+            )
+            for key in self._members.get(group, ())
+            if str(key) in changes
+        }
+
+    def _claim(self, pool: str, group: str) -> int:
+        opened = {**self._current, **self._open.get(group, {})}
+        return max(self._use(pool, group, self._current), self._use(pool, group, opened))
+
+    def _use(self, pool: str, group: str, allocations: Allocations) -> int:
+        return sum(self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[group])
+
+    def _each(self, pool: str, key: ResourceKey, allocation: Allocation) -> int:
+        candidate = CandidateKey(variant=key, accelerator=allocation.accelerator)
+        devices = self._devices.get(candidate)
+        if devices is None and allocation.accelerator == self._current[key].accelerator:
+            devices = self._problem.current_devices.get(key)
+        return (devices or {}).get(pool, 0)
+
+    def _most_urgent(self, pool: str, group: str) -> int:
+        adding = [self._urgency[key] for key in self._members[group] if self._added(pool, key) > 0]
+        return max(adding, default=min(self._urgency.values(), default=0))
+
+    def _added(self, pool: str, key: ResourceKey) -> int:
+        before, after = self._current[key], self.allocations[key]
+        return self._each(pool, key, after) * after.replicas - self._each(pool, key, before) * before.replicas
+
+    def _cut_to(self, pool: Pool, group: str, room: int) -> None:
+        """Take additions back, the least urgent first, until the group fits."""
+        adding = [key for key in self._members[group] if self._added(pool.name, key) > 0]
+        for key in sorted(adding, key=lambda each: (self._urgency[each], each)):
+            excess = self._use(pool.name, group, self.allocations) - room
+            if excess <= 0:
+                return
+            before, after = self._current[key], self.allocations[key]
+            each = self._each(pool.name, key, after)
+            is_moved = before.accelerator != after.accelerator
+            kept = before.replicas if is_moved else max(after.replicas - -(-excess // each), before.replicas)
+            self.allocations[key] = before if is_moved else replace(after, replicas=kept)
+            self._cut.add(key)
+            planned = f"{after.replicas} x {after.accelerator} is planned"
+            self.words[key] = f"waits until other pull requests free devices of {pool.name}: {planned}"

@@ -1,0 +1,128 @@
+"""Where there are fewer devices than the models ask for: who gets them, who waits, and who is held."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.domain.plan import Outcome
+
+
+def allocation_reason(fleet: Any, name: str) -> Any:
+    """Why a variant got what it got."""
+    return next(step.reason for step in fleet.decision(name).steps if step.stage == "allocation")
+
+
+@pytest.fixture
+def rivals(fleet: Any) -> Any:
+    """Two models in a group each, which want three H100 each."""
+    for name in ("first", "second"):
+        fleet.add(name, replicas=1, model_id=name, annotations={"group": name})
+        fleet.offer(25.0, name)
+    return fleet
+
+
+def test_where_there_is_room_the_pool_changes_nothing(rivals: Any) -> None:
+    rivals.stock(H100=6)
+    assert rivals.desired() == {"first": "3 x H100", "second": "3 x H100"}
+    assert rivals.plan().solver == "separable"
+
+
+def test_a_type_that_nobody_counted_is_unlimited(rivals: Any) -> None:
+    rivals.stock(H100=None)
+    assert rivals.desired() == {"first": "3 x H100", "second": "3 x H100"}
+
+
+def test_equals_share_what_there_is(rivals: Any) -> None:
+    rivals.stock(H100=4)
+    assert rivals.desired() == {"first": "2 x H100", "second": "2 x H100"}
+    words = "covers 19.98 of 25 req/s: us-east/H100 has no room for one more replica"
+    assert allocation_reason(rivals, "first") == words
+
+
+def test_what_others_hold_is_not_there(rivals: Any) -> None:
+    rivals.stock(H100=10, others=6)
+    assert rivals.desired() == {"first": "2 x H100", "second": "2 x H100"}
+
+
+def test_the_more_urgent_is_served_first(rivals: Any) -> None:
+    rivals.prioritise("second", 10)
+    rivals.stock(H100=4)
+    assert rivals.desired() == {"first": "1 x H100", "second": "3 x H100"}
+    assert rivals.plan().solver == "columns"
+
+
+def test_who_is_less_urgent_than_nothing_goes_without(rivals: Any) -> None:
+    rivals.prioritise("first", -1)
+    rivals.stock(H100=3)
+    assert rivals.aim() == {"first": "0 x H100", "second": "3 x H100"}
+
+
+def test_a_floor_that_is_written_stays(fleet: Any) -> None:
+    fleet.add("first", replicas=1, model_id="first", min_replicas=1)
+    fleet.add("second", replicas=1, model_id="second")
+    for name in ("first", "second"):
+        fleet.offer(25.0, name)
+    fleet.prioritise("first", -1)
+    fleet.stock(H100=3)
+    assert fleet.desired() == {"first": "1 x H100", "second": "2 x H100"}
+
+
+def test_what_another_group_must_free_first_is_waited_for(rivals: Any) -> None:
+    rivals.prioritise("second", 10)
+    rivals.set_replicas("first", 3)
+    rivals.stock(H100=4)
+    assert rivals.desired() == {"first": "1 x H100", "second": "1 x H100"}
+    words = "waits until other pull requests free devices of us-east/H100: 3 x H100 is planned"
+    assert allocation_reason(rivals, "second") == words
+    assert rivals.aim() == {"first": "1 x H100", "second": "3 x H100"}
+
+
+def test_inside_one_pull_request_what_goes_makes_room(fleet: Any) -> None:
+    fleet.add("first", replicas=3, model_id="first")
+    fleet.add("second", replicas=1, model_id="second")
+    for name in ("first", "second"):
+        fleet.offer(25.0, name)
+    fleet.prioritise("second", 10)
+    fleet.stock(H100=4)
+    assert fleet.desired() == {"first": "1 x H100", "second": "3 x H100"}
+
+
+def test_what_an_open_pull_request_takes_is_taken(rivals: Any, make: Any) -> None:
+    rivals.set_replicas("first", 3)
+    rivals.offer(15.0, "first")
+    rivals.propose(make.change("second", "1 x H100", "3 x H100"), group="second")
+    rivals.stock(H100=5)
+    assert rivals.desired() == {"first": "2 x H100", "second": "2 x H100"}
+
+
+def test_a_model_moves_to_what_is_left(fleet: Any, make: Any) -> None:
+    fleet.price(H100=6.0, A100=7.0)
+    fleet.add(replicas=1, profiles=(make.profile("H100"), make.profile("A100")))
+    fleet.offer(25.0)
+    fleet.stock(H100=2, A100=8)
+    assert fleet.desired() == {"llama": "3 x A100"}
+
+
+def test_lower_bounds_that_do_not_fit_hold_only_their_models(fleet: Any) -> None:
+    fleet.add("first", replicas=1, model_id="first", min_replicas=4)
+    fleet.add("second", replicas=1, model_id="second", min_replicas=4)
+    fleet.add("third", replicas=1, model_id="third")
+    for name in ("first", "second", "third"):
+        fleet.offer(15.0, name)
+    fleet.stock(H100=6)
+    plan = fleet.plan()
+    held = {each.variant.name for each in plan.with_outcome(Outcome.HELD)}
+    assert held == {"first", "second"}
+    assert fleet.decision("first").reason == (
+        "minReplicas 4 of llm/first (takes 4) and minReplicas 4 of llm/second (takes 4) and "
+        "us-east/H100 with 6 left for them cannot all hold"
+    )
+    assert fleet.decision("third").desired.replicas == 2
+
+
+def test_nothing_at_all_leaves_what_runs_to_the_urgent(rivals: Any) -> None:
+    rivals.prioritise("second", 10)
+    for each in rivals.resources:
+        each.settings.pop("min-replicas", None)
+    rivals.stock(H100=0)
+    assert {each.outcome for each in rivals.plan().decisions} == {Outcome.HELD}
