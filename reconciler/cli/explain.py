@@ -20,7 +20,10 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.settings import find_decision, setting_rows
     from reconciler.decision.chain import asked_queries, chain_of
+    from reconciler.report.document import solver_json
     from reconciler.report.explain import Chain, explain_json, explain_text
+    from reconciler.report.fleet import fleet_lines
+    from reconciler.report.summary import proof
 
     prepared = prepare_plan(common, replay=replay)
     decision = find_decision(prepared.plan, resource)
@@ -29,7 +32,9 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     figures = chain_of(prepared.snapshot, decision)
     chain = Chain(figures=figures, queries=asked_queries(prepared.snapshot, decision, figures))
     if common.output == "json":
-        write_json(explain_json(decision, rows, chain))
+        write_json(explain_json(decision, rows, chain, solver=solver_json(prepared.plan)))
     else:
-        write(explain_text(decision, rows, chain, label=decision.variant.label, width=width()))
+        fleet = (proof(prepared.plan), *fleet_lines(prepared.plan))
+        label = decision.variant.label
+        write(explain_text(decision, rows, chain, label=label, fleet=tuple(filter(None, fleet)), width=width()))
     return 0

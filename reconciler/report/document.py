@@ -28,22 +28,27 @@ def plan_json(plan: Plan) -> Json:
         "counts": {str(outcome): len(plan.with_outcome(outcome)) for outcome in Outcome},
         "cost_before_per_hour": _number(plan.totals.cost_before_per_hour),
         "cost_after_per_hour": _number(plan.totals.cost_after_per_hour),
-        "solver": {
-            "name": plan.solver,
-            "status": str(plan.solve_status),
-            "gap": _number(plan.gap),
-            "objective": plan.objective,
-            "value": _number(plan.value),
-            "greedy_value": _number(plan.greedy_value),
-            "shared": [_shared(each) for each in plan.shared],
-            "sensitivity": [_sensitivity(each) for each in plan.sensitivity],
-        },
+        "solver": solver_json(plan),
         "assumptions": list(plan.assumptions),
         "findings": [finding_json(finding) for finding in plan.findings],
         "failures": list(plan.failures),
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
         "groups": [_group(group) for group in plan.groups],
+    }
+
+
+def solver_json(plan: Plan) -> Json:
+    """What decided, what is proven of it, what is shared, and how the plan bears surprises."""
+    return {
+        "name": plan.solver,
+        "status": str(plan.solve_status),
+        "gap": _number(plan.gap),
+        "objective": plan.objective,
+        "value": _number(plan.value),
+        "greedy_value": _number(plan.greedy_value),
+        "shared": [_shared(each) for each in plan.shared],
+        "sensitivity": [_sensitivity(each) for each in plan.sensitivity],
     }
 
 

@@ -41,11 +41,13 @@ def explain_text(
     chain: Chain = NO_CHAIN,
     *,
     label: str = "",
+    fleet: Sequence[str] = (),
     width: int = 0,
 ) -> str:
     """Settings with their places, what was asked, the figures that came of it, and the steps to the decision.
 
-    `label` is the name as the plan prints it. Reasons wrap at `width` cells; 0 is unlimited.
+    `label` is the name as the plan prints it, `fleet` what the whole plan shows of itself. Reasons wrap at `width`
+    cells; 0 is unlimited.
     """
     name = label or labels_of([decision.variant])[decision.variant]
     accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
@@ -57,11 +59,17 @@ def explain_text(
     lines.extend(_step_lines(decision, width))
     if decision.reason:
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.reason)}", indent=0, width=width))
+    if decision.waiting:
+        lines.extend(wrapped(f"waiting: {one_line(decision.waiting)}", indent=0, width=width))
+    if fleet:
+        lines += ["PLAN", *(line for text in fleet for line in hung("  ", one_line(text), width=width))]
     return "\n".join(lines) + "\n"
 
 
-def explain_json(decision: Decision, settings: Sequence[SettingRow], chain: Chain = NO_CHAIN) -> Mapping[str, object]:
-    """The same as a document: settings, figures and queries beside the decision as `plan -o json` prints it."""
+def explain_json(
+    decision: Decision, settings: Sequence[SettingRow], chain: Chain = NO_CHAIN, *, solver: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The same as a document: settings, figures and queries beside decision and solver as `plan -o json` has them."""
     rows = [
         {"name": row.name, "value": row.value, "source": row.source, "displaced": row.displaced or None}
         for row in settings
@@ -72,6 +80,7 @@ def explain_json(decision: Decision, settings: Sequence[SettingRow], chain: Chai
         "figures": [figure_json(figure) for figure in chain.figures],
         "queries": dict(chain.queries),
         "decision": decision_json(decision),
+        "solver": solver,
     }
 
 

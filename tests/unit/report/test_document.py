@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from reconciler.domain.plan import Decision, Plan
 from reconciler.report import SettingRow, explain_json, plan_json
+from reconciler.report.document import solver_json
 
 
 def test_the_document_of_a_change_reads_as_agreed(
@@ -31,6 +32,7 @@ def test_the_fingerprint_stands_beside_its_group(plan: Plan) -> None:
 
 
 def test_explain_as_a_document_holds_settings_and_the_decision(plan: Plan) -> None:
-    document = json.loads(json.dumps(explain_json(plan.decisions[1], [SettingRow(name="a", value="1", source="b")])))
+    rows = [SettingRow(name="a", value="1", source="b")]
+    document = json.loads(json.dumps(explain_json(plan.decisions[1], rows, solver=solver_json(plan))))
     assert document["settings"] == [{"name": "a", "value": "1", "source": "b", "displaced": None}]
     assert document["decision"]["steps"][0]["stage"] == "load"
