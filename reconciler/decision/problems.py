@@ -17,6 +17,10 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.saturation import Filling, SaturationAnswer
 
+MIXED = 2
+"""Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
+as many as those that carry more (AIBrix issue 637), so a plan mixes no more than it must."""
+
 UPSTREAM_RELATIVE_COST = 10.0
 """What upstream's resource takes a `variantCost` that is not written for."""
 
@@ -326,12 +330,17 @@ class _Draft:
             members[standing.variant.model].append(standing)
         for requirement in self.requirements:
             own = members[replace(requirement.model, role="")] or members[requirement.model]
-            yield replace(requirement, priority=max((_priority(each.variant) for each in own), default=0))
+            is_routed = all(each.variant.is_pooled for each in own)
+            yield replace(
+                requirement,
+                priority=max((_priority(each.variant) for each in own), default=0),
+                active_limit=None if is_routed else MIXED,
+            )
 
 
 def _priority(variant: Variant) -> int:
     """What its pools' objectives say; where none does its service class."""
-    if variant.priority is not None:
+    if variant.priority is not None and variant.priority.source.kind is not SourceKind.BUILT_IN:
         return variant.priority.value
     return 0 if variant.service_class is None else variant.service_class.value.priority
 

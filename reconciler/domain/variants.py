@@ -86,6 +86,8 @@ class Variant:
     """Where its labels are written, when not in its own manifest alone."""
     priority: Sourced[int] | None = None
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
+    is_pooled: bool = False
+    """Whether an InferencePool selects its pods: requests then go where there is room, however variants differ."""
     flavors_field: tuple[str, ...] = ()
     """Where llmaz reads the order of flavors in; empty where there are none."""
     is_autoscaled: bool = False

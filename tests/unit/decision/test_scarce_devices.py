@@ -126,3 +126,20 @@ def test_nothing_at_all_leaves_what_runs_to_the_urgent(rivals: Any) -> None:
         each.settings.pop("min-replicas", None)
     rivals.stock(H100=0)
     assert {each.outcome for each in rivals.plan().decisions} == {Outcome.HELD}
+
+
+def test_the_priority_of_the_service_class_counts_where_no_objective_says_any(rivals: Any, make: Any) -> None:
+    urgent, usual = (make.service_class(name, priority=level) for name, level in (("urgent", 5), ("usual", 0)))
+    rivals.set(service_classes=(*rivals.settings.service_classes, urgent, usual))
+    rivals.override({"name": "first"}, serviceClass="usual")
+    rivals.override({"name": "second"}, serviceClass="urgent")
+    rivals.stock(H100=4)
+    assert rivals.desired() == {"first": "1 x H100", "second": "3 x H100"}
+
+
+def test_a_third_variant_is_not_mixed_in_where_requests_are_spread_evenly(fleet: Any, make: Any) -> None:
+    for name, accelerator in (("a", "H100"), ("b", "A100"), ("c", "L4")):
+        profiles = (make.profile(accelerator),)
+        fleet.add(name, replicas=0, runs_on=accelerator, profiles=profiles, min_replicas=0, max_replicas=1)
+    fleet.offer(25.0)
+    assert sorted(fleet.desired().values()) == ["0 x H100", "1 x A100", "1 x L4"]
