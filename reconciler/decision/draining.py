@@ -22,19 +22,19 @@ def keep_serving(posed: Posed, settled: Settled) -> Settled:
     allocations, waiting = dict(settled.allocations), dict(settled.waiting)
     for model, members in posed.needs.variants_of.items():
         if len(members) > 1:
-            _keep(_Model(posed, model, members), allocations, waiting)
+            _keep(_Model(posed, model, members, settled), allocations, waiting)
     return replace(settled, allocations=allocations, waiting=waiting)
 
 
 class _Model:
-    """What one model's variants serve now, and how much of it is asked for now."""
+    """What one model's variants serve now, and how much of it must go on: what the plan aims at may be less."""
 
-    def __init__(self, posed: Posed, model: ModelKey, members: Sequence[ResourceKey]) -> None:
+    def __init__(self, posed: Posed, model: ModelKey, members: Sequence[ResourceKey], settled: Settled) -> None:
         self._needs, self._current, self._ready = posed.needs, posed.problem.current, posed.problem.ready
         self._bounds = posed.problem.bounds
         self.members = members
         served = sum(self._now(key) for key in members)
-        self.needed = min(posed.load_of(model), served)
+        self.needed = min(posed.load_of(model), served, posed.needs.total(model, settled.allocations))
         self.unit = posed.needs.requirements[model].unit
 
     def replica(self, key: ResourceKey) -> float:

@@ -19,10 +19,12 @@ def make_independent(standings: Sequence[Standing], needs: Needs, settled: Settl
         for name, members in groups.items() if len(groups) > 1 else ():
             merged = {**current, **{key: settled.allocations[key] for key in members}}
             alone = needs.total(model, merged)
-            if alone >= requirement.amount * (1 - TOLERANCE):
+            # Where devices are scarce all groups together may leave less than what is asked for.
+            aim = min(requirement.amount, needs.total(model, settled.allocations))
+            if alone >= aim * (1 - TOLERANCE):
                 continue
             others = ", ".join(other for other in groups if other != name)
-            wanted = f"{requirement.amount:.4g} {requirement.unit}"
+            wanted = f"{aim:.4g} {requirement.unit}"
             for key in _shrinking(members, needs, current, settled.allocations):
                 allocations[key] = current[key]
                 waiting[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {wanted}"

@@ -143,3 +143,12 @@ def test_a_third_variant_is_not_mixed_in_where_requests_are_spread_evenly(fleet:
         fleet.add(name, replicas=0, runs_on=accelerator, profiles=profiles, min_replicas=0, max_replicas=1)
     fleet.offer(25.0)
     assert sorted(fleet.desired().values()) == ["0 x H100", "1 x A100", "1 x L4"]
+
+
+def test_what_devices_do_not_admit_is_not_waited_for(fleet: Any, make: Any) -> None:
+    fields = {"min_replicas": 0, "model_id": "meta/llama-8b"}
+    fleet.add("one", replicas=3, annotations={"group": "one"}, **fields)
+    fleet.add("two", replicas=0, runs_on="L4", profiles=(make.profile("L4"),), annotations={"group": "two"}, **fields)
+    fleet.offer(25.0)
+    fleet.stock(H100=2, L4=0)
+    assert fleet.desired() == {"one": "2 x H100", "two": "0 x L4"}
