@@ -23,13 +23,15 @@ class Line:
     highest: int | None
     standing: int | None = None
     """Replicas that run on this accelerator now; None where the variant runs on another."""
+    unchanged: int | None = None
+    """The count that changes nothing about the variant: what stands here, or none where nothing runs at all."""
     start: float = 0.0
     touch: float = 0.0
 
     def value_at(self, replicas: int) -> float:
         """The objective's value of that many replicas."""
         started = max(replicas - (self.standing or 0), 0)
-        touch = 0.0 if replicas == self.standing else self.touch
+        touch = 0.0 if replicas == self.unchanged else self.touch
         return self.running_at(replicas) + self.start * started + touch
 
     def running_at(self, replicas: int) -> float:
@@ -61,6 +63,7 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
             accelerator=candidate.key.accelerator,
             replica_cost_per_hour=candidate.weight,
         )
+    is_here = current.accelerator == candidate.key.accelerator
     return Line(
         candidate=candidate,
         fixed=fixed,
@@ -68,7 +71,8 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
         per_replica=per_replica,
         lowest=bounds.minimum,
         highest=bounds.maximum,
-        standing=current.replicas if current.accelerator == candidate.key.accelerator else None,
+        standing=current.replicas if is_here else None,
+        unchanged=current.replicas if is_here or not current.replicas else None,
         start=0.0 if problem.objective == "inferno" else candidate.start_weight,
         touch=0.0 if problem.objective == "inferno" else problem.touch_weights.get(variant, 0.0),
     )
