@@ -11,6 +11,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, sums
+from reconciler.optimizer.fleet.terms import replicas_for
 
 if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
@@ -24,23 +25,21 @@ class Found:
     bound: float
 
 
-def solve_mixed_integer(
-    formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf, slack: float = 0.0
-) -> Found:
+def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf) -> Found:
     """The cheapest replicas by choice within `gap` (a fraction), in at most `nodes` nodes of the search.
 
-    `cutoff` is the value of a known solution: only better ones are of interest. `slack` is by how much the limits of
-    shared rows may be exceeded, as a fraction, which no caller but a test of infeasibility wants.
+    `cutoff` is the value of a known solution: only better ones are of interest. The bound is infinite where there is
+    no solution at all.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     programme = _Programme(formulation)
     if not programme.width:
         return Found(counts=np.zeros(0, dtype=np.int64), bound=0.0)
-    matrix, lower, upper = programme.rows(slack)
+    matrix, lower, upper = programme.rows()
     constraints = [LinearConstraint(matrix, lower, upper)]
     if np.isfinite(cutoff):
-        constraints.append(LinearConstraint(programme.objective[None, :], -np.inf, cutoff - programme.constant))
+        constraints.append(LinearConstraint(programme.objective[None, :], -np.inf, cutoff))
     answer = milp(
         programme.objective,
         integrality=programme.integrality,
@@ -49,7 +48,7 @@ def solve_mixed_integer(
         options={"mip_rel_gap": gap, "node_limit": nodes},
     )
     bound = getattr(answer, "mip_dual_bound", None)
-    proven = -np.inf if bound is None else float(bound) + programme.constant
+    proven = -np.inf if bound is None else float(bound)
     if answer.x is None:
         return Found(counts=None, bound=np.inf if answer.status == _INFEASIBLE else proven)
     counts = np.rint(answer.x[: len(formulation.choices.keys)]).astype(np.int64)
@@ -78,7 +77,6 @@ class _Programme:
         self._near = rows.near[choices.row] > 0
         self._is_starting = (choices.start > 0) | (sums(formulation.shared.use_starting) > 0)
         self._is_touched = (variants.touch > 0) | (sums(formulation.shared.use_touching) > 0)
-        self.constant = 0.0
         self.objective = np.concatenate(
             [choices.cost, choices.fixed, choices.start, np.zeros(count), variants.touch, rows.prices.ravel()]
         )
@@ -89,6 +87,9 @@ class _Programme:
         lowest = np.where(self._switched, 0, choices.lowest)
         self.lower = np.zeros(self.width)
         self.lower[self._replicas] = lowest
+        # What stands on an accelerator that is not offered any more changes whatever is decided.
+        leaves = variants.was_active & ~_any_by_variant(formulation, choices.is_standing)
+        self.lower[self._touched] = leaves & self._is_touched
         self.upper = np.concatenate(
             [
                 self._most,
@@ -100,7 +101,7 @@ class _Programme:
             ]
         ).astype(np.float64)
 
-    def rows(self, slack: float) -> tuple["Matrix", Floats, Floats]:
+    def rows(self) -> tuple["Matrix", Floats, Floats]:
         """The constraint matrix and its limits."""
         gathered = _Gathered()
         self._cover(gathered)
@@ -109,7 +110,7 @@ class _Programme:
         self._touch(gathered)
         self._keep(gathered)
         self._balance(gathered)
-        self._share(gathered, slack)
+        self._share(gathered)
         rows, columns, values, lower, upper = gathered.arrays()
         return by_cells(values, rows, columns, (len(lower), self.width)), lower, upper
 
@@ -130,17 +131,12 @@ class _Programme:
         row = to.new(np.zeros(len(chosen)), np.inf)
         to.add(row, self._replicas[chosen], 1.0)
         to.add(row, self._active[chosen], -np.maximum(choices.lowest[chosen], 1).astype(np.float64))
-        by_variant = to.new(variants.is_forced.astype(np.float64) * self._of_variant(self._switched), 1.0)
+        has_switch = _any_by_variant(self.formulation, self._switched)
+        by_variant = to.new((variants.is_forced & has_switch).astype(np.float64), 1.0)
         to.add(by_variant[choices.variant[chosen]], self._active[chosen], 1.0)
         is_limited = rows.active_limit < len(variants.keys)
         limited = to.new(np.full(len(is_limited), -np.inf), np.where(is_limited, rows.active_limit, np.inf))
         to.add(limited[choices.row[chosen]], self._active[chosen], 1.0)
-
-    def _of_variant(self, flags: Flags) -> Flags:
-        choices = self.formulation.choices
-        found = np.bincount(choices.variant, flags, minlength=len(self.formulation.variants.keys))
-        result: Flags = found > 0
-        return result
 
     def _start(self, to: "_Gathered") -> None:
         choices = self.formulation.choices
@@ -186,9 +182,9 @@ class _Programme:
             to.add(np.full(len(over), row[index]), self._replicas[over], 1.0)
             to.add(np.full(len(under), row[index]), self._replicas[under], -float(factor))
 
-    def _share(self, to: "_Gathered", slack: float) -> None:
+    def _share(self, to: "_Gathered") -> None:
         shared = self.formulation.shared
-        row = to.new(np.full(len(shared), -np.inf), shared.limits * (1 + slack))
+        row = to.new(np.full(len(shared), -np.inf), shared.limits)
         columns = ((shared.use, self._replicas), (shared.use_starting, self._started))
         for uses, variables in (*columns, (shared.use_touching, self._touched)):
             to.add(row[owners(uses)], variables[uses.indices], uses.data)
@@ -218,10 +214,17 @@ class _Gathered:
         return rows, columns, values, lower, upper
 
 
+def _any_by_variant(formulation: Formulation, flags: Flags) -> Flags:
+    """Whether a flag is set on any choice of a variant."""
+    found = np.bincount(formulation.choices.variant, flags, minlength=len(formulation.variants.keys))
+    result: Flags = found > 0
+    return result
+
+
 def _most(formulation: Formulation) -> Integers:
     """A count by choice that no best solution exceeds: the whole demand alone, or what a ratio may ask beside it."""
     choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
-    needed = np.ceil(rows.demand[choices.row] / choices.carried).astype(np.int64)
+    needed = replicas_for(rows.demand[choices.row], choices.carried)
     needed = np.maximum.reduce([needed, choices.lowest, choices.standing, np.ones_like(needed)])
     for _ in range(2 * len(ratios.factor)):
         before = needed.copy()
@@ -240,7 +243,8 @@ def _needs_switch(formulation: Formulation) -> Flags:
     options = np.bincount(choices.variant, minlength=len(variants.keys))[choices.variant]
     members = np.bincount(variants.row, minlength=len(rows.requirements))[choices.row]
     is_limited = rows.active_limit[choices.row] < members
-    result: Flags = (options > 1) | (choices.fixed != 0) | is_limited
+    serves_on = (rows.near[choices.row] > 0) & (choices.serving > 0)
+    result: Flags = (options > 1) | (choices.fixed != 0) | is_limited | serves_on
     return result
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, served, shortage
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
 LONGEST = 4096
 """Counts that are tried of a pair's smaller side; a model that needs more is left to the general search."""
@@ -108,7 +108,7 @@ class Pairs:
         """The largest count worth trying beside at least one replica of the other."""
         choices, demand = self._formulation.choices, self._formulation.rows.demand
         rest = np.maximum(demand[choices.row[choice]] - choices.carried[other], 0.0)
-        needed = np.ceil(rest / choices.carried[choice] - TOLERANCE).astype(np.int64)
+        needed = replicas_for(rest, choices.carried[choice])
         needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
         return np.minimum(needed, choices.highest[choice])
 
@@ -207,7 +207,7 @@ def _fill(priced: Formulation, choice: Integers, covered: Floats, near: Floats) 
     """
     choices, rows = priced.choices, priced.rows
     row, carried = choices.row[choice], choices.carried[choice]
-    needed = np.ceil((rows.must[row] - covered) / carried - TOLERANCE).astype(np.int64)
+    needed = replicas_for(rows.must[row] - covered, carried)
     least = np.maximum(needed, np.maximum(choices.lowest[choice], 1))
     most, is_open = choices.highest[choice], np.ones(len(choice), dtype=np.bool_)
     if near.any():
@@ -233,7 +233,7 @@ def _counts(
     carried = choices.carried[choice]
     running, starting = _wanted(priced)
     kept = np.minimum((running[choice] - covered) / carried, choices.standing[choice])
-    ideal = np.maximum(kept, (starting[choice] - covered) / carried)
+    ideal = np.clip(np.maximum(kept, (starting[choice] - covered) / carried), 0, UNBOUNDED)
     for count in (np.floor(ideal + TOLERANCE), np.ceil(ideal - TOLERANCE)):
         yield np.clip(count.astype(np.int64), least, np.maximum(most, least))
 
@@ -252,7 +252,7 @@ def _kept(priced: Formulation, choice: Integers, near: Floats, least: Integers) 
     """The least count that serves `near` all the time, and where there is one."""
     choices, variants = priced.choices, priced.variants
     is_needed = near > TOLERANCE * np.maximum(priced.rows.near[choices.row[choice]], TOLERANCE)
-    needed = np.ceil(near / choices.carried[choice] - TOLERANCE).astype(np.int64)
+    needed = replicas_for(near, choices.carried[choice])
     stays = choices.is_standing[choice]
     enough = np.where(
         stays,

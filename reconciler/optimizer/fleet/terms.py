@@ -2,8 +2,15 @@
 
 import numpy as np
 
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Floats, Integers
+
+
+def replicas_for(amount: Floats, carried: Floats) -> Integers:
+    """The fewest replicas that carry an amount; one more than any fleet has where it is beyond all."""
+    with np.errstate(over="ignore"):
+        needed = np.ceil(amount / carried - TOLERANCE)
+    return np.clip(needed, 0, UNBOUNDED + 1).astype(np.int64)
 
 
 def shortage_cost(must: Floats, amounts: Floats, prices: Floats, covered: Floats) -> Floats:
