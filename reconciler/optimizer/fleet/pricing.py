@@ -20,6 +20,9 @@ _TOGETHER = 200
 
 _NODES = 2_000
 
+_NODES_ALONE = 100_000
+"""A block by itself is small, and without any answer of it there is no plan at all."""
+
 _GAP = 1e-6
 """How exact the general search is; the bound that it proves is used, so it costs only sharpness."""
 
@@ -28,7 +31,7 @@ _GAP = 1e-6
 class Answer:
     """The best configuration of every block and some beside it, and a bound on any plan's value.
 
-    `is_feasible` is false where some block has no configuration at all.
+    `infeasible` are the blocks without any configuration; the bound is that of the others.
     """
 
     configurations: Configurations
@@ -50,14 +53,14 @@ class Pricing:
         """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
         priced = self._formulation.priced(prices)
         found, least = self._paired(priced, near)
-        infeasible = [np.flatnonzero(~np.isfinite(least))]
+        infeasible = [priced.block_of_row[~np.isfinite(least)]]
         bound = float(least[np.isfinite(least)].sum()) - float(prices @ self._formulation.shared.limits)
-        for blocks, part, proven in self._general(priced):
-            bound += proven if np.isfinite(proven) else 0.0
-            if part is None:
-                infeasible.append(blocks)
+        for searched in (each for blocks in self._searched for each in _search(priced, blocks)):
+            if searched.configurations is None:
+                infeasible.append(searched.blocks)
             else:
-                found.append(part)
+                found.append(searched.configurations)
+                bound += searched.bound
         return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible))
 
     def _paired(self, priced: Formulation, near: float) -> tuple[list[Configurations], Floats]:
@@ -69,13 +72,27 @@ class Pricing:
         least[~self._pairs.is_paired] = 0.0
         return [_configurations(priced, best.at(close))], least
 
-    def _general(self, priced: Formulation) -> Iterator[tuple[Integers, Configurations | None, float]]:
-        for blocks in self._searched:
-            is_meant: Flags = np.isin(priced.block_of_row, blocks)
-            part = part_of(priced, is_meant)
-            found = solve_mixed_integer(part.formulation, gap=_GAP, nodes=_NODES)
-            configurations = None if found.counts is None else _split(priced, part.choices, found.counts, blocks)
-            yield blocks, configurations, found.bound
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Searched:
+    """What the general search found for some blocks: none where one of them has no configuration."""
+
+    blocks: Integers
+    configurations: Configurations | None
+    bound: float
+
+
+def _search(priced: Formulation, blocks: Integers) -> Iterator[_Searched]:
+    """All blocks in one programme; where that finds nothing each alone, for most of them have an answer."""
+    is_meant: Flags = np.isin(priced.block_of_row, blocks)
+    part = part_of(priced, is_meant)
+    found = solve_mixed_integer(part.formulation, gap=_GAP, nodes=_NODES if len(blocks) > 1 else _NODES_ALONE)
+    if found.counts is None and len(blocks) > 1:
+        for block in blocks:
+            yield from _search(priced, np.array([block]))
+        return
+    configurations = None if found.counts is None else _split(priced, part.choices, found.counts, blocks)
+    yield _Searched(blocks=blocks, configurations=configurations, bound=found.bound)
 
 
 def _configurations(priced: Formulation, best: Best) -> Configurations:
