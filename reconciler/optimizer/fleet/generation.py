@@ -20,6 +20,9 @@ ROUNDS = 60
 GAP = 5e-5
 """Where the programme's value and the bound are this close, as a fraction, nobody knows better."""
 
+EXCESS = 1e-6
+"""Of a device, a budget's unit or a change: below it a shared row is kept."""
+
 _FORGET = 0.3
 """Configurations dearer than a model's best by this fraction of its value leave the programme."""
 
@@ -55,7 +58,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """The configurations that matter, the share that the programme takes of each, prices and the proven bound.
+    """The configurations that matter, the share that the programme takes of each, and the bound that `prices` prove.
 
     `excess` is by how much each shared row is exceeded even so: where it is not zero, no plan keeps all rows.
     `infeasible` are blocks without any configuration.
@@ -74,8 +77,8 @@ def generate(formulation: Formulation) -> Generated:
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)), near=_WIDE)
     known = _known(formulation, free.configurations)
-    bound = free.bound
-    if len(free.infeasible) or _fits(formulation, known, known.reduced(np.zeros(len(formulation.shared)))):
+    prices, bound = np.zeros(len(formulation.shared)), free.bound
+    if len(free.infeasible) or fits(formulation, _best(formulation, known)):
         return _unpriced(formulation, known, bound, free.infeasible)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     scarce = pricing.answer(penalty)
@@ -84,11 +87,11 @@ def generate(formulation: Formulation) -> Generated:
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
         answer = pricing.answer(programme.prices)
-        bound = max(bound, answer.bound)
+        if answer.bound >= bound:
+            prices, bound = programme.prices, answer.bound
         fresh = _known(formulation, answer.configurations)
-        better = fresh.reduced(programme.prices) < programme.worth_of_block[fresh.configurations.block] - _least(
-            programme.worth_of_block[fresh.configurations.block]
-        )
+        asked = programme.worth_of_block[fresh.configurations.block]
+        better = fresh.reduced(programme.prices) < asked - _least(asked)
         is_done = not better.any() or programme.value - bound <= GAP * abs(programme.value)
         if is_done and programme.excess.max(initial=0.0) > TOLERANCE and raises < _RAISES:
             penalty, raises = penalty * _DEARER, raises + 1
@@ -102,7 +105,7 @@ def generate(formulation: Formulation) -> Generated:
     return Generated(
         known=known,
         share=programme.share,
-        prices=programme.prices,
+        prices=prices,
         bound=bound,
         excess=programme.excess,
         infeasible=free.infeasible,
@@ -136,10 +139,14 @@ def best_by_block(blocks: int, block: Integers, value: Floats) -> Integers:
     return order[starts]
 
 
-def _fits(formulation: Formulation, known: Known, value: Floats) -> bool:
-    best = best_by_block(formulation.blocks, known.configurations.block, value)
-    used = sums(known.worth.use[best])
-    return bool((used <= room(formulation)).all())
+def _best(formulation: Formulation, known: Known) -> Known:
+    """The best configuration of each block, whatever it uses."""
+    return known.at(best_by_block(formulation.blocks, known.configurations.block, known.worth.value))
+
+
+def fits(formulation: Formulation, chosen: Known) -> bool:
+    """Whether configurations together keep all shared rows."""
+    return bool((sums(chosen.worth.use) <= room(formulation)).all())
 
 
 def room(formulation: Formulation) -> Floats:

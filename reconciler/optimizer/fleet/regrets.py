@@ -14,7 +14,10 @@ from reconciler.optimizer.fleet.configurations import Configurations, configurat
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.pairs import Best, Pairs, merged
 from reconciler.optimizer.fleet.sparse import Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, served, shortage
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
+
+LARGEST_GRID = 2_000_000
+"""Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
 
 _CHUNK = 500_000
 
@@ -26,6 +29,8 @@ class Regrets:
     priced: Formulation
     best: Best
     least: Floats
+    is_complete: bool
+    """Whether these are all configurations of all models: no general search, and no grid too large."""
 
     @classmethod
     def of(cls, formulation: Formulation, pairs: Pairs, prices: Floats) -> "Regrets":
@@ -34,7 +39,9 @@ class Regrets:
         best = pairs.best(priced)
         least = np.full(len(priced.rows.requirements), np.inf)
         np.minimum.at(least, best.row, best.value)
-        return cls(priced=priced, best=best, least=least)
+        first, second = _sides(priced, best)
+        is_complete = bool(pairs.is_paired.all() and (first * second <= LARGEST_GRID).all())
+        return cls(priced=priced, best=best, least=least, is_complete=is_complete)
 
     def within(self, count: int) -> float:
         """The regret that `count` singles and pairs have at most; what is infeasible has none."""
@@ -51,10 +58,10 @@ class Regrets:
 
     def _found(self, regret: float) -> Iterator[Best]:
         best = self.best.at(self.best.value <= self.least[self.best.row] + regret)
-        yield best.at(best.first < 0)
-        used = best.at(best.first >= 0)
-        first, second = _useful(self.priced, used.first), _useful(self.priced, used.second)
-        second = np.where(used.second >= 0, second, 1)
+        first, second = _sides(self.priced, best)
+        is_grid = (best.first >= 0) & (first * second <= LARGEST_GRID)
+        yield best.at(~is_grid)
+        used, first, second = best.at(is_grid), first[is_grid], second[is_grid]
         cells = np.cumsum(first * second)
         begin = 0
         while begin < len(cells):
@@ -97,9 +104,15 @@ class Regrets:
         return value
 
 
+def _sides(priced: Formulation, best: Best) -> tuple[Integers, Integers]:
+    """How many counts are worth trying of the first and the second choice; one where there is none."""
+    first = np.where(best.first >= 0, _useful(priced, best.first), 1)
+    return first, np.where(best.second >= 0, _useful(priced, best.second), 1)
+
+
 def _useful(priced: Formulation, choice: Integers) -> Integers:
     """The largest count worth trying: the whole demand, or what stands or must stand."""
     choices = priced.choices
-    needed = np.ceil(priced.rows.demand[choices.row[choice]] / choices.carried[choice] - TOLERANCE).astype(np.int64)
+    needed = replicas_for(priced.rows.demand[choices.row[choice]], choices.carried[choice])
     needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
     return np.minimum(needed, choices.highest[choice])

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, worth
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, room
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, room
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.regrets import Regrets
-from reconciler.optimizer.fleet.sparse import Floats, Integers, by_cells, sums
+from reconciler.optimizer.fleet.sparse import Integers, by_cells
 
 GAP = 1e-3
 """A plan proven to be this close to the optimum, as a fraction, is good enough."""
@@ -40,10 +40,10 @@ class Rounded:
 
 def round_shares(formulation: Formulation, generated: Generated) -> Rounded | None:
     """The best plan found and what is proven of it; None where none was found within the limits."""
-    if (np.isclose(generated.share, 0.0) | np.isclose(generated.share, 1.0)).all():
-        return _whole(generated, formulation.blocks)
-    pairs = Pairs(formulation)
-    regrets = Regrets.of(formulation, pairs, generated.prices)
+    whole = _whole(formulation, generated)
+    if whole is not None:
+        return whole
+    regrets = Regrets.of(formulation, Pairs(formulation), generated.prices)
     best, bound = None, generated.bound
     for beside in _BESIDE:
         missing = np.inf if best is None else best.value - generated.bound
@@ -53,7 +53,7 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         known = _everything(formulation, generated, regrets, regret)
         offered = _cheapest(formulation, generated, known)
         chosen, proven = _choose(formulation, offered)
-        if pairs.is_paired.all() and len(offered) == len(known):
+        if regrets.is_complete and len(offered) == len(known):
             bound = max(bound, min(proven, generated.bound + regret))
         value = np.inf if chosen is None else float(offered.worth.value[chosen].sum())
         if chosen is not None and (best is None or value < best.value):
@@ -64,12 +64,16 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     return None if best is None else Rounded(configurations=best.configurations, value=best.value, bound=bound)
 
 
-def _whole(generated: Generated, blocks: int) -> Rounded:
-    """The programme splits no model: its value is reached."""
-    chosen = best_by_block(blocks, generated.known.configurations.block, -generated.share)
-    value = float(generated.known.worth.value[chosen].sum())
-    bound = min(generated.bound, value)
-    return Rounded(configurations=generated.known.configurations.at(chosen), value=value, bound=bound)
+def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
+    """The programme's own plan, where it splits no model: its value is reached."""
+    if not (np.isclose(generated.share, 0.0) | np.isclose(generated.share, 1.0)).all():
+        return None
+    known = generated.known
+    chosen = known.at(best_by_block(formulation.blocks, known.configurations.block, -generated.share))
+    if not fits(formulation, chosen):
+        return None
+    value = float(chosen.worth.value.sum())
+    return Rounded(configurations=chosen.configurations, value=value, bound=min(generated.bound, value))
 
 
 def _everything(formulation: Formulation, generated: Generated, regrets: Regrets, regret: float) -> Known:
@@ -103,12 +107,11 @@ def _choose(formulation: Formulation, known: Known) -> tuple[Integers | None, fl
 
     count = len(known)
     once = by_cells(np.ones(count), known.configurations.block, np.arange(count), (formulation.blocks, count))
-    limits: Floats = room(formulation)
     answer = milp(
         known.worth.value,
         integrality=np.ones(count, dtype=np.int64),
         bounds=Bounds(0.0, 1.0),
-        constraints=[LinearConstraint(once, 1.0, 1.0), LinearConstraint(known.worth.use.T, -np.inf, limits)],
+        constraints=[LinearConstraint(once, 1.0, 1.0), LinearConstraint(known.worth.use.T, -np.inf, room(formulation))],
         options={"mip_rel_gap": GAP / 2, "node_limit": _NODES},
     )
     proven = getattr(answer, "mip_dual_bound", None)
@@ -116,8 +119,7 @@ def _choose(formulation: Formulation, known: Known) -> tuple[Integers | None, fl
     if answer.x is None:
         return None, np.inf if answer.status == _INFEASIBLE else bound
     chosen = best_by_block(formulation.blocks, known.configurations.block, -answer.x)
-    used = sums(known.worth.use[chosen])
-    return (chosen if (used <= limits + TOLERANCE * np.abs(limits)).all() else None), bound
+    return (chosen if fits(formulation, known.at(chosen)) else None), bound
 
 
 _INFEASIBLE = 2
