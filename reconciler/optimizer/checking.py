@@ -90,24 +90,22 @@ class _Check:
                 both[name] += count * max(allocation.replicas - stays, 0)
             for name, count in old.items():
                 both[name] += count * before.replicas
+        held = self._taken_now(self._problem.pinned)
+        now = self._taken_now({key: self._problem.current[key] for key in self._free})
         for pool in self._problem.pools:
-            held = self._held(pool.name)
-            left = pool.devices - held
+            left = pool.devices - held[pool.name]
             if used[pool.name] > max(left, 0):
                 yield f"pool {pool.name} has {left} devices, the plan takes {used[pool.name]}"
-            now = sum(
-                self._problem.current_devices.get(key, {}).get(pool.name, 0) * each.replicas
-                for key, each in self._problem.current.items()
-                if key in self._free
-            )
-            if pool.surge is not None and both[pool.name] > max(left + pool.surge, now):
+            if pool.surge is not None and both[pool.name] > max(left + pool.surge, now[pool.name]):
                 yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {both[pool.name]}"
 
-    def _held(self, pool: str) -> int:
-        return sum(
-            self._problem.current_devices.get(key, {}).get(pool, 0) * each.replicas
-            for key, each in self._problem.pinned.items()
-        )
+    def _taken_now(self, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
+        """What replicas on the accelerators of today take of each pool."""
+        taken: dict[str, int] = defaultdict(int)
+        for key, each in allocations.items():
+            for pool, devices in self._problem.current_devices.get(key, {}).items():
+                taken[pool] += devices * each.replicas
+        return taken
 
     def _devices(self, key: ResourceKey, allocation: Allocation) -> Mapping[str, int]:
         candidate = self._candidates.get(CandidateKey(variant=key, accelerator=allocation.accelerator))
@@ -162,16 +160,14 @@ class _Check:
 
     def active(self) -> Iterator[str]:
         """Variants that serve one model at once; who serves now, or must, may go on."""
-        members: dict[ModelKey, set[ResourceKey]] = defaultdict(set)
         for requirement in self._problem.requirements:
             if requirement.active_limit is None or requirement.fixed is not None:
                 continue
-            keys = {key.variant for key in requirement.per_replica} & self._free.keys()
-            members[requirement.model] |= keys
-            serving = sum(self._free[key].replicas > 0 for key in keys)
-            standing = sum(
-                self._problem.current[key].replicas > 0 or self._problem.bounds[key].minimum > 0 for key in keys
-            )
+            members = {key.variant for key in requirement.per_replica}
+            pinned = sum(self._problem.pinned[key].replicas > 0 for key in members & self._problem.pinned.keys())
+            free = members & self._free.keys()
+            serving = pinned + sum(self._free[key].replicas > 0 for key in free)
+            standing = pinned + sum(self._must_serve(key) for key in free)
             if serving > max(requirement.active_limit, standing):
                 yield f"{requirement.model.model_id} is served by {serving} variants, {requirement.active_limit} may"
 

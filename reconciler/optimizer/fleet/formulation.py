@@ -25,7 +25,7 @@ import numpy as np
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_rows
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
         rest = sum(_carried_pinned(problem, requirement, key) for key in pinned)
         kept = sum(_served_now(problem, requirement, key) for key in pinned)
         near[row] = max(requirement.near_amount - kept, 0.0)
-        wanted = [(np.inf if each.price is None else each.price, each) for each in requirement.segments]
+        wanted = [(_worth_of(each), each) for each in requirement.segments]
         if requirement.fixed is not None:
             free = sum(n for key, n in requirement.fixed.items() if key not in problem.pinned)
             must[row], wanted, rest = float(free), [], 0.0
@@ -376,19 +376,24 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
             if segment.price is None:
                 must[row] += left
             else:
-                amounts[row, column], prices[row, column] = left, price * segment.probability
+                amounts[row, column], prices[row, column] = left, price
     served = np.zeros(count)
     np.add.at(served, variants.row, _served_by_variant(problem, offers))
-    active_limit = _active_limits(offers, variants)
+    active_limit = _active_limits(problem, offers, variants)
     return Rows(
         requirements=offers.requirements,
-        must=np.minimum(must, _widest(choices, active_limit)),
+        must=np.minimum(must, _widest(choices, variants, active_limit)),
         amounts=amounts,
         prices=prices,
         near=np.minimum(near, served),
         active_limit=active_limit,
         priority=np.array([each.priority for each in offers.requirements], dtype=np.int64),
     )
+
+
+def _worth_of(segment: Segment) -> float:
+    """What covering one unit of it is worth: its price as often as it is wanted; more than all where it must be."""
+    return np.inf if segment.price is None else segment.price * segment.probability
 
 
 def _members(requirement: Requirement) -> list[ResourceKey]:
@@ -409,32 +414,39 @@ def _served_by_variant(problem: Problem, offers: _Offers) -> Floats:
     )
 
 
-def _widest(choices: Choices, active_limit: Integers) -> Floats:
+def _widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
     """The most that bounds and the count of active variants admit, by row: beyond it all is short whatever is decided.
 
-    Of a row with forced variants it may be too wide; then the row has no configuration, and is named as a conflict.
+    Forced variants are active whatever they carry. Of a variant in order its first accelerator counts.
     """
     rows = len(active_limit)
     if not len(choices.carried):
         return np.zeros(rows)
     starts = np.searchsorted(choices.variant, np.arange(int(choices.variant[-1]) + 1))
-    by_variant = np.maximum.reduceat(choices.carried * choices.highest, starts)
+    by_variant = np.maximum.reduceat(choices.carried * choices.highest * (choices.fixed == 0), starts)
     row = choices.row[starts]
-    order = np.lexsort((-by_variant, row))
+    order = np.lexsort((-by_variant, ~variants.is_forced, row))
     rank = np.arange(len(order)) - np.searchsorted(row[order], row[order])
     is_counted = rank < active_limit[row[order]]
     return np.bincount(row[order], by_variant[order] * is_counted, minlength=rows).astype(np.float64)
 
 
-def _active_limits(offers: _Offers, variants: Variants) -> Integers:
+def _active_limits(problem: Problem, offers: _Offers, variants: Variants) -> Integers:
     """At least as many as must serve, or serve now: nothing is drained only to satisfy a count."""
     count = len(offers.requirements)
-    limits = [UNBOUNDED if each.active_limit is None else each.active_limit for each in offers.requirements]
+    limits = [
+        UNBOUNDED if each.active_limit is None else each.active_limit - _serving_pinned(problem, each)
+        for each in offers.requirements
+    ]
     forced, active = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     np.add.at(forced, variants.row, variants.is_forced)
     np.add.at(active, variants.row, variants.was_active | variants.is_forced)
     fixed = np.array([UNBOUNDED if each.fixed is not None else 0 for each in offers.requirements], dtype=np.int64)
     return np.maximum(np.maximum(np.array(limits, dtype=np.int64), fixed), np.maximum(forced, active))
+
+
+def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
+    return sum(key in problem.pinned and problem.pinned[key].replicas > 0 for key in _members(requirement))
 
 
 def _shared(problem: Problem, choices: Choices, variants: Variants) -> Shared:
@@ -450,11 +462,11 @@ def _pool_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
         for name, count in (problem.current_devices.get(key.variant, {}) if taken is None else taken).items():
             if name in uses and count:
                 uses[name][index] = float(count)
-    for pool in problem.pools:
-        held = sum(_taken(problem, key, pinned, pool.name) for key, pinned in problem.pinned.items())
+    pinned, current = _taken(problem, problem.pinned), _taken(problem, problem.current)
+    for pool in sorted(problem.pools, key=lambda each: each.name):
+        held, now = pinned.get(pool.name, 0), current.get(pool.name, 0)
         yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])
         if pool.surge is not None:
-            now = sum(_taken(problem, key, each, pool.name) for key, each in problem.current.items())
             room = max(float(pool.devices + pool.surge - now), 0.0)
             yield SharedRow(f"{pool.name} {WHILE_CHANGING}", room, use_starting=uses[pool.name])
 
@@ -463,13 +475,19 @@ WHILE_CHANGING = "while changing"
 """How the row of a pool is called that counts what runs before and after together."""
 
 
-def _taken(problem: Problem, key: ResourceKey, allocation: Allocation, pool: str) -> int:
-    return problem.current_devices.get(key, {}).get(pool, 0) * allocation.replicas
+def _taken(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
+    """What allocations on current accelerators take of each pool."""
+    taken: dict[str, int] = {}
+    for key, allocation in allocations.items():
+        if allocation.replicas:
+            for pool, devices in problem.current_devices.get(key, {}).items():
+                taken[pool] = taken.get(pool, 0) + devices * allocation.replicas
+    return taken
 
 
 def _budget_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
     uses: dict[ResourceKey, list[SharedRow]] = {}
-    for budget in problem.budgets:
+    for budget in sorted(problem.budgets, key=lambda each: each.name):
         held = sum(
             problem.current_weights.get(key, 0.0) * problem.pinned[key].replicas
             for key in sorted(budget.variants & problem.pinned.keys())
@@ -484,7 +502,7 @@ def _budget_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
 
 
 def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:
-    for limit in problem.change_limits:
+    for limit in sorted(problem.change_limits, key=lambda each: each.name):
         use = {index: 1.0 for index, key in enumerate(variants.keys) if key in limit.variants}
         yield SharedRow(limit.name, float(limit.changes), use_touching=use)
 
@@ -497,8 +515,8 @@ def _ratios(problem: Problem, offers: _Offers) -> RatioRows:
         if over is None or under is None or _has_pinned(problem, offers, over) or _has_pinned(problem, offers, under):
             continue
         found.append((over, under, ratio.least))
-        if ratio.most is not None and ratio.most > 0:
-            found.append((under, over, 1 / ratio.most))
+        if ratio.most is not None:
+            found.append((under, over, 1 / ratio.most if ratio.most > 0 else float(UNBOUNDED)))
     return RatioRows(
         greater=np.array([each[0] for each in found], dtype=np.int64),
         smaller=np.array([each[1] for each in found], dtype=np.int64),
