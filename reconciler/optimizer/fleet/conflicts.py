@@ -1,22 +1,25 @@
 """Rules that no plan can keep together, named as the fewest that are enough; their models are held.
 
 What is looked at are bounds, ratios and what is pinned against pools, budgets and limits, without any demand: that
-demand does not fit is no conflict, it is scarcity.
+demand does not fit is no conflict, it is scarcity. The proof of a conflict are prices of the shared rows at which the
+least that some models must take costs more than all there is (Farkas): those models and the priced rows contradict
+each other, and the models that take most are enough of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Conflict
 from reconciler.optimizer.fleet.formulation import Formulation, formulate
-from reconciler.optimizer.fleet.generation import generate
+from reconciler.optimizer.fleet.generation import EXCESS, Generated, best_by_block, generate
+from reconciler.optimizer.fleet.planning import FleetPlan, Planner
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
-EXCESS = 1e-6
-"""Of a device, a budget's unit or a change: below it a shared row is kept."""
+_NOISE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +28,23 @@ class Settled:
 
     formulation: Formulation
     conflicts: tuple[Conflict, ...]
+    is_changed: bool
+    """Whether something was held, or need not go on serving meanwhile."""
 
 
-def settle(problem: Problem) -> Settled:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contradiction:
+    """Blocks that cannot keep their own rules, or not beside the shared rows of which they take too much.
+
+    `taken` is the least that they take of the one shared row that is short; None where more than one is.
+    """
+
+    blocks: Integers
+    rows: Integers
+    taken: float | None = None
+
+
+def settle(formulation: Formulation, planner: Planner) -> Settled:
     """The problem with the models of every conflict held, so that a plan exists that keeps all rules.
 
     What must serve while the change is under way gives way where not even that fits: it runs, so the inventory is
@@ -35,94 +52,122 @@ def settle(problem: Problem) -> Settled:
     """
     conflicts: list[Conflict] = []
     while True:
-        formulation = formulate(problem)
-        generated = generate(_without(formulation, demand=True, near=True))
-        if not len(generated.infeasible) and generated.excess.max(initial=0.0) <= EXCESS:
+        found = _contradiction(_without_demand(formulation, np.zeros_like(formulation.rows.near)), planner)
+        if found is None or not len(found.blocks):
             break
-        conflict, held = (
-            _of_blocks(formulation, generated.infeasible)
-            if len(generated.infeasible)
-            else _of_shared(formulation, generated.excess > EXCESS)
+        conflicts.append(_conflict(formulation, found))
+        held = formulation.block_of_row[formulation.variants.row]
+        keys = [key for key, block in zip(formulation.variants.keys, held, strict=True) if block in found.blocks]
+        problem = formulation.problem
+        formulation = formulate(
+            replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in keys}})
         )
-        conflicts.append(conflict)
-        problem = replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in held}})
-    if formulation.rows.near.any():
-        generated = generate(_without(formulation, demand=True, near=False))
-        if len(generated.infeasible) or generated.excess.max(initial=0.0) > EXCESS:
-            formulation = _without(formulation, demand=False, near=True)
-    return Settled(formulation=formulation, conflicts=tuple(conflicts))
-
-
-def _without(formulation: Formulation, *, demand: bool, near: bool) -> Formulation:
-    rows = formulation.rows
-    if demand:
-        rows = replace(rows, must=np.zeros_like(rows.must), amounts=rows.amounts[:, :0], prices=rows.prices[:, :0])
-    if near:
-        rows = replace(rows, near=np.zeros_like(rows.near))
-    return replace(formulation, rows=rows)
-
-
-def _of_blocks(formulation: Formulation, blocks: Integers) -> tuple[Conflict, tuple[ResourceKey, ...]]:
-    """Models that have no configuration even alone: their own bounds and ratios contradict each other."""
-    is_meant: Flags = np.isin(formulation.block_of_row, blocks)
-    keys = _variants_of(formulation, is_meant)
-    rules = [f"{_bounds_words(formulation.problem, key)} of {key.label}" for key in keys]
-    rules += [
-        f"the ratio of {ratio.over or 'one role'} to {ratio.under or 'another'} of {ratio.model.model_id}"
-        for ratio in formulation.problem.ratios
-        if ratio.model in _models(formulation, is_meant)
-    ]
-    return Conflict(rules=tuple(rules), models=_models(formulation, is_meant)), keys
-
-
-def _bounds_words(problem: Problem, key: ResourceKey) -> str:
-    bounds = problem.bounds[key]
-    most = "" if bounds.maximum is None else f" and maxReplicas {bounds.maximum}"
-    return f"minReplicas {bounds.minimum}{most}"
-
-
-def _of_shared(formulation: Formulation, exceeded: Flags) -> tuple[Conflict, tuple[ResourceKey, ...]]:
-    """The fewest variants whose bounds alone exceed what the rows have for them: the largest, until it is enough."""
-    needed = _needed(formulation, exceeded)
-    limit = float(formulation.shared.limits[exceeded].sum())
-    order = np.argsort(-needed, kind="stable")
-    order = order[needed[order] > 0]
-    enough = int(np.searchsorted(np.cumsum(needed[order]), limit + EXCESS, side="right")) + 1
-    # Where no bound alone says why, as where a ratio asks for more, whoever is there is held.
-    chosen = np.sort(order[:enough]) if len(order) else np.arange(len(needed))
-    keys = tuple(formulation.variants.keys[index] for index in chosen)
-    rules = [
-        f"{_bounds_words(formulation.problem, key)} of {key.label} (takes {needed[index]:g})"
-        for index, key in zip(chosen, keys, strict=True)
-    ]
-    rules += [
-        f"{name} with {left:g} left for them"
-        for name, left, is_exceeded in zip(formulation.shared.names, formulation.shared.limits, exceeded, strict=True)
-        if is_exceeded
-    ]
-    is_meant: Flags = np.isin(np.arange(len(formulation.rows.requirements)), formulation.variants.row[chosen])
-    return Conflict(rules=tuple(rules), models=_models(formulation, is_meant)), _variants_of(formulation, is_meant)
-
-
-def _needed(formulation: Formulation, exceeded: Flags) -> Floats:
-    """By variant the least that its bounds take of the exceeded rows, over its choices."""
-    choices, variants, shared = formulation.choices, formulation.variants, formulation.shared
-    weights = exceeded.astype(np.float64)
-    started = np.maximum(choices.lowest - choices.standing, 0)
-    taken = (weights @ shared.use) * choices.lowest + (weights @ shared.use_starting) * started
-    least = np.full(len(variants.keys), np.inf)
-    np.minimum.at(least, choices.variant, taken)
-    is_admitted = choices.is_standing & (choices.lowest <= choices.standing) & (choices.standing <= choices.highest)
-    may_stay = np.bincount(choices.variant, is_admitted, minlength=len(variants.keys)) > 0
-    is_changed = np.where(variants.was_active, ~may_stay, variants.is_forced)
-    needed: Floats = np.where(variants.is_forced, least, 0.0) + (weights @ shared.use_touching) * is_changed
-    return needed
-
-
-def _variants_of(formulation: Formulation, rows: Flags) -> tuple[ResourceKey, ...]:
-    return tuple(
-        key for key, is_meant in zip(formulation.variants.keys, rows[formulation.variants.row], strict=True) if is_meant
+    near = _keepable(formulation, planner)
+    return Settled(
+        formulation=replace(formulation, rows=replace(formulation.rows, near=near)),
+        conflicts=tuple(conflicts),
+        is_changed=bool(conflicts) or bool((near < formulation.rows.near).any()),
     )
+
+
+def _keepable(formulation: Formulation, planner: Planner) -> Floats:
+    """What must serve meanwhile, but of models that have no room for it."""
+    near = formulation.rows.near
+    while near.any():
+        found = _contradiction(_without_demand(formulation, near), planner)
+        if found is None:
+            break
+        given_up = np.isin(formulation.block_of_row, found.blocks)
+        near = np.where(given_up, 0.0, near) if near[given_up].any() else np.zeros_like(near)
+    return near
+
+
+def _without_demand(formulation: Formulation, near: Floats) -> Formulation:
+    rows = formulation.rows
+    nothing = np.zeros_like(rows.must)
+    bare = formulation.with_demand(nothing, rows.amounts[:, :0], rows.prices[:, :0])
+    return replace(bare, rows=replace(bare.rows, near=near))
+
+
+def _contradiction(formulation: Formulation, planner: Planner) -> _Contradiction | None:
+    """What no plan of the formulation can keep; None where there is one, or nobody is left to hold."""
+    if not formulation.choices.keys:
+        return None
+    generated = generate(_without_costs(formulation))
+    if len(generated.infeasible):
+        return _Contradiction(blocks=generated.infeasible, rows=np.zeros(0, dtype=np.int64))
+    if generated.excess.max(initial=0.0) > EXCESS:
+        return _beside_shared(formulation, generated)
+    if isinstance(planner(formulation), FleetPlan):
+        return None
+    return _between(formulation, generate(formulation))
+
+
+def _without_costs(formulation: Formulation) -> Formulation:
+    """Of the same rules, where only what exceeds a shared row counts."""
+    choices, variants = formulation.choices, formulation.variants
+    free = np.zeros(len(choices.keys))
+    return replace(
+        formulation,
+        choices=replace(choices, fixed=free, cost=free, start=free),
+        variants=replace(variants, touch=np.zeros(len(variants.keys))),
+    )
+
+
+def _beside_shared(formulation: Formulation, generated: Generated) -> _Contradiction:
+    """The fewest blocks that take more of the priced rows, at these prices, than there is."""
+    known, prices = generated.known, generated.prices
+    least = known.at(best_by_block(formulation.blocks, known.configurations.block, known.reduced(prices)))
+    needed = least.reduced(prices)
+    order = np.argsort(-needed, kind="stable")
+    order = order[needed[order] > _NOISE]
+    limit = float(prices @ formulation.shared.limits)
+    enough = int(np.searchsorted(np.cumsum(needed[order]), limit + _NOISE * max(limit, 1.0), side="right")) + 1
+    blocks, rows = np.sort(order[:enough]), np.flatnonzero(prices > _NOISE)
+    if not len(blocks) or enough > len(order):
+        # The rounds were over before the prices proved anything: whoever uses what is exceeded is held.
+        rows = np.flatnonzero(generated.excess > EXCESS)
+        taken_by_block: Floats = np.zeros(len(least)) + least.worth.use @ (generated.excess > EXCESS).astype(np.float64)
+        return _Contradiction(blocks=np.flatnonzero(taken_by_block > _NOISE), rows=rows)
+    taken = float(needed[blocks].sum() / prices[rows[0]]) if len(rows) == 1 else None
+    return _Contradiction(blocks=blocks, rows=rows, taken=taken)
+
+
+def _between(formulation: Formulation, generated: Generated) -> _Contradiction | None:
+    """Where only fractions of configurations fit: the blocks that the programme splits, and the rows that are full."""
+    split = (generated.share > EXCESS) & (generated.share < 1 - EXCESS)
+    blocks = np.unique(generated.known.configurations.block[split])
+    left: Floats = formulation.shared.limits - generated.known.worth.use.T @ generated.share
+    rows = np.flatnonzero(left <= EXCESS)
+    return _Contradiction(blocks=blocks, rows=rows) if len(blocks) else None
+
+
+def _conflict(formulation: Formulation, found: _Contradiction) -> Conflict:
+    is_meant: Flags = np.isin(formulation.block_of_row, found.blocks)
+    models = _models(formulation, is_meant)
+    shared = formulation.shared
+    left = f"the {found.taken:g} that they take" if found.taken is not None else "them"
+    rules = [*_bounds_words(formulation, is_meant, every=not len(found.rows)), *_ratio_words(formulation, models)]
+    rules += [f"{shared.names[row]} with {shared.limits[row]:g} left for {left}" for row in found.rows]
+    return Conflict(rules=tuple(rules), models=models)
+
+
+def _bounds_words(formulation: Formulation, is_meant: Flags, *, every: bool) -> Iterator[str]:
+    """The bounds that ask for something; those of every variant where they are all there is to name."""
+    problem: Problem = formulation.problem
+    for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):
+        bounds = problem.bounds[key]
+        is_asking = bounds.minimum > 0 or not bounds.admits(problem.current[key].replicas)
+        if is_meant[row] and (every or is_asking):
+            most = "" if bounds.maximum is None else f" and maxReplicas {bounds.maximum}"
+            yield f"minReplicas {bounds.minimum}{most} of {key.label}"
+
+
+def _ratio_words(formulation: Formulation, models: tuple[ModelKey, ...]) -> Iterator[str]:
+    for ratio in formulation.problem.ratios:
+        if ratio.model in models:
+            between = f"{ratio.over or 'one role'} to {ratio.under or 'another'}"
+            yield f"the ratio of {between} of {ratio.model.model_id}"
 
 
 def _models(formulation: Formulation, rows: Flags) -> tuple[ModelKey, ...]:

@@ -1,14 +1,13 @@
 """The best plan of a formulation: prices first, then whole configurations, else one direct programme."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, worth
-from reconciler.optimizer.fleet.conflicts import EXCESS
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import Generated, generate
+from reconciler.optimizer.fleet.generation import EXCESS, Generated, generate
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
 from reconciler.optimizer.fleet.rounding import GAP, Rounded, round_shares
 from reconciler.optimizer.fleet.sparse import Floats, Integers, by_cells, sums
@@ -67,6 +66,26 @@ def plan_directly(formulation: Formulation) -> Planned:
     value = value_of(formulation, found.counts)
     prices = np.zeros(len(formulation.shared))
     return FleetPlan(counts=found.counts, value=value, bound=min(found.bound, value), prices=prices)
+
+
+def in_order(formulation: Formulation, plan: FleetPlan, planner: Planner) -> tuple[Formulation, FleetPlan]:
+    """The cheapest plan that keeps the accelerators which the plan takes for variants in order, without their penalty.
+
+    The penalty is so large that what all others cost would be float noise beside it, in the proof as well.
+    """
+    choices = formulation.choices
+    is_late = (plan.counts > 0) & (choices.fixed > 0)
+    if not is_late.any():
+        return formulation, plan
+    is_ordered = np.bincount(choices.variant, choices.fixed > 0)[choices.variant] > 0
+    is_idle = np.bincount(choices.variant, plan.counts)[choices.variant] == 0
+    is_open = ~is_ordered | (plan.counts > 0) | (is_idle & (choices.fixed == 0))
+    decided = replace(
+        formulation,
+        choices=replace(choices, fixed=np.zeros_like(choices.fixed), highest=np.where(is_open, choices.highest, 0)),
+    )
+    again = planner(decided)
+    return (decided, again) if isinstance(again, FleetPlan) else (formulation, plan)
 
 
 def _empty(formulation: Formulation) -> FleetPlan:

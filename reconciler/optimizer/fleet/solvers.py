@@ -11,13 +11,14 @@ from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import drained, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.fleet.conflicts import Settled, settle
-from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.formulation import Formulation, formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.levels import shed
 from reconciler.optimizer.fleet.planning import (
     FleetPlan,
     Planner,
     covered_by,
+    in_order,
     plan_by_columns,
     plan_directly,
     use_of,
@@ -46,14 +47,19 @@ class FleetSolver:
 
         Where the limits of the search are reached before any plan is found, everything stays as it is.
         """
-        settled = settle(problem)
+        settled = Settled(formulation=formulate(problem), conflicts=(), is_changed=False)
         formulation = settled.formulation
         planned = self._planner(formulation)
+        if not isinstance(planned, FleetPlan):
+            settled = settle(formulation, self._planner)
+            formulation = settled.formulation
+            planned = self._planner(formulation) if settled.is_changed else planned
         if not isinstance(planned, FleetPlan):
             lowered = shed(formulation, self._planner)
             planned, formulation = lowered.plan, lowered.formulation
         if not isinstance(planned, FleetPlan):
             return _unmoved(problem, settled, self.name)
+        formulation, planned = in_order(formulation, planned, self._planner)
         return _checked(settled, _solution(settled, formulation, planned, self.name))
 
 
@@ -198,12 +204,12 @@ def _obstacle(binding: list[str], prices: Floats) -> str:
 
 def _reasons(formulation: Formulation, plan: FleetPlan) -> dict[ResourceKey, str]:
     binding = _binding(formulation, plan)
-    covered = covered_by(formulation, plan.counts)
+    covered, demand = covered_by(formulation, plan.counts), formulation.rows.demand
     options = np.bincount(formulation.choices.row, minlength=len(formulation.rows.requirements))
     reasons = {}
     for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):
         unit = formulation.rows.requirements[row].unit
-        carried = f"{covered[row]:.4g} of {formulation.rows.demand[row]:.4g} {unit}"
+        carried = f"{covered[row]:.4g} of {demand[row]:.4g} {unit}"
         words = f"of {options[row]} candidates, with all models: {carried}"
         full = binding.get(int(row), [])
         reasons[key] = f"{words}; {', '.join(full)} is full" if full else words
