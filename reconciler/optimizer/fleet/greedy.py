@@ -1,111 +1,149 @@
 """The usual rule, to compare with: the most urgent model first, each by its cheapest capacity that is left."""
 
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import room
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.fleet.planning import use_of
+from reconciler.optimizer.fleet.sparse import Floats, Integers, columns
+from reconciler.optimizer.fleet.terms import replicas_for, served
+
+if TYPE_CHECKING:
+    from reconciler.optimizer.fleet.sparse import Matrix
 
 
 def plan_greedily(formulation: Formulation) -> Integers | None:
     """Replicas by choice; None where the rule leaves a row of the formulation broken.
 
-    Blind to what a start costs, as the rules it stands for are. Bounds are served first.
+    Blind to what a start costs and to how much one request may change, as the rules it stands for are. Bounds, and
+    what must serve meanwhile, are served first.
     """
-    room_left = _Room(formulation, _floors(formulation))
+    handed = _Handed(formulation)
+    price = _prices(formulation)
+    for choice, count in enumerate(_floors(formulation, price).tolist()):
+        if count:
+            handed.add(choice, count)
+    rows = np.arange(len(formulation.rows.requirements))
+    for row in np.lexsort((rows, -formulation.rows.priority)).tolist():
+        _serve(formulation, handed, row, price)
+    counts = np.array(handed.counts, dtype=np.int64)
+    is_within = (use_of(formulation, counts) <= room(formulation)).all()
+    return counts if is_within and _is_served(formulation, counts) else None
+
+
+def _prices(formulation: Formulation) -> Floats:
+    """Of a unit by each choice, where it may have any replica; an accelerator's place in order comes before it."""
     choices = formulation.choices
-    price = choices.cost / choices.carried
-    order = np.lexsort((np.arange(len(formulation.rows.requirements)), -formulation.rows.priority))
-    for row in order:
-        begin, end = formulation.choice_starts[row], formulation.choice_starts[row + 1]
-        wanted = _wanted(formulation, int(row), price[begin:end])
-        wanted -= float(choices.carried[begin:end] @ room_left.counts[begin:end])
-        for choice in begin + np.argsort(price[begin:end], kind="stable"):
-            if wanted <= TOLERANCE:
-                break
-            needed = int(np.ceil(wanted / choices.carried[choice] - TOLERANCE))
-            wanted -= choices.carried[choice] * room_left.take(int(choice), needed)
-    return room_left.counts if room_left.is_kept else None
+    return np.where(choices.highest > 0, (choices.cost + choices.fixed) / choices.carried, np.inf)
 
 
-class _Room:
-    """What is left of everything shared while replicas are handed out."""
+def _serve(formulation: Formulation, handed: "_Handed", row: int, price: Floats) -> None:
+    """What must be covered of a row, and what is worth more than its cheapest capacity, the cheapest first."""
+    choices, rows = formulation.choices, formulation.rows
+    begin, end = formulation.choice_starts[row], formulation.choice_starts[row + 1]
+    own = price[begin:end]
+    worthwhile = rows.amounts[row] @ (rows.prices[row] > own.min(initial=np.inf))
+    carried = choices.carried[begin:end]
+    wanted = float(rows.must[row] + worthwhile - carried @ np.array(handed.counts[begin:end]))
+    for index in np.argsort(own, kind="stable").tolist():
+        if wanted <= TOLERANCE or not np.isfinite(own[index]):
+            break
+        needed = min(math.ceil(wanted / carried[index] - TOLERANCE), UNBOUNDED)
+        wanted -= carried[index] * handed.take(int(begin) + index, needed)
 
-    def __init__(self, formulation: Formulation, counts: Integers) -> None:
+
+class _Handed:
+    """The replicas handed out, and what is left of everything shared; plain lists, for it is asked one by one."""
+
+    def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self._use = np.asarray(formulation.shared.use.todense())
-        self._use_starting = np.asarray(formulation.shared.use_starting.todense())
-        self._left = room(formulation)
-        self.counts = np.zeros_like(counts)
-        for choice in np.flatnonzero(counts):
-            self._add(int(choice), int(counts[choice]))
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether nothing shared is exceeded; what one request may change is not looked at by the rule."""
-        return bool((self._left >= -TOLERANCE * np.maximum(np.abs(self._formulation.shared.limits), 1.0)).all())
+        choices = formulation.choices
+        self._use = _by_choice(formulation.shared.use)
+        self._use_starting = _by_choice(formulation.shared.use_starting)
+        self._left: list[float] = room(formulation).tolist()
+        self._standing: list[int] = choices.standing.tolist()
+        self._lowest: list[int] = choices.lowest.tolist()
+        self._highest: list[int] = choices.highest.tolist()
+        self.counts = [0] * len(choices.keys)
 
     def take(self, choice: int, wanted: int) -> int:
         """As many of the wanted replicas as bounds, active variants and everything shared admit."""
-        choices = self._formulation.choices
         if not self._may_serve(choice):
             return 0
-        more = min(wanted, self._fitting(choice), int(choices.highest[choice] - self.counts[choice]))
-        if more <= 0 or self.counts[choice] + more < choices.lowest[choice]:
+        more = min(wanted, self._fitting(choice), self._highest[choice] - self.counts[choice])
+        if more <= 0 or self.counts[choice] + more < self._lowest[choice]:
             return 0
-        self._add(choice, more)
+        self.add(choice, more)
         return more
 
-    def _may_serve(self, choice: int) -> bool:
-        choices, rows = self._formulation.choices, self._formulation.rows
-        row = choices.row[choice]
-        own = np.arange(self._formulation.choice_starts[row], self._formulation.choice_starts[row + 1])
-        is_active = self.counts[own] > 0
-        has_rival = (is_active & (choices.variant[own] == choices.variant[choice]) & (own != choice)).any()
-        return not has_rival and bool(self.counts[choice] > 0 or is_active.sum() < rows.active_limit[row])
-
-    def _fitting(self, choice: int) -> int:
-        standing = int(self._formulation.choices.standing[choice])
-        fits = _times(self._left, self._use[:, choice])
-        free = max(standing - int(self.counts[choice]), 0)
-        return min(fits, free + _times(self._left, self._use_starting[:, choice]))
-
-    def _add(self, choice: int, more: int) -> None:
-        standing = int(self._formulation.choices.standing[choice])
-        before = int(self.counts[choice])
+    def add(self, choice: int, more: int) -> None:
+        """Hand out more of a choice, whatever is left."""
+        before, standing = self.counts[choice], self._standing[choice]
         started = max(before + more - standing, 0) - max(before - standing, 0)
-        self._left = self._left - self._use[:, choice] * more - self._use_starting[:, choice] * started
+        for uses, count in ((self._use[choice], more), (self._use_starting[choice], started)):
+            for row, use in uses:
+                self._left[row] -= use * count
         self.counts[choice] += more
 
+    def _may_serve(self, choice: int) -> bool:
+        """Whether its variant serves on no other accelerator, and may serve beside the others of its model."""
+        if self.counts[choice]:
+            return True
+        choices, rows = self._formulation.choices, self._formulation.rows
+        row, variant = choices.row[choice], choices.variant[choice]
+        begin, end = self._formulation.choice_starts[row], self._formulation.choice_starts[row + 1]
+        active = [int(choices.variant[own]) for own in range(begin, end) if self.counts[own]]
+        return variant not in active and len(active) < int(rows.active_limit[row])
 
-def _times(left: Floats, use: Floats) -> int:
-    """How often `use` fits into what is left."""
-    taken = use > 0
-    return max(int(np.floor(np.min(left[taken] / use[taken] + TOLERANCE))), 0) if taken.any() else UNBOUNDED
+    def _fitting(self, choice: int) -> int:
+        free = max(self._standing[choice] - self.counts[choice], 0)
+        return min(self._times(self._use[choice]), free + self._times(self._use_starting[choice]))
+
+    def _times(self, uses: list[tuple[int, float]]) -> int:
+        """How often `uses` fit into what is left."""
+        fitting = min((self._left[row] / use for row, use in uses if use > 0), default=float(UNBOUNDED))
+        return max(math.floor(fitting + TOLERANCE), 0)
 
 
-def _floors(formulation: Formulation) -> Integers:
+def _by_choice(matrix: "Matrix") -> list[list[tuple[int, float]]]:
+    """Of each column the rows that it uses, and how much of them."""
+    rows, values, begins = columns(matrix)
+    cells = list(zip(rows.tolist(), values.tolist(), strict=True))
+    return [cells[begin:end] for begin, end in pairwise(begins.tolist())]
+
+
+def _floors(formulation: Formulation, price: Floats) -> Integers:
     """The least that each forced variant must have, on its cheapest choice, and what must go on serving meanwhile."""
-    choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+    choices, variants = formulation.choices, formulation.variants
     counts = np.zeros(len(choices.keys), dtype=np.int64)
-    price = choices.cost / choices.carried
-    near = rows.near.copy()
-    for choice in np.lexsort((price, choices.row)):
-        row, ready = choices.row[choice], int(variants.ready[choices.variant[choice]])
-        if choices.is_standing[choice] and near[row] > TOLERANCE and ready:
-            kept = min(int(np.ceil(near[row] / choices.carried[choice] - TOLERANCE)), ready)
-            counts[choice] = max(kept, int(choices.lowest[choice]))
+    near = formulation.rows.near.copy()
+    ready = np.minimum(variants.ready[choices.variant], choices.highest)
+    keeping = np.flatnonzero(choices.is_standing & (near[choices.row] > TOLERANCE) & (ready > 0))
+    for choice in keeping[np.lexsort((price[keeping], choices.row[keeping]))]:
+        row = choices.row[choice]
+        if near[row] > TOLERANCE:
+            kept = min(int(replicas_for(near[row], choices.carried[choice])), int(ready[choice]))
+            counts[choice] = max(kept, choices.lowest[choice])
             near[row] -= choices.carried[choice] * kept
-    served = np.bincount(choices.variant, counts, minlength=len(variants.keys))
-    for variant in np.flatnonzero(variants.is_forced & (served == 0)):
-        own = np.flatnonzero(choices.variant == variant)
-        choice = own[np.argmin(price[own])]
-        counts[choice] = choices.lowest[choice]
+    serving = np.bincount(choices.variant, counts, minlength=len(variants.keys))
+    cheapest = np.lexsort((price, choices.variant))[np.searchsorted(choices.variant, np.arange(len(variants.keys)))]
+    forced = cheapest[variants.is_forced & (serving == 0)]
+    counts[forced] = choices.lowest[forced]
     return counts
 
 
-def _wanted(formulation: Formulation, row: int, price: Floats) -> float:
-    """What must be covered, and what is worth more than the cheapest capacity for it."""
-    rows = formulation.rows
-    worthwhile = rows.amounts[row] * (rows.prices[row] > price.min(initial=np.inf))
-    return float(rows.must[row] + worthwhile.sum())
+def _is_served(formulation: Formulation, counts: Integers) -> bool:
+    """Whether the plan keeps the rows of each model: demand, what serves meanwhile, and the proportion of roles."""
+    choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
+    chosen, height = np.flatnonzero(counts), len(formulation.rows.requirements)
+    row, count = choices.row[chosen], counts[chosen]
+    covered = np.bincount(row, choices.carried[chosen] * count, minlength=height)
+    kept = np.bincount(row, served(formulation, chosen, count), minlength=height)
+    replicas = np.bincount(row, count, minlength=height)
+    is_served = (covered >= rows.must * (1 - TOLERANCE)) & (kept >= rows.near * (1 - TOLERANCE))
+    is_even = replicas[ratios.greater] >= ratios.factor * replicas[ratios.smaller] - TOLERANCE
+    return bool(is_served.all() and is_even.all())

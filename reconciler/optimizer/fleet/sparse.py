@@ -54,3 +54,9 @@ def plain(matrix: Any) -> "Matrix":
     from scipy.sparse import csr_array
 
     return csr_array(matrix)
+
+
+def columns(matrix: "Matrix") -> tuple[Integers, Floats, Integers]:
+    """By column: the rows and values stored in all of them, and where each begins, with the end."""
+    turned = plain(matrix.T)
+    return turned.indices.astype(np.int64), turned.data, turned.indptr.astype(np.int64)
