@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -25,7 +25,10 @@ from reconciler.domain.requirements import (
 
 ACCELERATORS = ("A100", "H100", "L4")
 MOST = 3
-"""Replicas that a brute force tries of one choice; demands are small enough for it."""
+"""Replicas that a brute force tries of one choice at least; a demand of one choice alone may ask for more."""
+
+ORDER_WEIGHT = 1_000.0
+"""What taking a later accelerator than the first of the resource's order is worth to a brute force: all else."""
 
 
 def variant_key(name: str) -> ResourceKey:
@@ -50,6 +53,7 @@ class _Fleet:
         self.touch: dict[ResourceKey, float] = {}
         self.ready: dict[ResourceKey, int] = {}
         self.ratios: list[Ratio] = []
+        self.in_order: frozenset[ResourceKey] = frozenset()
 
     def problem(self) -> Problem:
         draw = self.draw
@@ -70,6 +74,7 @@ class _Fleet:
             current_weights=self.weights,
             bounds=self.bounds,
             pinned=pinned,
+            in_order=self.in_order - pinned.keys(),
             pools=pools if draw.random() < 0.8 else (),
             budgets=budgets if draw.random() < 0.4 else (),
             change_limits=limits if draw.random() < 0.3 else (),
@@ -151,6 +156,76 @@ class _Fleet:
         self.ready[key] = draw.randint(0, 3)
 
 
+class _VariedFleet(_Fleet):
+    """One that asks for more of everything: what moves away, comes in order, is ready in part, has several budgets."""
+
+    def problem(self) -> Problem:
+        problem = _Fleet.problem(self)
+        draw, keys = self.draw, list(problem.current)
+        budgets = [
+            Budget(name=f"team {index}", variants=frozenset(group), amount=draw.choice((2.0, 5.0, 9.5, 40.0)))
+            for index, group in enumerate((keys[::2], keys[1:], keys[-2:]))
+        ]
+        limits = [
+            ChangeLimit(name=f"group {index}", variants=frozenset(group), changes=draw.choice((0, 1, 2)))
+            for index, group in enumerate((keys[:2], keys[1:]))
+        ]
+        return replace(
+            problem,
+            budgets=tuple(draw.sample(budgets, draw.choice((0, 0, 1, 2, 3)))),
+            change_limits=tuple(draw.sample(limits, draw.choice((0, 0, 1, 2)))),
+            pools=tuple(replace(pool, devices=draw.randint(0, 9)) for pool in problem.pools),
+        )
+
+    def _model(self, name: str, most: int) -> None:
+        draw = self.draw
+        if draw.random() < 0.25:
+            for role in ("decode", "prefill"):
+                self._requirement(name, role, draw.choice((1, 1, 2)) if most == 3 else 1)
+            least = draw.choice((0.0, 0.5, 1.0, 2.0))
+            highest = draw.choice((None, least + 0.5, least + 1, 3.0))
+            self.ratios.append(Ratio(model=model_key(name), over="prefill", under="decode", least=least, most=highest))
+        else:
+            self._requirement(name, "", draw.randint(1, most))
+
+    def _requirement(self, name: str, role: str, size: int) -> None:
+        _Fleet._requirement(self, name, role, size)
+        draw, found = self.draw, self.requirements[-1]
+        if found.fixed is not None:
+            return
+        scale = draw.choice((1.0, 1.0, 2.5)) if size < 3 and not role else 1.0
+        segments = [replace(each, amount=each.amount * scale) for each in found.segments]
+        if draw.random() < 0.3:
+            draw.shuffle(segments)
+        self.requirements[-1] = replace(
+            found,
+            segments=tuple(segments),
+            priority=draw.choice((-10, 0, 0, 10)),
+            near_amount=found.amount * scale * draw.choice((0.0, 0.3, 0.8, 1.5)),
+            active_limit=draw.choice((None, 1, 2, 3)),
+        )
+
+    def _variant(self, key: ResourceKey, carried: dict[CandidateKey, float], offers: int) -> None:
+        _Fleet._variant(self, key, carried, offers)
+        draw = self.draw
+        drawn = draw.random()
+        if drawn < 0.25:
+            # It stands on what is not offered any more.
+            self.current[key] = Allocation(accelerator="V100", replicas=draw.randint(0, 2))
+            self.devices[key] = {draw.choice(ACCELERATORS): 1}
+            carried[CandidateKey(variant=key, accelerator="V100")] = draw.choice((0.5, 1.0))
+        elif drawn < 0.4:
+            self.in_order |= {key}
+        if draw.random() < 0.3:
+            least = draw.choice((0, 1, 2))
+            self.bounds[key] = Bounds(minimum=least, maximum=draw.choice((None, least, least + 1)))
+        order = draw.sample(range(len(self.candidates)), len(self.candidates))
+        self.candidates = [
+            replace(each, order=place) if each.key.variant == key else each
+            for each, place in zip(self.candidates, order, strict=True)
+        ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """The best plan of a brute force; infinite where no plan keeps all rules."""
@@ -202,7 +277,8 @@ def _of_variant(problem: Problem, row: Requirement, key: ResourceKey) -> list[Al
         return [
             Allocation(accelerator=current.accelerator, replicas=count) for count in range(least, row.fixed[key] + 1)
         ]
-    most = MOST if bounds.maximum is None else min(bounds.maximum, MOST)
+    most = _most(problem, row)
+    most = most if bounds.maximum is None else min(bounds.maximum, most)
     plans = [
         Allocation(accelerator=each.key.accelerator, replicas=count)
         for each in problem.candidates
@@ -211,6 +287,16 @@ def _of_variant(problem: Problem, row: Requirement, key: ResourceKey) -> list[Al
     ]
     idle = Allocation(accelerator=current.accelerator, replicas=0)
     return [idle, *plans] if bounds.minimum == 0 else plans
+
+
+def _most(problem: Problem, row: Requirement) -> int:
+    """As many as any best plan has of one choice, or a few more."""
+    amount = sum(each.amount for other in problem.requirements for each in other.segments if other.model == row.model)
+    beside = max((each.least for each in problem.ratios if each.model == row.model), default=1.0)
+    alone = math.ceil(amount / min(row.per_replica.values(), default=1.0) * max(beside, 1.0))
+    standing = max(problem.current[each.variant].replicas for each in row.per_replica)
+    least = max(problem.bounds[each.variant].minimum for each in row.per_replica)
+    return max(MOST, alone, standing, least)
 
 
 def _pinned(problem: Problem, row: Requirement) -> float:
@@ -236,10 +322,12 @@ def _coverable(problem: Problem, row: Requirement, plans: list[dict[ResourceKey,
     if row.fixed is not None:
         return float(sum(count for key, count in row.fixed.items() if key not in problem.pinned))
     must = sum(each.amount for each in row.segments if each.price is None)
+    members = {each.variant for each in row.per_replica}
+    pinned = sum(problem.pinned[key].replicas > 0 for key in members & problem.pinned.keys())
     standing = sum(
         problem.current[key].replicas > 0 or problem.bounds[key].minimum > 0 for key in (plans[0] if plans else {})
     )
-    limit = math.inf if row.active_limit is None else max(row.active_limit, standing)
+    limit = math.inf if row.active_limit is None else max(row.active_limit - pinned, standing)
     widest = max(
         (_covered(problem, row, plan) for plan in plans if sum(each.replicas > 0 for each in plan.values()) <= limit),
         default=0.0,
@@ -259,14 +347,39 @@ def _worth(problem: Problem, row: Requirement, plan: Mapping[ResourceKey, Alloca
             value += problem.current_weights[key] * each.replicas
         elif each.replicas and candidate is not None:
             value += candidate.weight * each.replicas + candidate.start_weight * started
+            value += ORDER_WEIGHT * _lateness(problem, candidate)
         if each.replicas != before.replicas or (each.replicas and not is_kept):
             value += problem.touch_weights.get(key, 0.0)
     left = _covered(problem, row, plan)
-    for segment in sorted(row.segments, key=lambda segment: -(math.inf if segment.price is None else segment.price)):
+    for segment in sorted(row.segments, key=_urgency):
         short = max(segment.amount - left, 0.0)
         value += 0.0 if segment.price is None or row.fixed is not None else short * segment.price * segment.probability
         left = max(left - segment.amount, 0.0)
     return value
+
+
+def _urgency(segment: Segment) -> float:
+    return -math.inf if segment.price is None else -segment.price * segment.probability
+
+
+def _lateness(problem: Problem, candidate: Candidate) -> int:
+    """How many accelerators come before the candidate's in a resource's own order."""
+    if candidate.key.variant not in problem.in_order:
+        return 0
+    rivals = [each for each in problem.candidates if each.key.variant == candidate.key.variant]
+    return sum((each.order, each.key) < (candidate.order, candidate.key) for each in rivals)
+
+
+def lateness(problem: Problem, plan: Mapping[ResourceKey, Allocation]) -> int:
+    """By how many accelerators a plan falls behind the resources' own orders."""
+    return sum(
+        _lateness(problem, each)
+        for row in problem.requirements
+        for each in problem.candidates
+        if each.key in row.per_replica
+        and plan.get(each.key.variant, problem.current[each.key.variant]).accelerator == each.key.accelerator
+        and plan.get(each.key.variant, problem.current[each.key.variant]).replicas
+    )
 
 
 def random_fleet(seed: int) -> Problem:
@@ -274,10 +387,21 @@ def random_fleet(seed: int) -> Problem:
     return _Fleet(seed).problem()
 
 
+def varied_fleet(seed: int) -> Problem:
+    """A small fleet that asks for more of everything."""
+    return _VariedFleet(seed).problem()
+
+
 @pytest.fixture
 def draw_fleet() -> Callable[[int], Problem]:
     """Draws a small fleet from a seed."""
     return random_fleet
+
+
+@pytest.fixture
+def draw_varied_fleet() -> Callable[[int], Problem]:
+    """Draws a small fleet that asks for more of everything."""
+    return varied_fleet
 
 
 @pytest.fixture
