@@ -1,15 +1,13 @@
 """What a plan shows besides itself: what it takes of everything shared, at which price, and how it bears surprises."""
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Problem, Requirement
+from reconciler.domain.requirements import CandidateKey, Problem, Requirement
 from reconciler.domain.solutions import Sensitivity, SharedUse
-from reconciler.optimizer.fleet.formulation import Formulation, formulate
-from reconciler.optimizer.fleet.planning import FleetPlan, use_of
+from reconciler.optimizer.fleet.formulation import WHILE_CHANGING
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -17,31 +15,52 @@ SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 _NOISE = 1e-6
 
 
-def shared_uses(formulation: Formulation, plan: FleetPlan) -> tuple[SharedUse, ...]:
-    """What the plan takes of each shared row, and what one more of it would save an hour."""
-    used = use_of(formulation, plan.counts)
+def shared_uses(
+    problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float]
+) -> tuple[SharedUse, ...]:
+    """What all variants take of everything shared, pinned ones too, and what one more of it would save an hour."""
+    uses = (*_pools(problem, allocations), *_budgets(problem, allocations), *_changes(problem, allocations))
     return tuple(
-        SharedUse(name=name, used=round(float(taken), 6), limit=round(float(limit), 6), price=round(float(price), 6))
-        for name, taken, limit, price in zip(
-            formulation.shared.names, used, formulation.shared.limits, plan.prices, strict=True
+        SharedUse(name=name, used=round(used, 6), limit=round(limit, 6), price=round(prices.get(name, 0.0), 6))
+        for name, used, limit in uses
+    )
+
+
+def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
+    devices = {candidate.key: candidate.devices for candidate in problem.candidates}
+    used: Counter[str] = Counter()
+    both: Counter[str] = Counter()
+    for key, before in problem.current.items():
+        after = allocations.get(key, before)
+        is_kept = after.accelerator == before.accelerator
+        taken = devices.get(CandidateKey(variant=key, accelerator=after.accelerator))
+        for name, count in (problem.current_devices.get(key, {}) if taken is None else taken).items():
+            used[name] += count * after.replicas
+            both[name] += count * max(after.replicas - (before.replicas if is_kept else 0), 0)
+        for name, count in problem.current_devices.get(key, {}).items():
+            both[name] += count * before.replicas
+    for pool in problem.pools:
+        yield pool.name, float(used[pool.name]), float(pool.devices)
+        if pool.surge is not None:
+            yield f"{pool.name} {WHILE_CHANGING}", float(both[pool.name]), float(pool.devices + pool.surge)
+
+
+def _budgets(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
+    weights = {candidate.key: candidate.weight for candidate in problem.candidates}
+    for budget in problem.budgets:
+        members = [(key, allocations.get(key, problem.current[key])) for key in sorted(budget.variants)]
+        spent = (
+            weights.get(CandidateKey(variant=key, accelerator=each.accelerator), problem.current_weights.get(key, 0.0))
+            * each.replicas
+            for key, each in members
         )
-    )
+        yield budget.name, sum(spent), budget.amount
 
 
-def unpriced_uses(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[SharedUse, ...]:
-    """The same of a plan that no shared row limits."""
-    if not (problem.pools or problem.budgets or problem.change_limits):
-        return ()
-    formulation = formulate(problem)
-    counts = [
-        allocations[key.variant].replicas if allocations[key.variant].accelerator == key.accelerator else 0
-        for key in formulation.choices.keys
-    ]
-    used = use_of(formulation, np.array(counts, dtype=np.int64))
-    return tuple(
-        SharedUse(name=name, used=round(float(taken), 6), limit=round(float(limit), 6))
-        for name, taken, limit in zip(formulation.shared.names, used, formulation.shared.limits, strict=True)
-    )
+def _changes(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
+    for limit in problem.change_limits:
+        changed = sum(allocations.get(key, problem.current[key]) != problem.current[key] for key in limit.variants)
+        yield limit.name, float(changed), float(limit.changes)
 
 
 def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[Sensitivity, ...]:

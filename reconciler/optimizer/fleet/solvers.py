@@ -24,7 +24,7 @@ from reconciler.optimizer.fleet.planning import (
     use_of,
     value_of,
 )
-from reconciler.optimizer.fleet.proof import sensitivity, shared_uses, unpriced_uses
+from reconciler.optimizer.fleet.proof import sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
 from reconciler.optimizer.separable import SeparableSolver
 
@@ -81,7 +81,7 @@ class AutoSolver:
                 return replace(
                     solution,
                     solver=self._separable.name,
-                    shared=unpriced_uses(problem, allocations),
+                    shared=shared_uses(problem, allocations, {}),
                     sensitivity=sensitivity(problem, allocations),
                 )
         return self._fleet.solve(problem)
@@ -128,7 +128,9 @@ def _solution(settled: Settled, formulation: Formulation, plan: FleetPlan, name:
         shortfalls=_shortfalls(settled.formulation, plan),
         reasons=_reasons(formulation, plan),
         solver=name,
-        shared=shared_uses(formulation, plan),
+        shared=shared_uses(
+            problem, allocations, dict(zip(formulation.shared.names, plan.prices.tolist(), strict=True))
+        ),
         conflicts=settled.conflicts,
         greedy_value=None if greedy is None else value_of(formulation, greedy),
         sensitivity=sensitivity(problem, allocations),

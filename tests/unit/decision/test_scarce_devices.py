@@ -114,8 +114,8 @@ def test_lower_bounds_that_do_not_fit_hold_only_their_models(fleet: Any) -> None
     held = {each.variant.name for each in plan.with_outcome(Outcome.HELD)}
     assert held == {"first", "second"}
     assert fleet.decision("first").reason == (
-        "minReplicas 4 of llm/first (takes 4) and minReplicas 4 of llm/second (takes 4) and "
-        "us-east/H100 with 6 left for them cannot all hold"
+        "minReplicas 4 of llm/first and minReplicas 4 of llm/second and "
+        "us-east/H100 with 6 left for the 8 that they take cannot all hold"
     )
     assert fleet.decision("third").desired.replicas == 2
 
