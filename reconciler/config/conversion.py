@@ -111,11 +111,13 @@ def _accelerator(accelerator: schema.Accelerator, entry: Entry) -> Accelerator:
 
 
 def _service_class(service_class: schema.ServiceClass, entry: Entry) -> ServiceClass:
+    unserved = service_class.unserved_cost_per_1000_requests
     return ServiceClass(
         name=service_class.name,
         priority=service_class.priority,
         ttft=_target(service_class.ttft, service_class.ttft_percentile),
         itl=_target(service_class.itl, service_class.itl_percentile),
+        unserved_cost_per_request=None if unserved is None else unserved / 1000,
         place=entry.place,
     )
 

@@ -115,7 +115,8 @@ class ServiceClass(Section):
     itl_percentile: Percentile = None
     """a number between 0 and 100, or mean (= mean)"""
     attainment: NotYet = None
-    unserved_cost_per_1000_requests: Annotated[NotYet, Field(alias="unservedCostPer1000Requests")] = None
+    unserved_cost_per_1000_requests: Annotated[Money | None, Field(alias="unservedCostPer1000Requests")] = None
+    """a plain number, what 1000 requests that are not served cost: capacity dearer than that is not planned (= none)"""
 
     @model_validator(mode="after")
     def _has_limits_for_percentiles(self) -> Self:

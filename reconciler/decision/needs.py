@@ -64,12 +64,16 @@ class Needs:
         carried = self.total(model, allocations)
         return self.fillings[model].demand / carried if model in self.fillings and carried > 0 else None
 
-    def is_met(self, model: ModelKey, allocations: Allocations) -> bool:
-        """Whether allocations carry what a requirement asks for; a finished answer is met by itself alone."""
+    def is_met(self, model: ModelKey, allocations: Allocations, *, like: Allocations) -> bool:
+        """Whether allocations carry what a requirement asks for, or as much of it as those they are held against.
+
+        A finished answer is met by itself alone.
+        """
         requirement = self.requirements[model]
         if requirement.fixed is not None and requirement.per_replica:
             return all(allocations[variant].replicas == count for variant, count in requirement.fixed.items())
-        return self.total(model, allocations) >= requirement.amount * (1 - TOLERANCE)
+        aim = min(requirement.amount, self.total(model, like))
+        return self.total(model, allocations) >= aim * (1 - TOLERANCE)
 
 
 def _variants(requirement: Requirement) -> Iterator[ResourceKey]:

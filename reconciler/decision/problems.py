@@ -17,6 +17,8 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.saturation import Filling, SaturationAnswer
 
+SECONDS_PER_HOUR = 3600.0
+
 MIXED = 2
 """Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
 as many as those that carry more (AIBrix issue 637), so a plan mixes no more than it must."""
@@ -197,7 +199,7 @@ class _Draft:
             Requirement(
                 model=model,
                 unit="req/s",
-                segments=(Segment(amount=demand.rate_per_s),),
+                segments=(Segment(amount=demand.rate_per_s, price=_price(members) if is_priced else None),),
                 per_replica=self._carried(members),
             )
         )
@@ -336,6 +338,14 @@ class _Draft:
                 priority=max((_priority(each.variant) for each in own), default=0),
                 active_limit=None if is_routed else MIXED,
             )
+
+
+def _price(members: Iterable[Standing]) -> float | None:
+    """What an hour without one request a second costs, where all of a model's classes name a price; the highest."""
+    classes = [standing.variant.service_class for standing in members]
+    costs = [None if each is None else each.value.unserved_cost_per_request for each in classes]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) * SECONDS_PER_HOUR if known and len(known) == len(costs) else None
 
 
 def _priority(variant: Variant) -> int:

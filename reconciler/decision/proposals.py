@@ -48,7 +48,8 @@ def settle_with_open(
         if proposal is None:
             continue
         proposed = _proposed([variants[key] for key in keys], proposal, posed.problem)
-        if not _differs(proposed, optimum) or not _serves(model, {**posed.problem.current, **proposed}, posed):
+        merged = {**posed.problem.current, **proposed}
+        if not _differs(proposed, optimum) or not _serves(model, merged, optimum, posed):
             continue
         saving = _saving(proposed, optimum, weights)
         if saving is None or saving >= KEEP_BELOW:
@@ -137,12 +138,12 @@ def _proposed(members: Iterable[Variant], proposal: Proposal, problem: Problem) 
     return proposed
 
 
-def _serves(model: ModelKey, allocations: Allocations, posed: Posed) -> bool:
-    """Whether what is needed is met and every bound is kept under the proposal."""
+def _serves(model: ModelKey, allocations: Allocations, optimum: Allocations, posed: Posed) -> bool:
+    """Whether what is needed is met, or as much of it as the optimum meets, and every bound is kept."""
     bounds = posed.problem.bounds
     bounded = (key for key in posed.needs.variants_of[model] if key in bounds)
     is_within = all(bounds[key].admits(allocations[key].replicas) for key in bounded)
-    return is_within and posed.needs.is_met(model, allocations)
+    return is_within and posed.needs.is_met(model, allocations, like=optimum)
 
 
 def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:

@@ -25,6 +25,7 @@ class ServiceClass:
     `ttft` is arrival to first token; a law without prefill can only limit the waiting in it. `wait` limits waiting
     alone (`slo-ttw`). `listed_ttft_s` is upstream's `slo-ttft`, which changed its meaning with the law: the 95th
     percentile of the wait where prefill is not modelled, the mean time to first token where it is.
+    `unserved_cost_per_request` is a price instead of a promise: what costs more than it saves is not planned.
     """
 
     name: str
@@ -34,4 +35,5 @@ class ServiceClass:
     itl: SloTarget | None = None
     listed_ttft_s: float | None = None
     throughput_tokens_per_s: float | None = None
+    unserved_cost_per_request: float | None = None
     place: Place | None = None

@@ -37,6 +37,10 @@ def pools(text: str) -> str:
         ),
         ("defaults: {actuationDelay: {sync: 3}}", "actuationDelay.sync: expected a duration like 3m, got 3"),
         ("defaults: {actuationDelay: {sync: 0s}}", "actuationDelay.sync: expected a duration above zero"),
+        (
+            "serviceClasses: [{name: a, unservedCostPer1000Requests: -1}]",
+            "serviceClasses[0].unservedCostPer1000Requests: ",
+        ),
         ("defaults: {payback: 1}", "payback: expected a duration like 3m, got 1"),
         ("defaults: {payback: 0s}", "payback: expected a duration above zero"),
         ("defaults: {actuationDelay: {start: 30h}}", "start: expected a duration of at most 1d, got 1.25d"),
@@ -179,10 +183,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("runInterval: 10m", "runInterval: "),
         ("accelerators: none", 'accelerators: "none" is '),
         ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
-        (
-            "serviceClasses: [{name: a, unservedCostPer1000Requests: 1}]",
-            "serviceClasses[0].unservedCostPer1000Requests: ",
-        ),
         ("models: [{id: m, actuationDelay: {merge: 1h}}]", "models[0].actuationDelay.merge: "),
         ("git: {signing: {method: ssh}}", "git.signing: "),
         ("forge: {kind: gitlab}", 'forge.kind: "gitlab" is '),

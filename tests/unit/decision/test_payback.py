@@ -39,3 +39,23 @@ def test_a_replica_too_many_goes_as_long_as_its_start_is_earned_back(tempted: An
     assert tempted.desired() == {"llama": "2 x H100"}
     tempted.default(payback=240.0)
     assert tempted.desired() == {"llama": "3 x H100"}
+
+
+def test_capacity_that_costs_more_than_it_serves_is_not_planned(fleet: Any, make: Any) -> None:
+    fleet.price(H100=6.0)
+    fleet.set(service_classes=(make.service_class(unserved_cost_per_request=0.0002),))
+    fleet.add(replicas=2)
+    fleet.offer(25.0)
+    assert fleet.desired() == {"llama": "2 x H100"}
+    (step,) = [each for each in fleet.decision().steps if each.stage == "allocation"]
+    assert step.reason == "covers 19.98 of 25 req/s: more would cost more than the demand is worth"
+    fleet.set(service_classes=(make.service_class(unserved_cost_per_request=0.0004),))
+    assert fleet.desired() == {"llama": "3 x H100"}
+
+
+def test_without_a_price_of_the_accelerator_the_demand_is_covered(fleet: Any, make: Any) -> None:
+    fleet.price(H100=None)
+    fleet.set(service_classes=(make.service_class(unserved_cost_per_request=0.0002),))
+    fleet.add(replicas=2)
+    fleet.offer(25.0)
+    assert fleet.desired() == {"llama": "3 x H100"}
