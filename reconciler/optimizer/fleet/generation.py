@@ -11,7 +11,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, Worth, joined, worth
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.pricing import Pricing
+from reconciler.optimizer.fleet.pricing import Answer, Pricing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
 
 ROUNDS = 60
@@ -77,39 +77,59 @@ def generate(formulation: Formulation) -> Generated:
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)), near=_WIDE)
     known = _known(formulation, free.configurations)
-    prices, bound = np.zeros(len(formulation.shared)), free.bound
+    proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound)
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
-        return _unpriced(formulation, known, bound, free.infeasible)
+        return _unpriced(formulation, known, free)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     scarce = pricing.answer(penalty)
     known = added(known, _known(formulation, scarce.configurations))
     raises = 0
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
-        answer = pricing.answer(programme.prices)
-        if answer.bound >= bound:
-            prices, bound = programme.prices, answer.bound
-        fresh = _known(formulation, answer.configurations)
-        asked = programme.worth_of_block[fresh.configurations.block]
-        better = fresh.reduced(programme.prices) < asked - _least(asked)
-        is_done = not better.any() or programme.value - bound <= GAP * abs(programme.value)
+        better, proof = _asked(formulation, pricing, programme, proof)
+        is_done = not len(better) or programme.value - proof.bound <= GAP * abs(programme.value)
         if is_done and programme.excess.max(initial=0.0) > TOLERANCE and raises < _RAISES:
             penalty, raises = penalty * _DEARER, raises + 1
         elif is_done:
             break
-        reduced = known.reduced(programme.prices)
-        best = programme.worth_of_block[known.configurations.block]
-        known = added(known.at((reduced <= best + _FORGET * np.abs(best)) | (programme.share > 0)), fresh.at(better))
+        known = added(known.at(_matters(known, programme)), better)
     else:
         programme = _solve(formulation, known, penalty)
     return Generated(
         known=known,
         share=programme.share,
-        prices=prices,
-        bound=bound,
+        prices=proof.prices,
+        bound=proof.bound,
         excess=programme.excess,
         infeasible=free.infeasible,
     )
+
+
+def _asked(
+    formulation: Formulation, pricing: Pricing, programme: "_Programme", proof: "_Proof"
+) -> tuple[Known, "_Proof"]:
+    """What models would rather run at the programme's prices, and the better proof.
+
+    They are asked half way from the prices that prove most, for the programme's own swing; where nobody knows better
+    there, at its own.
+    """
+    for prices in ((proof.prices + programme.prices) / 2, programme.prices):
+        answer = pricing.answer(prices)
+        if answer.bound >= proof.bound:
+            proof = _Proof(prices=prices, bound=answer.bound)
+        fresh = _known(formulation, answer.configurations)
+        worth_now = programme.worth_of_block[fresh.configurations.block]
+        better = fresh.at(fresh.reduced(programme.prices) < worth_now - _least(worth_now))
+        if len(better):
+            break
+    return better, proof
+
+
+def _matters(known: Known, programme: "_Programme") -> Flags:
+    """Configurations that the programme takes, or might at prices a little different."""
+    best = programme.worth_of_block[known.configurations.block]
+    result: Flags = (known.reduced(programme.prices) <= best + _FORGET * np.abs(best)) | (programme.share > 0)
+    return result
 
 
 def _least(value: Floats) -> Floats:
@@ -156,13 +176,23 @@ def room(formulation: Formulation) -> Floats:
     return result
 
 
-def _unpriced(formulation: Formulation, known: Known, bound: float, infeasible: Integers) -> Generated:
+def _unpriced(formulation: Formulation, known: Known, free: Answer) -> Generated:
     """Nothing that is shared binds: the best of each block alone is the best of all."""
     share = np.zeros(len(known))
-    if not len(infeasible):
+    if not len(free.infeasible):
         share[best_by_block(formulation.blocks, known.configurations.block, known.worth.value)] = 1.0
     nothing = np.zeros(len(formulation.shared))
-    return Generated(known=known, share=share, prices=nothing, bound=bound, excess=nothing, infeasible=infeasible)
+    return Generated(
+        known=known, share=share, prices=nothing, bound=free.bound, excess=nothing, infeasible=free.infeasible
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proof:
+    """The prices that prove most, and the bound that they prove."""
+
+    prices: Floats
+    bound: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
