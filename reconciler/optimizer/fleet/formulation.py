@@ -382,7 +382,7 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
     active_limit = _active_limits(problem, offers, variants)
     return Rows(
         requirements=offers.requirements,
-        must=np.minimum(must, _widest(choices, variants, active_limit)),
+        must=np.minimum(must, widest(choices, variants, active_limit)),
         amounts=amounts,
         prices=prices,
         near=np.minimum(near, served),
@@ -414,7 +414,7 @@ def _served_by_variant(problem: Problem, offers: _Offers) -> Floats:
     )
 
 
-def _widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
+def widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
     """The most that bounds and the count of active variants admit, by row: beyond it all is short whatever is decided.
 
     Forced variants are active whatever they carry. Of a variant in order its first accelerator counts.

@@ -2,17 +2,17 @@
 
 The bounds of everybody come first. Then, from the highest level down, as much of the level's demand is covered as
 what is shared admits while the levels above keep what they got; the least covered model of a level first, in steps of
-an eighth of its demand. What came out is what must be covered, and the cheapest plan that does is the answer. Where
-nothing is scarce none of this runs: then priority changes nothing.
+an eighth of its demand, and then whoever can still use what is left. What came out is what must be covered, and the
+cheapest plan that does is the answer. Where nothing is scarce none of this runs: then priority changes nothing.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation, widest
 from reconciler.optimizer.fleet.planning import FleetPlan, Planned, Planner, covered_by
-from reconciler.optimizer.fleet.sparse import Floats
+from reconciler.optimizer.fleet.sparse import Floats, owners
 
 STEPS = 8
 """Parts of a model's demand that are told apart where it cannot all be covered."""
@@ -36,28 +36,48 @@ class Shed:
 
 def shed(formulation: Formulation, planner: Planner) -> Shed:
     """The cheapest plan that covers, level by level, as much as can be covered."""
-    wanted = formulation.rows.must
-    granted = np.zeros_like(wanted)
-    plan: Planned = None
-    for level in sorted(set(formulation.rows.priority[wanted > 0].tolist()), reverse=True):
-        is_level = (formulation.rows.priority == level) & (wanted > 0)
-        plan = planner(_sharing(formulation, granted, np.where(is_level, wanted, 0.0)))
-        if not isinstance(plan, FleetPlan):
-            return Shed(plan=plan, formulation=formulation)
-        covered = np.minimum(covered_by(formulation, plan.counts), wanted)
-        granted = np.where(is_level, covered * (1 - _SLACK), granted)
     rows = formulation.rows
+    granted = np.zeros_like(rows.must)
+    reach = np.minimum(rows.must, _reach(formulation))
+    plan: Planned = None
+    for level in sorted(set(rows.priority[reach > 0].tolist()), reverse=True):
+        is_level = (rows.priority == level) & (reach > 0)
+        for steepness in (_STEEPNESS, 1.0):
+            asking = np.where(is_level, reach, 0.0)
+            if (granted >= asking * (1 - 2 * _SLACK)).all(where=is_level):
+                break
+            plan = planner(_sharing(formulation, granted, asking, steepness))
+            if not isinstance(plan, FleetPlan):
+                return Shed(plan=plan, formulation=formulation)
+            covered = np.minimum(covered_by(formulation, plan.counts), rows.must)
+            granted = np.where(is_level, covered * (1 - _SLACK), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)
     cheapest = planner(lowered)
     return Shed(plan=cheapest if isinstance(cheapest, FleetPlan) else plan, formulation=lowered)
 
 
-def _sharing(formulation: Formulation, granted: Floats, asking: Floats) -> Formulation:
-    """Only the coverage of those who ask counts, in falling steps; what was granted must stay covered."""
+def _reach(formulation: Formulation) -> Floats:
+    """What each row could have at most if nobody else took anything of what is shared.
+
+    What nobody can give is not asked for: it would be most of the value, and drown what the gap of a plan must show.
+    """
+    choices, shared = formulation.choices, formulation.shared
+    most = choices.highest.astype(np.float64)
+    fitting = shared.limits[owners(shared.use)] / shared.use.data
+    np.minimum.at(most, shared.use.indices, np.floor(fitting + TOLERANCE))
+    fitted = replace(choices, highest=most.astype(np.int64))
+    return widest(fitted, formulation.variants, formulation.rows.active_limit)
+
+
+def _sharing(formulation: Formulation, granted: Floats, asking: Floats, steepness: float) -> Formulation:
+    """Only the coverage of those who ask counts, in steps whose worth falls; what was granted must stay covered."""
     choices, variants = formulation.choices, formulation.variants
-    weights = _STEEPNESS ** np.arange(STEPS - 1, -1, -1)
-    amounts = np.repeat((asking / STEPS)[:, None], STEPS, axis=1)
-    prices = np.where(amounts > 0, weights / np.where(amounts > 0, amounts, 1.0), 0.0)
+    weights = steepness ** np.arange(STEPS - 1, -1, -1)
+    step = formulation.rows.must[:, None] / STEPS
+    left = np.maximum(asking - granted, 0.0)[:, None]
+    begins = np.maximum(granted[:, None], np.arange(STEPS) * step)
+    amounts = np.clip(np.minimum(asking[:, None], np.arange(1, STEPS + 1) * step) - begins, 0.0, left)
+    prices = np.where(amounts > 0, weights / np.where(step > 0, step, 1.0), 0.0)
     spent = _spent(formulation)
     scale = _COST_SHARE / spent if spent > 0 else 0.0
     cheap = replace(
