@@ -3,8 +3,9 @@
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -387,24 +388,104 @@ def random_fleet(seed: int) -> Problem:
     return _Fleet(seed).problem()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model with one variant for each of its accelerators, in a word or two."""
+
+    name: str
+    wanted: float
+    on: tuple[str, ...] = ("H100",)
+    carried: float = 1.0
+    weight: float = 1.0
+    takes: int = 1
+    now: int = 0
+    bounds: tuple[int, int | None] = (0, None)
+    priority: int = 0
+    role: str = ""
+    near: float = 0.0
+    active_limit: int | None = None
+    price: float | None = None
+
+    @property
+    def keys(self) -> tuple[ResourceKey, ...]:
+        return tuple(variant_key(f"{self.name}{self.role}-{name}") for name in self.on)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        return tuple(
+            Candidate(
+                key=CandidateKey(variant=key, accelerator=name),
+                weight=self.weight * (place + 1),
+                cost_per_hour=self.weight * (place + 1),
+                devices={name: self.takes},
+                order=place,
+            )
+            for place, (key, name) in enumerate(zip(self.keys, self.on, strict=True))
+        )
+
+    def requirement(self) -> Requirement:
+        return Requirement(
+            model=model_key(self.name),
+            role=self.role,
+            unit="req/s",
+            segments=(Segment(amount=self.wanted, price=self.price),),
+            per_replica={each.key: self.carried for each in self.candidates()},
+            priority=self.priority,
+            near_amount=self.near,
+            active_limit=self.active_limit,
+        )
+
+
+def fleet_of(models: Sequence[Model], pools: Mapping[str, int], **rest: Any) -> Problem:
+    """The problem of some models; `now` replicas of each stand on its first accelerator."""
+    offered = [each for model in models for each in model.candidates()]
+    standing = {model.keys[0]: model.now for model in models}
+    bounds = {key: Bounds(minimum=model.bounds[0], maximum=model.bounds[1]) for model in models for key in model.keys}
+    current = {
+        each.key.variant: Allocation(accelerator=each.key.accelerator, replicas=standing.get(each.key.variant, 0))
+        for each in offered
+    }
+    given = {
+        "requirements": tuple(model.requirement() for model in models),
+        "candidates": tuple(offered),
+        "current": current,
+        "current_weights": {each.key.variant: each.weight for each in offered},
+        "bounds": bounds,
+        "pools": tuple(Pool(name=name, devices=devices) for name, devices in pools.items()),
+        "current_devices": {each.key.variant: each.devices for each in offered},
+    }
+    return Problem(**{**given, **rest})
+
+
+@pytest.fixture(scope="session")
+def model() -> type[Model]:
+    """A model in a word or two."""
+    return Model
+
+
+@pytest.fixture(scope="session")
+def fleet() -> Callable[..., Problem]:
+    """The problem of some models and pools."""
+    return fleet_of
+
+
 def varied_fleet(seed: int) -> Problem:
     """A small fleet that asks for more of everything."""
     return _VariedFleet(seed).problem()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def draw_fleet() -> Callable[[int], Problem]:
     """Draws a small fleet from a seed."""
     return random_fleet
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def draw_varied_fleet() -> Callable[[int], Problem]:
     """Draws a small fleet that asks for more of everything."""
     return varied_fleet
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def force() -> Callable[[Problem, Callable[[Mapping[ResourceKey, Allocation]], bool]], Reached]:
     """The best plan of a fleet, by trying all."""
     return brute_force

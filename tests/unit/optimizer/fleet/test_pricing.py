@@ -1,0 +1,131 @@
+"""What models would run at given prices, and what that proves."""
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.domain.requirements import Problem
+from reconciler.optimizer.fleet.formulation import Formulation, formulate
+from reconciler.optimizer.fleet.generation import GAP, generate
+from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.pairs import Pairs
+from reconciler.optimizer.fleet.planning import value_of
+from reconciler.optimizer.fleet.pricing import Pricing
+from reconciler.optimizer.fleet.regrets import Regrets
+from reconciler.optimizer.fleet.rounding import round_shares
+from reconciler.optimizer.fleet.sparse import Floats
+
+Draw = Callable[[int], Problem]
+SEEDS = range(60)
+
+
+def prices_of(formulation: Formulation, seed: int) -> Floats:
+    draw = random.Random(seed)  # noqa: S311 - the same prices in every run
+    return np.array(draw.choices([0.0, 0.3, 1.0, 4.0, 50.0], k=len(formulation.shared)))
+
+
+def optimum(formulation: Formulation) -> float:
+    found = solve_mixed_integer(formulation, gap=0.0, nodes=100_000)
+    return math.inf if found.counts is None else value_of(formulation, found.counts)
+
+
+def configurations(formulation: Formulation) -> Iterator[tuple[int, ...]]:
+    """Whole counts of one row, none above all that it wants or what stands, that keep its own rules."""
+    choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+    most = np.maximum.reduce(
+        [np.ceil(rows.demand[choices.row] / choices.carried), choices.standing, choices.lowest, 0 * choices.lowest + 1]
+    )
+    for counts in itertools.product(*(range(int(least) + 1) for least in np.minimum(most, choices.highest))):
+        taken = np.array(counts)
+        active = np.bincount(choices.variant, taken > 0, minlength=len(variants.keys))
+        is_bound = ((taken == 0) | (taken >= choices.lowest)).all() and (active >= variants.is_forced).all()
+        running = np.minimum(taken, variants.ready[choices.variant]) * choices.carried
+        kept = np.where(choices.is_standing, running, choices.serving * (taken > 0)).sum()
+        if (
+            is_bound
+            and (active <= 1).all()
+            and active.sum() <= rows.active_limit[0]
+            and choices.carried @ taken >= rows.must[0] - 1e-9
+            and kept >= rows.near[0] - 1e-9
+        ):
+            yield counts
+
+
+def test_models_answer_prices_as_the_general_programme_does(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in SEEDS:
+        formulation = formulate(draw_varied_fleet(seed))
+        priced = formulation.priced(prices_of(formulation, seed))
+        best = Pairs(formulation).best(priced)
+        if not Pairs(formulation).is_paired.all():
+            continue
+        least = np.full(len(formulation.rows.requirements), np.inf)
+        np.minimum.at(least, best.row, best.value)
+        expected = optimum(priced)
+        compared += math.isfinite(expected)
+        assert math.isclose(least.sum(), expected, rel_tol=1e-7, abs_tol=1e-6), seed
+    assert compared >= 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 400), prices=st.lists(st.floats(0, 100), min_size=20, max_size=20))
+def test_no_prices_prove_more_than_the_optimum(draw_varied_fleet: Draw, seed: int, prices: list[float]) -> None:
+    formulation = formulate(draw_varied_fleet(seed))
+    answer = Pricing(formulation).answer(np.array(prices[: len(formulation.shared)]))
+    if not len(answer.infeasible):
+        assert answer.bound <= optimum(formulation) + 1e-6
+
+
+def test_generated_prices_prove_their_bound_and_fractions_reach_no_less(draw_fleet: Draw) -> None:
+    compared = 0
+    for seed in SEEDS:
+        formulation = formulate(draw_fleet(seed))
+        generated = generate(formulation)
+        best = optimum(formulation)
+        if len(generated.infeasible) or generated.excess.max(initial=0.0) > 1e-6:
+            assert math.isinf(best), seed
+            continue
+        compared += 1
+        fractions = float(generated.known.worth.value @ generated.share)
+        assert math.isclose(Pricing(formulation).answer(generated.prices).bound, generated.bound, abs_tol=1e-6), seed
+        assert generated.bound <= fractions + 1e-6, seed
+        assert fractions - generated.bound <= GAP * abs(fractions) + 1e-6, seed
+        assert fractions <= best + 1e-6, seed
+    assert compared >= 20
+
+
+def test_a_rounded_plan_lies_between_its_proof_and_its_value(draw_fleet: Draw) -> None:
+    rounded = 0
+    for seed in SEEDS:
+        formulation = formulate(draw_fleet(seed))
+        generated = generate(formulation)
+        if len(generated.infeasible) or generated.excess.max(initial=0.0) > 1e-6:
+            continue
+        plan = round_shares(formulation, generated)
+        if plan is not None:
+            rounded += 1
+            assert plan.bound - 1e-6 <= optimum(formulation) <= plan.value + 1e-6, seed
+    assert rounded >= 15
+
+
+def test_every_configuration_within_a_regret_is_found(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in range(400):
+        formulation = formulate(draw_varied_fleet(seed))
+        pairs = Pairs(formulation)
+        if len(formulation.rows.requirements) != 1 or not pairs.is_paired.all() or not formulation.choices.keys:
+            continue
+        regrets = Regrets.of(formulation, pairs, np.zeros(len(formulation.shared)))
+        if not np.isfinite(regrets.least).all():
+            continue
+        found = {tuple(row) for row in regrets.configurations(5.0).counts.toarray().astype(int).tolist()}
+        for counts in configurations(formulation):
+            if value_of(formulation, np.array(counts)) <= regrets.least[0] + 5.0 - 1e-6:
+                compared += 1
+                assert counts in found, (seed, counts)
+    assert compared >= 100

@@ -1,0 +1,187 @@
+"""What every solver of the fleet answers, whatever it is given."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.domain.requirements import Problem
+from reconciler.optimizer import SOLVERS
+from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.fleet import mixed_integer, planning, pricing, regrets, rounding
+from reconciler.optimizer.fleet.formulation import formulate
+from reconciler.optimizer.fleet.greedy import plan_greedily
+from reconciler.optimizer.fleet.planning import value_of
+
+Build = Callable[..., Any]
+Draw = Callable[[int], Problem]
+NAMES = ("auto", "columns", "milp")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_problem_without_anything_has_an_empty_answer(name: str, fleet: Build) -> None:
+    assert SOLVERS[name].solve(fleet([], {})).allocations == {}
+    assert SOLVERS[name].solve(fleet([], {"H100": 4})).allocations == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_without_candidates_is_left_alone(name: str, model: Build, fleet: Build) -> None:
+    problem = fleet([model(name="a", wanted=2), model(name="b", wanted=2)], {"H100": 9})
+    offered = tuple(each for each in problem.candidates if each.key.variant.name == "a-H100")
+    solution = SOLVERS[name].solve(replace(problem, candidates=offered))
+    assert {key.name: each.replicas for key, each in solution.allocations.items()} == {"a-H100": 2}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_pool_leaves_its_models_without_replicas_and_says_so(name: str, model: Build, fleet: Build) -> None:
+    solution = SOLVERS[name].solve(fleet([model(name="a", wanted=2), model(name="b", wanted=1)], {"H100": 0}))
+    assert {each.replicas for each in solution.allocations.values()} == {0}
+    assert {each.model.model_id for each in solution.shortfalls} == {"a", "b"}
+    assert "H100 has no room for one more replica" in solution.shortfalls[0].reason
+
+
+@pytest.mark.parametrize("name", ["auto", "columns"])
+def test_a_variant_in_order_takes_the_next_accelerator_where_the_first_is_full(
+    name: str, model: Build, fleet: Build
+) -> None:
+    either = model(name="a", wanted=3, on=("H100",), weight=9.0)
+    problem = fleet([either, model(name="b", wanted=2.0, on=("L4",), weight=0.001)], {"H100": 2, "L4": 9})
+    later = replace(
+        problem.candidates[0],
+        key=replace(problem.candidates[0].key, accelerator="L4"),
+        devices={"L4": 1},
+        weight=1.0,
+        order=1,
+    )
+    row = problem.requirements[0]
+    problem = replace(
+        problem,
+        candidates=(*problem.candidates, later),
+        requirements=(replace(row, per_replica={**row.per_replica, later.key: 1.0}), problem.requirements[1]),
+        in_order=frozenset({later.key.variant}),
+    )
+    roomy = replace(problem, pools=tuple(replace(each, devices=9) for each in problem.pools))
+    assert SOLVERS[name].solve(roomy).allocations[later.key.variant].accelerator == "H100"
+    solution = SOLVERS[name].solve(problem)
+    assert solution.allocations[later.key.variant].accelerator == "L4"
+    assert solution.value == pytest.approx(3 * 1.0 + 2 * 0.001)
+    assert solution.lower_bound == pytest.approx(solution.value)
+
+
+def test_each_model_alone_and_all_together_reach_the_same_value_where_nothing_binds(draw_fleet: Draw) -> None:
+    compared = 0
+    for seed in range(80):
+        drawn = draw_fleet(seed)
+        rows = tuple(each for each in drawn.requirements if each.fixed is None)
+        problem = replace(
+            drawn,
+            requirements=tuple(replace(each, near_amount=0.0, active_limit=None) for each in rows),
+            pools=(),
+            budgets=(),
+            change_limits=(),
+            ratios=(),
+        )
+        alone, together = SOLVERS["auto"].solve(problem), SOLVERS["columns"].solve(problem)
+        if alone.solver == "separable" and not alone.shortfalls:
+            compared += 1
+            assert alone.value == pytest.approx(together.value), seed
+    assert compared >= 20
+
+
+def test_the_order_of_the_input_decides_nothing(draw_varied_fleet: Draw) -> None:
+    draw = random.Random(5)  # noqa: S311 - the same orders in every run
+    for seed in range(12):
+        problem = draw_varied_fleet(seed)
+
+        def shuffled(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(draw.sample(values, len(values)))
+
+        other = replace(
+            problem,
+            requirements=tuple(
+                replace(each, per_replica=dict(shuffled(tuple(each.per_replica.items()))))
+                for each in shuffled(problem.requirements)
+            ),
+            candidates=shuffled(problem.candidates),
+            pools=shuffled(problem.pools),
+            budgets=shuffled(problem.budgets),
+            change_limits=shuffled(problem.change_limits),
+            ratios=shuffled(problem.ratios),
+            current=dict(shuffled(tuple(problem.current.items()))),
+        )
+        assert SOLVERS["auto"].solve(problem) == SOLVERS["auto"].solve(other), seed
+
+
+@pytest.fixture
+def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that are over before they began."""
+    monkeypatch.setattr(planning, "_NODES", 1)
+    monkeypatch.setattr(planning, "SMALL", 0)
+    monkeypatch.setattr(rounding, "_NODES", 1)
+    monkeypatch.setattr(rounding, "LARGEST", 1)
+    monkeypatch.setattr(pricing, "_NODES", 1)
+    monkeypatch.setattr(pricing, "_TOGETHER", 2)
+    monkeypatch.setattr(regrets, "LARGEST_GRID", 1)
+
+
+@pytest.mark.usefixtures("tiny_limits")
+@pytest.mark.parametrize("name", NAMES)
+def test_limits_of_the_search_never_break_a_rule(name: str, draw_varied_fleet: Draw) -> None:
+    planned = 0
+    for seed in range(24):
+        problem = draw_varied_fleet(seed)
+        solution = SOLVERS[name].solve(problem)
+        planned += not solution.is_unsolved
+        if solution.is_unsolved:
+            assert all(each == problem.current[key] for key, each in solution.allocations.items()), seed
+        elif not solution.conflicts:
+            assert not violations(problem, solution.allocations), seed
+    assert planned >= 20
+
+
+def test_bounds_stay_proven_where_the_search_is_cut_short(tiny_limits: None, draw_fleet: Draw) -> None:
+    del tiny_limits
+    for seed in range(40):
+        problem = draw_fleet(seed)
+        solution = SOLVERS["columns"].solve(problem)
+        if not solution.conflicts and not solution.shortfalls:
+            exact = mixed_integer.solve_mixed_integer(formulate(problem), gap=0.0, nodes=100_000)
+            if exact.counts is not None:
+                best = value_of(formulate(problem), exact.counts)
+                assert solution.lower_bound - 1e-6 <= best <= solution.value + 1e-6, seed
+
+
+def test_the_usual_rule_never_looks_better_than_the_optimum(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in range(50):
+        solution = SOLVERS["columns"].solve(draw_varied_fleet(seed))
+        if solution.greedy_value is not None:
+            compared += 1
+            assert solution.greedy_value >= solution.lower_bound - 1e-6, seed
+    assert compared >= 8
+
+
+def test_the_usual_rule_serves_the_most_urgent_by_its_cheapest_capacity(model: Build, fleet: Build) -> None:
+    models = [
+        model(name="a", wanted=2, on=("H100", "L4"), price=100.0),
+        model(name="b", wanted=2, on=("H100", "L4"), priority=9),
+    ]
+    formulation = formulate(fleet(models, {"H100": 3, "L4": 9}))
+    counts = plan_greedily(formulation)
+    assert counts is not None
+    named = {key.variant.name: int(count) for key, count in zip(formulation.choices.keys, counts, strict=True)}
+    assert named == {"a-H100": 1, "a-L4": 1, "b-H100": 2, "b-L4": 0}
+
+
+def test_what_the_usual_rule_cannot_serve_has_no_value(model: Build, fleet: Build) -> None:
+    formulation = formulate(fleet([model(name="a", wanted=2), model(name="b", wanted=2)], {"H100": 3}))
+    assert plan_greedily(formulation) is None
+
+
+def test_nothing_is_drained_that_another_plan_could_keep(model: Build, fleet: Build) -> None:
+    moved = model(name="a", wanted=3, now=3, near=3.0, on=("L4",), weight=5.0)
+    problem = fleet([moved], {"L4": 9, "H100": 9})
+    solution = SOLVERS["milp"].solve(problem)
+    assert not drained(problem, solution.allocations)
