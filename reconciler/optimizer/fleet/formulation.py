@@ -19,7 +19,7 @@ Shared rows are pools (steady, and while a change is under way), budgets and lim
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -211,18 +211,24 @@ def formulate(problem: Problem) -> Formulation:
         choices=choices,
         variants=variants,
         rows=_rows(problem, offers, choices, variants),
-        shared=_shared(problem, choices, variants),
+        shared=_shared(problem, offers, variants),
         ratios=_ratios(problem, offers),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """A free variant of a row with what it may choose."""
+class _Offer(NamedTuple):
+    """A free variant of a row with what it may choose, and everything about it that is looked up by its key, once."""
 
     variant: ResourceKey
     row: int
     candidates: tuple[Candidate, ...]
+    carried: tuple[float, ...]
+    lowest: int
+    highest: int
+    current: Allocation
+    ready: int
+    served: float
+    """What its ready replicas carry now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +249,13 @@ class _Offers:
         ]
         return cls(requirements, tuple(found))
 
+    @property
+    def choices(self) -> Iterator[tuple[int, _Offer, Candidate, float]]:
+        """What may be chosen: the variant's index, its offer, the candidate, and what a replica of it carries."""
+        for index, offer in enumerate(self.variants):
+            for candidate, carried in zip(offer.candidates, offer.carried, strict=True):
+                yield index, offer, candidate, carried
+
 
 def _offers_of(
     problem: Problem, row: int, requirement: Requirement, candidates: Mapping[ResourceKey, list[Candidate]]
@@ -250,16 +263,55 @@ def _offers_of(
     if requirement.fixed is not None:
         for variant in sorted(requirement.fixed):
             if variant not in problem.pinned:
-                yield _Offer(variant, row, (_standing_candidate(problem, variant),))
+                standing = _standing_candidate(problem, variant, candidates.get(variant, ()))
+                yield _offer_of(problem, row, variant, (standing,), {standing.key.accelerator: 1.0}, requirement.fixed)
         return
-    for variant in sorted({key.variant for key in requirement.per_replica}):
-        usable = [each for each in candidates.get(variant, ()) if requirement.per_replica.get(each.key, 0.0) > 0]
+    carried: dict[ResourceKey, dict[str, float]] = {}
+    for key, amount in requirement.per_replica.items():
+        carried.setdefault(key.variant, {})[key.accelerator] = amount
+    for variant in sorted(carried, key=_place):
+        own = carried[variant]
+        usable = [each for each in candidates.get(variant, ()) if own.get(each.key.accelerator, 0.0) > 0]
         if usable and variant not in problem.pinned:
-            yield _Offer(variant, row, tuple(sorted(usable, key=lambda each: (each.order, each.key))))
+            usable.sort(key=lambda each: (each.order, each.key.accelerator))
+            yield _offer_of(problem, row, variant, tuple(usable), own, None)
 
 
-def _standing_candidate(problem: Problem, variant: ResourceKey) -> Candidate:
+def _place(key: ResourceKey) -> tuple[str, ...]:
+    """Its place among others, as it compares; comparing tuples is what keys do, only slower."""
+    return key.cluster, key.namespace, key.kind, key.name
+
+
+def _offer_of(
+    problem: Problem,
+    row: int,
+    variant: ResourceKey,
+    candidates: tuple[Candidate, ...],
+    carried: Mapping[str, float],
+    fixed: Mapping[ResourceKey, int] | None,
+) -> _Offer:
+    bounds, current = problem.bounds[variant], problem.current[variant]
+    ready = _ready(problem, variant, current)
+    most = UNBOUNDED if bounds.maximum is None else bounds.maximum
+    return _Offer(
+        variant=variant,
+        row=row,
+        candidates=candidates,
+        carried=tuple(carried[each.key.accelerator] for each in candidates),
+        lowest=bounds.minimum if fixed is None else min(bounds.minimum, fixed[variant]),
+        highest=most if fixed is None else fixed[variant],
+        current=current,
+        ready=ready,
+        served=carried.get(current.accelerator, 0.0) * ready,
+    )
+
+
+def _standing_candidate(problem: Problem, variant: ResourceKey, offered: Iterable[Candidate]) -> Candidate:
+    """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
     key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
+    for each in offered:
+        if each.key == key:
+            return replace(each, start_weight=0.0)
     weight = problem.current_weights.get(variant, 0.0)
     return Candidate(key=key, weight=weight, cost_per_hour=None, devices=problem.current_devices.get(variant, {}))
 
@@ -270,70 +322,40 @@ def carried_by(requirement: Requirement, key: CandidateKey) -> float:
 
 
 def _choices(problem: Problem, offers: _Offers) -> Choices:
-    pairs = [(index, offer, each) for index, offer in enumerate(offers.variants) for each in offer.candidates]
-    requirements = [offers.requirements[offer.row] for _, offer, _ in pairs]
-    carried = [carried_by(row, each.key) for row, (_, _, each) in zip(requirements, pairs, strict=True)]
-    standing = [_standing(problem, each.key) for _, _, each in pairs]
-    lowest, highest = _bounds(problem, requirements, [offer for _, offer, _ in pairs])
+    offered = [(index, offer, each, carried) for index, offer, each, carried in offers.choices]
+    is_standing = [each.key.accelerator == offer.current.accelerator for _, offer, each, _ in offered]
+    standing = [
+        offer.current.replicas if stands else 0 for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)
+    ]
+    serving = [0.0 if stands else offer.served for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)]
     return Choices(
-        keys=tuple(each.key for _, _, each in pairs),
-        variant=np.array([index for index, _, _ in pairs], dtype=np.int64),
-        row=np.array([offer.row for _, offer, _ in pairs], dtype=np.int64),
-        fixed=np.array([_fixed(problem, offer, each) for _, offer, each in pairs], dtype=np.float64),
-        cost=np.array([each.weight for _, _, each in pairs], dtype=np.float64),
-        start=np.array([each.start_weight for _, _, each in pairs], dtype=np.float64),
-        carried=np.array(carried, dtype=np.float64),
-        lowest=lowest,
-        highest=highest,
-        standing=np.array([count or 0 for count in standing], dtype=np.int64),
-        serving=np.array(
-            [
-                0.0 if count is not None else _served_now(problem, row, offer.variant)
-                for count, row, (_, offer, _) in zip(standing, requirements, pairs, strict=True)
-            ],
-            dtype=np.float64,
-        ),
-        is_standing=np.array([count is not None for count in standing], dtype=np.bool_),
+        keys=tuple(each.key for _, _, each, _ in offered),
+        variant=np.array([index for index, _, _, _ in offered], dtype=np.int64),
+        row=np.array([offer.row for _, offer, _, _ in offered], dtype=np.int64),
+        fixed=_order_penalties(problem, offers),
+        cost=np.array([each.weight for _, _, each, _ in offered], dtype=np.float64),
+        start=np.array([each.start_weight for _, _, each, _ in offered], dtype=np.float64),
+        carried=np.array([carried for _, _, _, carried in offered], dtype=np.float64),
+        lowest=np.array([offer.lowest for _, offer, _, _ in offered], dtype=np.int64),
+        highest=np.array([offer.highest for _, offer, _, _ in offered], dtype=np.int64),
+        standing=np.array(standing, dtype=np.int64),
+        serving=np.array(serving, dtype=np.float64),
+        is_standing=np.array(is_standing, dtype=np.bool_),
     )
 
 
-def _standing(problem: Problem, key: CandidateKey) -> int | None:
-    current = problem.current[key.variant]
-    return current.replicas if current.accelerator == key.accelerator else None
+def _ready(problem: Problem, variant: ResourceKey, current: Allocation) -> int:
+    return min(problem.ready.get(variant, current.replicas), current.replicas)
 
 
-def _ready(problem: Problem, variant: ResourceKey) -> int:
-    current = problem.current[variant].replicas
-    return min(problem.ready.get(variant, current), current)
-
-
-def _served_now(problem: Problem, requirement: Requirement, variant: ResourceKey) -> float:
-    key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
-    return carried_by(requirement, key) * _ready(problem, variant)
-
-
-def _bounds(
-    problem: Problem, requirements: Iterable[Requirement], offers: Iterable[_Offer]
-) -> tuple[Integers, Integers]:
-    lowest, highest = [], []
-    for requirement, offer in zip(requirements, offers, strict=True):
-        bounds = problem.bounds[offer.variant]
-        most = UNBOUNDED if bounds.maximum is None else bounds.maximum
-        least = bounds.minimum
-        if requirement.fixed is not None:
-            most = requirement.fixed[offer.variant]
-            least = min(least, most)
-        lowest.append(least)
-        highest.append(most)
-    return np.array(lowest, dtype=np.int64), np.array(highest, dtype=np.int64)
-
-
-def _fixed(problem: Problem, offer: _Offer, candidate: Candidate) -> float:
+def _order_penalties(problem: Problem, offers: _Offers) -> Floats:
     """What taking a later accelerator than the first costs where the resource's order decides: more than any saving."""
-    if offer.variant not in problem.in_order:
-        return 0.0
-    rank = offer.candidates.index(candidate)
-    return 0.0 if rank == 0 else rank * _ORDER_WEIGHT * max(each.weight for each in offer.candidates)
+    found: list[float] = []
+    for offer in offers.variants:
+        is_ordered = len(offer.candidates) > 1 and offer.variant in problem.in_order
+        unit = _ORDER_WEIGHT * max(each.weight for each in offer.candidates) if is_ordered else 0.0
+        found.extend(rank * unit for rank in range(len(offer.candidates)))
+    return np.array(found, dtype=np.float64)
 
 
 _ORDER_WEIGHT = 10_000.0
@@ -341,19 +363,14 @@ _ORDER_WEIGHT = 10_000.0
 
 
 def _variants(problem: Problem, offers: _Offers) -> Variants:
-    keys = tuple(offer.variant for offer in offers.variants)
-    fixed = [offers.requirements[offer.row].fixed for offer in offers.variants]
-    least = [
-        problem.bounds[key].minimum if wanted is None else min(problem.bounds[key].minimum, wanted[key])
-        for key, wanted in zip(keys, fixed, strict=True)
-    ]
+    touch = problem.touch_weights
     return Variants(
-        keys=keys,
+        keys=tuple(offer.variant for offer in offers.variants),
         row=np.array([offer.row for offer in offers.variants], dtype=np.int64),
-        touch=np.array([problem.touch_weights.get(key, 0.0) for key in keys], dtype=np.float64),
-        is_forced=np.array([count > 0 for count in least], dtype=np.bool_),
-        was_active=np.array([problem.current[key].replicas > 0 for key in keys], dtype=np.bool_),
-        ready=np.array([_ready(problem, key) for key in keys], dtype=np.int64),
+        touch=np.array([touch.get(each.variant, 0.0) if touch else 0.0 for each in offers.variants], dtype=np.float64),
+        is_forced=np.array([offer.lowest > 0 for offer in offers.variants], dtype=np.bool_),
+        was_active=np.array([offer.current.replicas > 0 for offer in offers.variants], dtype=np.bool_),
+        ready=np.array([offer.ready for offer in offers.variants], dtype=np.int64),
     )
 
 
@@ -363,9 +380,9 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
     must, near = np.zeros(count), np.zeros(count)
     amounts, prices = np.zeros((count, width)), np.zeros((count, width))
     for row, requirement in enumerate(offers.requirements):
-        pinned = [key for key in _members(requirement) if key in problem.pinned]
+        pinned = _pinned_members(problem, requirement)
         rest = sum(_carried_pinned(problem, requirement, key) for key in pinned)
-        kept = sum(_served_now(problem, requirement, key) for key in pinned)
+        kept = sum(_served_pinned(problem, requirement, key) for key in pinned)
         near[row] = max(requirement.near_amount - kept, 0.0)
         wanted = [(_worth_of(each), each) for each in requirement.segments]
         if requirement.fixed is not None:
@@ -378,7 +395,7 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
             else:
                 amounts[row, column], prices[row, column] = left, price
     served = np.zeros(count)
-    np.add.at(served, variants.row, _served_by_variant(problem, offers))
+    np.add.at(served, variants.row, [offer.served for offer in offers.variants])
     active_limit = _active_limits(problem, offers, variants)
     return Rows(
         requirements=offers.requirements,
@@ -396,6 +413,10 @@ def _worth_of(segment: Segment) -> float:
     return np.inf if segment.price is None else segment.price * segment.probability
 
 
+def _pinned_members(problem: Problem, requirement: Requirement) -> list[ResourceKey]:
+    return [key for key in _members(requirement) if key in problem.pinned] if problem.pinned else []
+
+
 def _members(requirement: Requirement) -> list[ResourceKey]:
     if requirement.fixed is not None:
         return sorted(requirement.fixed)
@@ -407,11 +428,10 @@ def _carried_pinned(problem: Problem, requirement: Requirement, key: ResourceKey
     return carried_by(requirement, CandidateKey(variant=key, accelerator=pinned.accelerator)) * pinned.replicas
 
 
-def _served_by_variant(problem: Problem, offers: _Offers) -> Floats:
-    return np.array(
-        [_served_now(problem, offers.requirements[offer.row], offer.variant) for offer in offers.variants],
-        dtype=np.float64,
-    )
+def _served_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
+    current = problem.current[key]
+    each = carried_by(requirement, CandidateKey(variant=key, accelerator=current.accelerator))
+    return each * _ready(problem, key, current)
 
 
 def widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
@@ -446,20 +466,18 @@ def _active_limits(problem: Problem, offers: _Offers, variants: Variants) -> Int
 
 
 def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
-    return sum(key in problem.pinned and problem.pinned[key].replicas > 0 for key in _members(requirement))
+    return sum(problem.pinned[key].replicas > 0 for key in _pinned_members(problem, requirement))
 
 
-def _shared(problem: Problem, choices: Choices, variants: Variants) -> Shared:
-    rows = [*_pool_rows(problem, choices), *_budget_rows(problem, choices), *_change_rows(problem, variants)]
-    return shared_of(rows, len(choices.keys), len(variants.keys))
+def _shared(problem: Problem, offers: _Offers, variants: Variants) -> Shared:
+    rows = [*_pool_rows(problem, offers), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
+    return shared_of(rows, sum(len(offer.candidates) for offer in offers.variants), len(variants.keys))
 
 
-def _pool_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
-    devices = {candidate.key: candidate.devices for candidate in problem.candidates}
+def _pool_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
     uses: dict[str, dict[int, float]] = {pool.name: {} for pool in problem.pools}
-    for index, key in enumerate(choices.keys):
-        taken = devices.get(key)
-        for name, count in (problem.current_devices.get(key.variant, {}) if taken is None else taken).items():
+    for index, (_, _, candidate, _) in enumerate(offers.choices):
+        for name, count in candidate.devices.items():
             if name in uses and count:
                 uses[name][index] = float(count)
     pinned, current = _taken(problem, problem.pinned), _taken(problem, problem.current)
@@ -485,7 +503,7 @@ def _taken(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> d
     return taken
 
 
-def _budget_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
+def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
     uses: dict[ResourceKey, list[SharedRow]] = {}
     for budget in sorted(problem.budgets, key=lambda each: each.name):
         held = sum(
@@ -496,9 +514,9 @@ def _budget_rows(problem: Problem, choices: Choices) -> Iterator[SharedRow]:
         for key in budget.variants:
             uses.setdefault(key, []).append(row)
         yield row
-    for index, choice in enumerate(choices.keys):
-        for row in uses.get(choice.variant, ()):
-            row.use[index] = float(choices.cost[index])
+    for index, (_, offer, candidate, _) in enumerate(offers.choices):
+        for row in uses.get(offer.variant, ()) if uses else ():
+            row.use[index] = candidate.weight
 
 
 def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:
