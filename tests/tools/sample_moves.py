@@ -9,13 +9,14 @@ from reconciler.decision.placing import place_numbers
 from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import DocumentRef, Workload
+from reconciler.domain.declarations import Declaration, DocumentRef, Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.moves import FieldPath
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.recording import ManifestFile
-from reconciler.domain.settings import ClusterSettings, ModelSettings, Setting, Settings
+from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.variants import Option, Variant
 from reconciler.errors import InputError
 from reconciler.manifests import OpenFile, Value, parse_documents
@@ -24,6 +25,11 @@ from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
 from tests.tools.sample_clusters import CASES, case_names
+
+ALPHAS_S, BETA_S, BATCH = (0.006958, 0.0062), 0.000042, 64
+"""The profiles of what is left and of what is moved to, which is a little faster: as many replicas do."""
+COSTS_PER_HOUR = (6.88, 2.49)
+"""Of one device: two of the second cost less than one of the first, by more than the starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +127,19 @@ def _wanted(
 def _open(
     case: str, files: Mapping[str, bytes], *, back: bool
 ) -> tuple[_Desk, tuple[Variant, ...], Catalog, list[str]]:
+    settings, placed = declare_moves(case, files, back=back)
+    names = [each.name for each in settings.accelerators]
+    catalogs = build_catalogs(settings, placed)
+    variants = join_variants(settings, placed, catalogs)
+    return _Desk(files=dict(files)), variants, next(iter(catalogs.values())), names[::-1] if back else names
+
+
+def declare_moves(case: str, files: Mapping[str, bytes], *, back: bool = False) -> tuple[Settings, Declaration]:
+    """The settings by which everything of a sample moves to its second accelerator (or back), and what it declares."""
     said = said_of(case)["move"]
     assert isinstance(said, dict)
     accelerators, devices = _accelerators(said)
-    names = [each.name for each in accelerators]
-    names = names[::-1] if back else names
-    settings = Settings(clusters=tuple(_clusters(case)), accelerators=accelerators)
+    settings = _settings(case, accelerators)
     manifests = [ManifestFile(path=path, body=body) for path, body in files.items()]
     commit = read_commit(
         manifests, files, clusters_of(settings), lambda paths: [each for each in manifests if each.path in paths]
@@ -134,22 +147,31 @@ def _open(
     placed = place_numbers(merge(declare(commit.fleet, commit.readings)), commit.fleet, settings)
     found = join_variants(settings, placed, build_catalogs(settings, placed))
     ids = sorted({each.model.model_id for each in found})
-    models = tuple(_model(each, accelerators, devices, names[-1]) for each in ids)
-    settings = replace(settings, models=models)
-    catalogs = build_catalogs(settings, placed)
-    variants = join_variants(settings, placed, catalogs)
-    return _Desk(files=dict(files)), variants, next(iter(catalogs.values())), names
+    wanted = accelerators[0 if back else -1].name
+    models = tuple(_model(each, accelerators, devices, wanted) for each in ids)
+    return replace(settings, models=models), placed
+
+
+def _settings(case: str, accelerators: tuple[Accelerator, ...]) -> Settings:
+    """What a run would be told: a queue sizes all of them, for metric targets say nothing of accelerators."""
+    standard = ServiceClass(name="standard", ttft=SloTarget(limit_s=2.0, percentile=95.0), itl=SloTarget(limit_s=0.06))
+    return Settings(
+        clusters=tuple(_clusters(case)),
+        accelerators=accelerators,
+        service_classes=(standard,),
+        defaults={"serviceClass": Setting(value=standard.name), "sizing.engine": Setting(value="queueing")},
+        status="off",
+    )
 
 
 def _accelerators(said: Mapping[str, Value]) -> tuple[tuple[Accelerator, ...], dict[str, int]]:
     listed, devices = said["accelerators"], said.get("devices")
     assert isinstance(listed, dict)
     found = []
-    for name, selector in listed.items():
+    for (name, selector), cost_per_hour in zip(listed.items(), COSTS_PER_HOUR, strict=True):
         assert isinstance(selector, dict)
-        found.append(
-            Accelerator(name=name, device=name, node_selector={key: str(value) for key, value in selector.items()})
-        )
+        labels = {key: str(value) for key, value in selector.items()}
+        found.append(Accelerator(name=name, device=name, node_selector=labels, cost_per_hour=cost_per_hour))
     counts = devices if isinstance(devices, dict) else {}
     return tuple(found), {name: count for name, count in counts.items() if isinstance(count, int)}
 
@@ -157,19 +179,23 @@ def _accelerators(said: Mapping[str, Value]) -> tuple[tuple[Accelerator, ...], d
 def _clusters(case: str) -> list[ClusterSettings]:
     named = said_of(case).get("clusters")
     found = named if isinstance(named, dict) else {"prod": ["**"]}
-    return [ClusterSettings(name=name, include=tuple(map(str, paths))) for name, paths in found.items()]  # type: ignore[arg-type]  # lists of globs
+    prometheus = PrometheusSettings(url="http://127.0.0.1:9")
+    return [
+        ClusterSettings(name=name, include=tuple(map(str, paths)), prometheus=prometheus)  # type: ignore[arg-type]  # lists of globs
+        for name, paths in found.items()
+    ]
 
 
 def _model(model: str, accelerators: tuple[Accelerator, ...], devices: Mapping[str, int], wanted: str) -> ModelSettings:
     profiles = tuple(
         PerformanceProfile(
             accelerator=each.name,
-            alpha_s=0.01,
-            beta_s=0.001,
-            max_batch_size=8,
+            alpha_s=alpha_s,
+            beta_s=BETA_S,
+            max_batch_size=BATCH,
             accelerators_per_replica=devices.get(each.name),
         )
-        for each in accelerators
+        for each, alpha_s in zip(accelerators, ALPHAS_S, strict=True)
     )
     return ModelSettings(model_id=model, profiles=profiles, settings={"accelerator": Setting(value=wanted)})
 

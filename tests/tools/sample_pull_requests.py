@@ -1,4 +1,4 @@
-"""The pull requests of the sample repositories: under a load that takes one replica more of everything."""
+"""The pull requests of the sample repositories: one replica more of everything, or as many on another accelerator."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,13 @@ from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import queries_for
+from reconciler.metrics.attribution import target_of
 from reconciler.pipeline.draft import settle
 from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
 from tests.servers.answers import Replica, answering
 from tests.tools.sample_clusters import declare_targets, what_is_said
+from tests.tools.sample_moves import declare_moves
 
 NOW_S = 1_790_000_000.0
 COMMIT, FINGERPRINT = "3f9c2ab" + "0" * 33, "9b1e07" + "0" * 58
@@ -25,7 +27,7 @@ BODY_LIMIT = 58_000
 PER_REPLICA_PER_S = 29.8
 """What one replica takes under the samples' profile and class, less the headroom of 20 %."""
 OF_A_REPLICA = 0.6
-"""How much of the replica that is added the load takes."""
+"""How much of the last replica the load takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,19 @@ class Proposed:
 
 
 def propose(case: str, files: Mapping[str, bytes]) -> Proposed:
-    """Plan and draft as a run does, from what Prometheus would answer."""
+    """What is proposed under a load that takes one replica more of each scale target."""
     settings, declaration = declare_targets(what_is_said(case), files)
+    return _draft(files, settings, declaration, more=1)
+
+
+def propose_move(case: str, files: Mapping[str, bytes]) -> Proposed:
+    """What is proposed where all that may move must, under a load that takes as many replicas as there are."""
+    settings, declaration = declare_moves(case, files)
+    return _draft(files, settings, declaration, more=0)
+
+
+def _draft(files: Mapping[str, bytes], settings: Settings, declaration: Declaration, *, more: int) -> Proposed:
+    """Plan and draft as a run does, from what Prometheus would answer."""
     recording = Recording(
         now_s=NOW_S,
         repository="fleet",
@@ -48,7 +61,7 @@ def propose(case: str, files: Mapping[str, bytes]) -> Proposed:
         manifests=tuple(ManifestFile(path=path, body=body) for path, body in files.items()),
         withheld=(),
         unread=(),
-        answers=tuple(_answers(settings, declaration)),
+        answers=tuple(_answers(settings, declaration, more)),
         proposals=(),
         paths=tuple(files),
     )
@@ -62,25 +75,24 @@ def propose(case: str, files: Mapping[str, bytes]) -> Proposed:
     )
 
 
-def _answers(settings: Settings, declaration: Declaration) -> Iterator[Answer]:
+def _answers(settings: Settings, declaration: Declaration, more: int) -> Iterator[Answer]:
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
-    names = {each.key: each.scale_target.kind for each in declaration.variants}
     asked = ask_by_cluster(settings, declaration)
     for cluster in settings.clusters:
         own = [each for each in variants if each.key.cluster == cluster.name]
-        replicas = [replica for each in own for replica in _replicas(each, names[each.key])]
+        replicas = [replica for each in own for replica in _replicas(each, more)]
         if cluster.name in asked:
             asking = asked[cluster.name]
             yield from answering(*replicas)(cluster, queries_for(cluster, asking.loads, NOW_S, needs=asking.needs))
 
 
-def _replicas(variant: Variant, kind: str) -> Iterator[Replica]:
+def _replicas(variant: Variant, more: int) -> Iterator[Replica]:
     number = max(variant.current.replicas, 1)
-    per_s = PER_REPLICA_PER_S * (number + OF_A_REPLICA) / number
+    per_s = PER_REPLICA_PER_S * (number - 1 + more + OF_A_REPLICA) / number
+    namespace, kind, name = target_of(variant)
     for index in range(number):
         pod = f"-5d4c8b7f9-bcdf{'ghjklmnpqrst'[index]}" if kind == "Deployment" else f"-{index}"
-        name = variant.key.name
-        yield Replica(namespace=variant.key.namespace, pod=f"{name}{pod}", model=name, per_s=per_s)
+        yield Replica(namespace=namespace, pod=f"{name}{pod}", model=variant.served_names[0], per_s=per_s)
 
 
 def _show(draft: Draft) -> str:

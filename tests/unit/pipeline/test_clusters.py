@@ -7,49 +7,59 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.sample_clusters import CASES, case_names, change, counts_of, read_files
-from tests.tools.sample_moves import move, move_names
-from tests.tools.sample_pull_requests import propose
+from tests.tools.sample_clusters import CASES, Sample, case_names, change, counts_of, read_files
+from tests.tools.sample_moves import SampleMove, move, move_names
+from tests.tools.sample_pull_requests import Proposed, propose, propose_move
 
 UPDATE = "UPDATE_GOLDEN"
+HELD, TEXT = "HELD.txt", "PULL_REQUEST.md"
+"""What stands in a folder of changed files beside them."""
 
 
-def _write(folder: Path, files: dict[str, bytes], reasons: str) -> None:
+def _write(folder: Path, files: Mapping[str, bytes], reasons: str) -> None:
+    text = folder / TEXT
+    notes = {HELD: reasons.encode()} | ({TEXT: text.read_bytes()} if text.exists() else {})
     shutil.rmtree(folder, ignore_errors=True)
-    for path, body in files.items():
+    for path, body in {**files, **notes}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(body)
-    folder.mkdir(exist_ok=True)
-    (folder / "HELD.txt").write_text(reasons)
 
 
-@pytest.mark.parametrize("case", case_names())
-def test_files_change_where_a_number_is_decided_and_nowhere_else(case: str) -> None:
-    before = read_files(case)
-    sample = change(case, before)
-    changed = {path: body for path, body in sample.after.items() if body != before.get(path)}
+def _assert_written(sample: Sample | SampleMove, case: str, folder: str) -> None:
+    """What is changed, and why the rest is not, are the sample's."""
+    changed = {path: body for path, body in sample.after.items() if body != sample.before.get(path)}
     reasons = "".join(f"{key}: {reason}\n" for key, reason in sorted(sample.held.items()))
     if os.environ.get(UPDATE) == "1":
-        _write(CASES / case / "after", changed, reasons)
-    expected = read_files(case, "after")
-    assert reasons == expected.pop("HELD.txt").decode()
-    assert changed == expected
-    assert bool(changed) == bool(sample.changed)
+        _write(CASES / case / folder, changed, reasons)
+    assert reasons == (CASES / case / folder / HELD).read_text()
+    assert changed == _golden_files(case, folder)
 
 
-# What moves runs on accelerators of its own, which the settings of these plans have no profiles for.
-@pytest.mark.parametrize("case", [name for name in case_names() if name not in move_names()])
-def test_a_plan_proposes_these_files_in_these_words(case: str) -> None:
-    proposed = propose(case, read_files(case))
-    golden = CASES / case / "PULL_REQUEST.md"
+def _assert_proposed(proposed: Proposed, golden: Path) -> None:
+    """The texts of the pull requests are these."""
     if os.environ.get(UPDATE) == "1":
         golden.unlink(missing_ok=True)
         if proposed.text:
             golden.write_text(proposed.text)
     assert proposed.text == (golden.read_text() if golden.exists() else "")
-    expected = read_files(case, "after")
-    del expected["HELD.txt"]
-    assert proposed.files == expected
+
+
+def _golden_files(case: str, folder: str) -> dict[str, bytes]:
+    return {path: body for path, body in read_files(case, folder).items() if path not in (HELD, TEXT)}
+
+
+@pytest.mark.parametrize("case", case_names())
+def test_files_change_where_a_number_is_decided_and_nowhere_else(case: str) -> None:
+    sample = change(case, read_files(case))
+    _assert_written(sample, case, "after")
+    assert (sample.after != sample.before) == bool(sample.changed)
+
+
+@pytest.mark.parametrize("case", [name for name in case_names() if name not in move_names()])
+def test_a_plan_proposes_these_files_in_these_words(case: str) -> None:
+    proposed = propose(case, read_files(case))
+    _assert_proposed(proposed, CASES / case / TEXT)
+    assert proposed.files == _golden_files(case, "after")
 
 
 @pytest.mark.parametrize("case", case_names())
@@ -61,16 +71,16 @@ def test_every_edit_can_be_undone_byte_for_byte(case: str) -> None:
 
 @pytest.mark.parametrize("case", move_names())
 def test_another_accelerator_is_written_where_its_fields_are_decided_or_in_our_patch(case: str) -> None:
-    before = read_files(case)
-    sample = move(case, before)
-    changed = {path: body for path, body in sample.after.items() if body != before.get(path)}
-    reasons = "".join(f"{key}: {reason}\n" for key, reason in sorted(sample.held.items()))
-    if os.environ.get(UPDATE) == "1":
-        _write(CASES / case / "moved", changed, reasons)
-    expected = read_files(case, "moved")
-    assert reasons == expected.pop("HELD.txt").decode()
-    assert changed == expected
-    assert bool(changed) == bool(sample.moved)
+    sample = move(case, read_files(case))
+    _assert_written(sample, case, "moved")
+    assert (sample.after != sample.before) == bool(sample.moved)
+
+
+@pytest.mark.parametrize("case", move_names())
+def test_a_plan_proposes_these_moves_in_these_words(case: str) -> None:
+    proposed = propose_move(case, read_files(case))
+    _assert_proposed(proposed, CASES / case / "moved" / TEXT)
+    assert proposed.files == _golden_files(case, "moved")
 
 
 @pytest.mark.parametrize("case", move_names())
