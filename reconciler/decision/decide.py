@@ -1,6 +1,6 @@
 """The pure heart: a snapshot in, a plan out. Same snapshot, same bytes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from reconciler.decision.answers import answer
 from reconciler.decision.capacities import Capacities
@@ -18,7 +18,6 @@ from reconciler.decision.waiting import wait_for_devices
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.kthena import BACKEND_KINDS, EDIT_RESETS
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.snapshot import Snapshot
@@ -119,7 +118,7 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         findings=snapshot.findings,
         failures=snapshot.failures,
         warnings=snapshot.warnings,
-        notes=tuple(_notes(snapshot, decisions)),
+        notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
         value=case.solution.value,
         shared=case.solution.shared,
         greedy_value=case.solution.greedy_value,
@@ -179,17 +178,6 @@ def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> Totals:
 def _sum(costs: Sequence[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
     return round(sum(known), 6) if len(known) == len(costs) else None
-
-
-def _notes(snapshot: Snapshot, decisions: Sequence[Decision]) -> Iterator[str]:
-    """What a person should know who is about to merge."""
-    backends = {
-        variant.key
-        for variant in snapshot.variants
-        if variant.workload is not None and variant.workload.key.kind in BACKEND_KINDS
-    }
-    if any(decision.variant in backends and decision.outcome is Outcome.CHANGE for decision in decisions):
-        yield EDIT_RESETS
 
 
 def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str, ...]:

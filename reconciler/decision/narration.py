@@ -7,6 +7,7 @@ from reconciler.decision.steps import steps_of
 from reconciler.decision.targets import slo_outlooks, targets_under
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.engines import Engine
+from reconciler.domain.kthena import BACKEND_KINDS, EDIT_RESETS
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloOutlook, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
@@ -53,7 +54,14 @@ def decision_for(case: Case, standing: Standing) -> Decision:
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(standing, observation),
         waiting="" if reason else case.settled.waiting.get(variant.key, ""),
+        caution=_caution(variant, outcome),
     )
+
+
+def _caution(variant: Variant, outcome: Outcome) -> str:
+    """What a person should know who is about to merge its change."""
+    is_backend = variant.workload is not None and variant.workload.key.kind in BACKEND_KINDS
+    return EDIT_RESETS if is_backend and outcome is Outcome.CHANGE else ""
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ def steps_of(case: Case, standing: Standing, desired: Allocation, outcome: Outco
         known = current if is_counted(variant) else ""
         steps.append(Step(stage="hold", before=known, after=known, reason=reason))
         return tuple(steps)
+    steps += _device_steps(variant, desired)
     steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(case, variant, desired)))
     if outcome is Outcome.CHANGE:
         steps.append(
@@ -115,6 +116,17 @@ def _taken(option: Option) -> str:
     """`H100`, or `2 x H100` where a replica takes several."""
     several = option.accelerators_per_replica > 1
     return f"{option.accelerators_per_replica} x {option.accelerator}" if several else option.accelerator
+
+
+def _device_steps(variant: Variant, desired: Allocation) -> list[Step]:
+    """How many devices a replica gets that moves, where that is another number than before."""
+    option = next((each for each in variant.options if each.accelerator == desired.accelerator), None)
+    if option is None or variant.workload is None or variant.current.accelerator == desired.accelerator:
+        return []
+    before, after = variant.workload.devices.get(option.resource), option.devices_per_replica
+    if before in (None, after):
+        return []
+    return [Step(stage="devices", before=str(before), after=str(after), reason=f"{option.resource} of one replica")]
 
 
 def _parameters(profile: PerformanceProfile, capacity: Capacity) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.plan import MovedFile
 from reconciler.domain.proposals import ProposedChange
 
 
@@ -44,3 +45,5 @@ class Edited:
     refusals: tuple[Refusal, ...] = ()
     omissions: Mapping[ResourceKey, str] = field(default_factory=dict)
     """Status blocks that could not be written, with the reason; the replicas were."""
+    moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
+    """The files in which each variant's other accelerator is written."""

@@ -92,12 +92,22 @@ class Fullness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovedFile:
+    """A file in which another accelerator is written: `is_patch` a patch of ours, `is_new` not there yet."""
+
+    path: str
+    is_patch: bool = False
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
     `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
     Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant. `written_at` are the
-    places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler.
+    places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler. `moved_in` are
+    the files that take another accelerator, which only edits can tell. `caution` is for who is about to merge.
     """
 
     variant: ResourceKey
@@ -111,6 +121,7 @@ class Decision:
     reason: str = ""
     place: str = ""
     written_at: tuple[str, ...] = ()
+    moved_in: tuple[MovedFile, ...] = ()
     bounds_of: str = ""
     load: Load | None = None
     engine: str = ""
@@ -130,6 +141,7 @@ class Decision:
     metrics_available: bool = False
     waiting: str = ""
     """What must happen first before the whole of its change is proposed; empty where nothing must."""
+    caution: str = ""
 
     @property
     def is_accelerator_change(self) -> bool:

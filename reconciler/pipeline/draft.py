@@ -1,14 +1,14 @@
 """Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
 from reconciler.decision.proposals import proposed_change
 from reconciler.domain.declarations import DocumentRef, StatusShape
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, Plan
+from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -30,14 +30,26 @@ def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Rend
         plan = decide(snapshot, refused)
         edited = _edit(plan, snapshot, files, renderer)
         if not edited.refusals:
-            return plan, edited
+            return _tell_files(plan, edited.moved_in), edited
         refused.update({refusal.variant: refusal.reason for refusal in edited.refusals})
+
+
+def _tell_files(plan: Plan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> Plan:
+    """The plan, whose moves say in which files they are written."""
+    return replace(plan, groups=tuple(_tell_group(group, moved_in) for group in plan.groups)) if moved_in else plan
+
+
+def _tell_group(group: GroupPlan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> GroupPlan:
+    decisions = (replace(each, moved_in=moved_in.get(each.variant, ())) for each in group.decisions)
+    return replace(group, decisions=tuple(decisions))
 
 
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer) -> Edited:
     desk = _Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
     change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
-    return Edited(change_sets=change_sets, refusals=tuple(desk.refusals), omissions=desk.omissions)
+    return Edited(
+        change_sets=change_sets, refusals=tuple(desk.refusals), omissions=desk.omissions, moved_in=desk.moved_in
+    )
 
 
 def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
@@ -72,6 +84,7 @@ class _Desk:
     editor: Editor
     refusals: list[Refusal] = field(default_factory=list)
     omissions: dict[ResourceKey, str] = field(default_factory=dict)
+    moved_in: dict[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
     variants: dict[ResourceKey, Variant] = field(default_factory=dict)
     opened: dict[str, OpenFile] = field(default_factory=dict)
 
@@ -83,11 +96,21 @@ class _Desk:
         variant = self.variants[decision.variant]
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
         try:
-            needed = tuple(self.editor.edits_for(decision, variant, accelerator, self._sheet))
+            counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
+            moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
         except InputError as error:
             self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
             return _VariantEdits(needed=())
-        return _VariantEdits(needed=needed, status=self._status(decision, variant))
+        if moved:
+            self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
+        return _VariantEdits(needed=(*counted, *moved), status=self._status(decision, variant))
+
+    def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
+        places = [] if variant.workload is None else [*variant.workload.moves.values()]
+        places += [] if variant.labels_at is None else [variant.labels_at]
+        ours = {place.patch.path for place in places if place.patch is not None}
+        for path in sorted({edit.path for edit in edits}):
+            yield MovedFile(path=path, is_patch=path in ours, is_new=path not in self.files)
 
     def apply(self, edits: Mapping[ResourceKey, _VariantEdits]) -> dict[str, bytes]:
         """New bytes of every file; when a file refuses, its variants are tried one by one to tell who is to blame."""

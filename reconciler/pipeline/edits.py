@@ -29,10 +29,21 @@ class Editor:
         open_sheet: OpenSheet,
     ) -> Iterator[FileEdit]:
         """The edits of the scale target and, for another accelerator, of its placement and the resource's label."""
+        yield from self.count_edits(decision, variant, open_sheet)
+        yield from self.move_edits(decision, variant, accelerator, open_sheet)
+
+    def count_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
+        """The edits of another number of replicas."""
         workload = variant.workload
         if workload is not None and decision.desired.replicas != decision.current.replicas:
             for written in workload.written_at:
                 yield from self._count(written, decision.desired.replicas, open_sheet)
+
+    def move_edits(
+        self, decision: Decision, variant: Variant, accelerator: Accelerator | None, open_sheet: OpenSheet
+    ) -> Iterator[FileEdit]:
+        """The edits of another accelerator."""
+        workload = variant.workload
         if workload is not None and decision.is_accelerator_change:
             move = Move(renderer=self.renderer, open_sheet=open_sheet, variant=variant, workload=workload)
             yield from move.edits(decision, accelerator)

@@ -62,6 +62,7 @@ def decision_json(decision: Decision) -> Json:
         "waiting": decision.waiting or None,
         "place": decision.place,
         "written_at": list(decision.written_at),
+        "moved_in": [each.path for each in decision.moved_in],
         "bounds_of": decision.bounds_of or None,
         "current": _allocation(decision.current),
         "desired": _allocation(decision.desired),

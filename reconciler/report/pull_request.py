@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Outcome, Plan, Step, VerdictKind
 from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.labels import short_labels_of
 from reconciler.report.numbers import UNKNOWN, count
@@ -47,6 +47,8 @@ class DetailRow:
     place: str
     written_at: tuple[str, ...]
     written_as: str
+    moved_to: str
+    moved_in: tuple[MovedFile, ...]
     steps: tuple[Step, ...]
 
 
@@ -54,6 +56,7 @@ class DetailRow:
 class PullRequestView:
     """Everything a pull request's body says; `cut` names what was left out to fit a limit.
 
+    `restarted` are the variants whose replicas a merge starts anew, `cautions` what else it does.
     `is_proposal` False is the whole plan outside of a pull request: nothing to close, no marker.
     """
 
@@ -70,11 +73,12 @@ class PullRequestView:
     verdicts: tuple[VerdictRow, ...]
     held: tuple[HeldRow, ...]
     waiting: tuple[HeldRow, ...]
+    restarted: tuple[str, ...]
+    cautions: tuple[str, ...]
     problems: tuple[str, ...]
     details: tuple[DetailRow, ...]
     unchanged: tuple[str, ...]
     assumptions: tuple[str, ...]
-    notes: tuple[str, ...]
     fleet: tuple[str, ...]
     commit: str
     recording: str
@@ -136,6 +140,7 @@ _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ..
     ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=())),
     ("what is held", lambda view: replace(view, held=(), waiting=())),
     ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
+    ("what a merge restarts", lambda view: replace(view, restarted=(), cautions=())),
 )
 
 
@@ -158,16 +163,22 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         verdicts=_verdict_rows(changes, labels),
         held=held_rows(held, labels),
         waiting=waiting_rows(decisions, labels),
+        restarted=tuple(labels[change.variant] for change in changes if _restarts(change)),
+        cautions=tuple(dict.fromkeys(one_line(change.caution) for change in changes if change.caution)),
         problems=(),
         details=tuple(_detail_row(decision, labels) for decision in (*changes, *held) if decision.steps),
         unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
         assumptions=plan.assumptions,
-        notes=plan.notes,
         fleet=tuple(map(one_line, fleet_lines(plan))),
         commit=plan.commit[:7],
         recording=plan.recording[:6],
         is_proposal=False,
     )
+
+
+def _restarts(change: Decision) -> bool:
+    """Whether replicas run that another accelerator takes the place of."""
+    return change.is_accelerator_change and change.current.replicas > 0 and change.desired.replicas > 0
 
 
 def _differ(changes: Sequence[Decision]) -> bool:
@@ -204,6 +215,8 @@ def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str]) -> Detail
         place=decision.place,
         written_at=decision.written_at,
         written_as=_written_as(decision),
+        moved_to=decision.desired.accelerator,
+        moved_in=decision.moved_in,
         steps=decision.steps,
     )
 

@@ -188,6 +188,8 @@ def _action(changes: Sequence[Decision]) -> str:
     label = short_labels_of(change.variant for change in changes)[ordered[0].variant]
     name = one_line(label, limit=NAME_LENGTH)
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-    if len(changes) == 1 and ordered[0].is_accelerator_change and ordered[0].desired.accelerator:
-        return f"Move {name} to {one_line(ordered[0].desired.accelerator, limit=40)}"
-    return f"Scale {name}{more}"
+    if not all(change.is_accelerator_change for change in changes):
+        return f"Scale {name}{more}"
+    wanted = {change.desired.accelerator for change in changes}
+    accelerator = one_line(wanted.pop(), limit=40) if len(wanted) == 1 else ""
+    return f"Move {name}{more} to {accelerator}" if accelerator else f"Move {name}{more}"

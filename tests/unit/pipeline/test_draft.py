@@ -2,7 +2,7 @@
 
 import yaml
 
-from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.plan import Decision, MovedFile, Outcome
 from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, QWEN, Desk, llama
@@ -130,6 +130,10 @@ def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk
     prepared = desk.plan(BUSY_TWICE)
     change = decision_of(prepared, "code/granite")
     assert (change.current.accelerator, change.desired.accelerator) == ("A100", "H100")
+    assert change.moved_in == (MovedFile(path="clusters/prod/code/granite.yaml"),)
+    (devices,) = (step for step in change.steps if step.stage == "devices")
+    assert (devices.before, devices.after, devices.reason) == ("1", "2", "nvidia.com/gpu of one replica")
+    assert all(each.moved_in == () for each in prepared.plan.decisions if not each.is_accelerator_change)
     before = list(yaml.safe_load_all(CODE.replace(offer, other + offer)))
     resource, deployment = yaml.safe_load_all(written(prepared)["clusters/prod/code/granite.yaml"])
     assert resource["metadata"]["labels"] == {"inference.optimization/acceleratorName": "H100"}

@@ -30,6 +30,41 @@ def test_one_accelerator_change_is_a_move(decide: Callable[..., Decision]) -> No
     assert summary.title([change], "prod/llm", "USD") == "Move granite to A100 in prod/llm"
 
 
+@pytest.mark.parametrize(
+    ("second", "title"),
+    [
+        ("A100", "Move granite and 1 more to A100"),
+        ("L4", "Move granite and 1 more"),
+        ("H100", "Scale granite and 1 more"),
+    ],
+)
+def test_several_changes_are_moves_where_all_move(decide: Callable[..., Decision], second: str, title: str) -> None:
+    changes = [
+        decide("granite", desired=Allocation(accelerator="A100", replicas=3)),
+        decide("llama", desired=Allocation(accelerator=second, replicas=5)),
+    ]
+    assert summary.title(changes, "prod/llm", "USD") == f"{title} in prod/llm"
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 0), (0, 3)])
+def test_a_merge_restarts_what_runs_and_goes_on(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], moved: Decision, before: int, after: int
+) -> None:
+    allocations = {
+        "current": Allocation(accelerator="H100", replicas=before),
+        "desired": Allocation(accelerator="L4", replicas=after),
+    }
+    plan = plan_of(decide("scaled"), decide("no replicas", **allocations), moved)
+    assert pull_request_view(plan, plan.groups[0]).restarted == ("granite-13b",)
+
+
+def test_what_to_know_before_a_merge_is_said_once_and_of_its_own_changes(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    plan = plan_of(decide("a", caution="mind"), decide("b", caution="mind"), notes=("mind", "of another group"))
+    assert pull_request_view(plan, plan.groups[0]).cautions == ("mind",)
+
+
 def test_the_headline_says_who_misses_what_without_the_change(overloaded_plan: Plan) -> None:
     view = pull_request_view(overloaded_plan, overloaded_plan.groups[0])
     assert view.counts == "1 change, needs approval"

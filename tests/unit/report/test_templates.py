@@ -10,9 +10,10 @@ import yaml
 from jinja2 import Environment, meta, nodes
 from markdown_it import MarkdownIt
 
+from reconciler.domain.allocations import Allocation
 from reconciler.domain.declarations import StatusShape
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.plan import Decision, Outcome, Plan, Step
+from reconciler.domain.plan import Decision, MovedFile, Outcome, Plan, Step
 from reconciler.rendering import Renderer, shipped_templates
 from reconciler.rendering.filters import FILTERS
 from reconciler.report import (
@@ -103,14 +104,25 @@ def test_the_whole_plan_has_no_footer_and_no_marker(renderer: Renderer, plan: Pl
     assert "<!--" not in text
 
 
+def test_a_move_says_which_files_take_it_and_whose_they_are(
+    renderer: Renderer, plan_of: Callable[..., Plan], moved: Decision
+) -> None:
+    files = (MovedFile(path="a.yaml"), MovedFile(path="b.yaml", is_patch=True), MovedFile(path="c.yaml", is_new=True))
+    body = body_of(renderer, plan_of(dataclasses.replace(moved, moved_in=files)))
+    assert "; H100 written in `a.yaml`, `b.yaml` (the reconciler's own patch) and `c.yaml` (new)\n" in body
+
+
 def test_hostile_names_change_neither_table_nor_marker(
     renderer: Renderer, plan_of: Callable[..., Plan], decide: Callable[..., Decision]
 ) -> None:
     model = ModelKey(cluster="c", namespace="n", model_id=HOSTILE)
     step = Step(stage=HOSTILE, before=HOSTILE, after=HOSTILE, reason=HOSTILE)
-    change = decide(HOSTILE, model=model, place=HOSTILE, steps=(step,))
+    other = Allocation(accelerator=HOSTILE, replicas=5)
+    moved_in = (MovedFile(path=HOSTILE, is_patch=True), MovedFile(path="a"))
+    words = {"place": HOSTILE, "caution": HOSTILE}
+    change = decide(HOSTILE, model=model, desired=other, moved_in=moved_in, steps=(step,), **words)
     held = decide("b", outcome=Outcome.HELD, reason=HOSTILE)
-    plan = plan_of(change, held, assumptions=(HOSTILE,), notes=(HOSTILE,), failures=(HOSTILE,))
+    plan = plan_of(change, held, assumptions=(HOSTILE,), failures=(HOSTILE,))
     body = body_of(renderer, plan)
     rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(body)
     assert rendered.count("<td") == 3
