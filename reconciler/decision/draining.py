@@ -85,7 +85,8 @@ def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: di
         missing -= gained
         others = ", ".join(growing) or "the others"
         waiting[key] = (
-            f"waits until the new replicas of {others} serve: the load is {model.needed:.4g} {model.unit} now"
+            f"waits until the new replicas of {others} serve: the load is {model.needed:.4g} {model.unit} now, "
+            f"{after.replicas} x {after.accelerator} is planned"
         )
 
 

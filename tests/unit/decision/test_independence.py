@@ -19,7 +19,7 @@ def shared(fleet: Any, make: Any) -> Any:
 
 def test_the_old_is_not_drained_before_the_new_can_serve(shared: Any) -> None:
     assert shared.desired() == {"cheap": "3 x L4", "dear": "3 x H100"}
-    reason = "waits until the new replicas of llm/cheap serve: the load is 25 req/s now"
+    reason = "waits until the new replicas of llm/cheap serve: the load is 25 req/s now, 0 x H100 is planned"
     assert shared.decision("dear").steps[-1].reason == reason
     shared.merge()
     assert shared.desired() == {"cheap": "3 x L4", "dear": "0 x H100"}
