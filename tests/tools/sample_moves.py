@@ -1,4 +1,7 @@
-"""The sample repositories that say `move` in `expected.yaml`, with all that may move on the other accelerator."""
+"""The sample repositories that run on two accelerators, as `move` or `planned` in `expected.yaml` says.
+
+All that may move goes to the second accelerator of `move`; what is `planned` keeps its own.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -76,6 +79,11 @@ def move_names() -> list[str]:
     return [name for name in case_names() if "move" in said_of(name)]
 
 
+def planned_names() -> list[str]:
+    """The folders of the samples whose variants keep their accelerators."""
+    return [name for name in case_names() if "planned" in said_of(name)]
+
+
 def said_of(case: str) -> Mapping[str, Value]:
     """What a sample says of itself."""
     value = parse_documents("expected.yaml", (CASES / case / "expected.yaml").read_bytes())[0].value
@@ -136,7 +144,14 @@ def _open(
 
 def declare_moves(case: str, files: Mapping[str, bytes], *, back: bool = False) -> tuple[Settings, Declaration]:
     """The settings by which everything of a sample moves to its second accelerator (or back), and what it declares."""
-    said = said_of(case)["move"]
+    settings, placed = declare_planned(case, files)
+    wanted = {"accelerator": Setting(value=settings.accelerators[0 if back else -1].name)}
+    return replace(settings, models=tuple(replace(each, settings=wanted) for each in settings.models)), placed
+
+
+def declare_planned(case: str, files: Mapping[str, bytes]) -> tuple[Settings, Declaration]:
+    """The settings of a sample with profiles of both accelerators for each of its models, and what it declares."""
+    said = said_of(case).get("move") or said_of(case)["planned"]
     assert isinstance(said, dict)
     accelerators, devices = _accelerators(said)
     settings = _settings(case, accelerators)
@@ -147,8 +162,7 @@ def declare_moves(case: str, files: Mapping[str, bytes], *, back: bool = False) 
     placed = place_numbers(merge(declare(commit.fleet, commit.readings)), commit.fleet, settings)
     found = join_variants(settings, placed, build_catalogs(settings, placed))
     ids = sorted({each.model.model_id for each in found})
-    wanted = accelerators[0 if back else -1].name
-    models = tuple(_model(each, accelerators, devices, wanted) for each in ids)
+    models = tuple(_model(each, accelerators, devices) for each in ids)
     return replace(settings, models=models), placed
 
 
@@ -186,7 +200,7 @@ def _clusters(case: str) -> list[ClusterSettings]:
     ]
 
 
-def _model(model: str, accelerators: tuple[Accelerator, ...], devices: Mapping[str, int], wanted: str) -> ModelSettings:
+def _model(model: str, accelerators: tuple[Accelerator, ...], devices: Mapping[str, int]) -> ModelSettings:
     profiles = tuple(
         PerformanceProfile(
             accelerator=each.name,
@@ -197,7 +211,7 @@ def _model(model: str, accelerators: tuple[Accelerator, ...], devices: Mapping[s
         )
         for each, alpha_s in zip(accelerators, ALPHAS_S, strict=True)
     )
-    return ModelSettings(model_id=model, profiles=profiles, settings={"accelerator": Setting(value=wanted)})
+    return ModelSettings(model_id=model, profiles=profiles)
 
 
 def _decide(variant: Variant, option: Option) -> Decision:

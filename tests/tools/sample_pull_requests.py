@@ -19,7 +19,7 @@ from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
 from tests.servers.answers import Replica, answering
 from tests.tools.sample_clusters import declare_targets, what_is_said
-from tests.tools.sample_moves import declare_moves
+from tests.tools.sample_moves import declare_moves, declare_planned
 
 NOW_S = 1_790_000_000.0
 COMMIT, FINGERPRINT = "3f9c2ab" + "0" * 33, "9b1e07" + "0" * 58
@@ -47,6 +47,12 @@ def propose(case: str, files: Mapping[str, bytes]) -> Proposed:
 def propose_move(case: str, files: Mapping[str, bytes]) -> Proposed:
     """What is proposed where all that may move must, under a load that takes as many replicas as there are."""
     settings, declaration = declare_moves(case, files)
+    return _draft(files, settings, declaration, more=0)
+
+
+def propose_planned(case: str, files: Mapping[str, bytes]) -> Proposed:
+    """What is proposed where everything keeps its accelerator, under the same load."""
+    settings, declaration = declare_planned(case, files)
     return _draft(files, settings, declaration, more=0)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.sample_clusters import CASES, Sample, case_names, change, counts_of, read_files
-from tests.tools.sample_moves import SampleMove, move, move_names
-from tests.tools.sample_pull_requests import Proposed, propose, propose_move
+from tests.tools.sample_moves import SampleMove, move, move_names, planned_names
+from tests.tools.sample_pull_requests import Proposed, propose, propose_move, propose_planned
 
 UPDATE = "UPDATE_GOLDEN"
 HELD, TEXT = "HELD.txt", "PULL_REQUEST.md"
@@ -55,7 +55,8 @@ def test_files_change_where_a_number_is_decided_and_nowhere_else(case: str) -> N
     assert (sample.after != sample.before) == bool(sample.changed)
 
 
-@pytest.mark.parametrize("case", [name for name in case_names() if name not in move_names()])
+# The settings of these plans know one accelerator.
+@pytest.mark.parametrize("case", [name for name in case_names() if name not in (*move_names(), *planned_names())])
 def test_a_plan_proposes_these_files_in_these_words(case: str) -> None:
     proposed = propose(case, read_files(case))
     _assert_proposed(proposed, CASES / case / TEXT)
@@ -81,6 +82,15 @@ def test_a_plan_proposes_these_moves_in_these_words(case: str) -> None:
     proposed = propose_move(case, read_files(case))
     _assert_proposed(proposed, CASES / case / "moved" / TEXT)
     assert proposed.files == _golden_files(case, "moved")
+
+
+@pytest.mark.parametrize("case", planned_names())
+def test_a_plan_for_two_accelerators_proposes_these_files_in_these_words(case: str) -> None:
+    proposed = propose_planned(case, read_files(case))
+    if os.environ.get(UPDATE) == "1":
+        _write(CASES / case / "planned", proposed.files, "")
+    _assert_proposed(proposed, CASES / case / "planned" / TEXT)
+    assert proposed.files == _golden_files(case, "planned")
 
 
 @pytest.mark.parametrize("case", move_names())
