@@ -39,7 +39,7 @@ def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> I
             both[name] += count * max(after.replicas - (before.replicas if is_kept else 0), 0)
         for name, count in problem.current_devices.get(key, {}).items():
             both[name] += count * before.replicas
-    for pool in problem.pools:
+    for pool in sorted(problem.pools, key=lambda each: each.name):
         yield pool.name, float(used[pool.name]), float(pool.devices)
         if pool.surge is not None:
             yield f"{pool.name} {WHILE_CHANGING}", float(both[pool.name]), float(pool.devices + pool.surge)
@@ -47,7 +47,7 @@ def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> I
 
 def _budgets(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
     weights = {candidate.key: candidate.weight for candidate in problem.candidates}
-    for budget in problem.budgets:
+    for budget in sorted(problem.budgets, key=lambda each: each.name):
         members = [(key, allocations.get(key, problem.current[key])) for key in sorted(budget.variants)]
         spent = (
             weights.get(CandidateKey(variant=key, accelerator=each.accelerator), problem.current_weights.get(key, 0.0))
@@ -58,7 +58,7 @@ def _budgets(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) ->
 
 
 def _changes(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
-    for limit in problem.change_limits:
+    for limit in sorted(problem.change_limits, key=lambda each: each.name):
         changed = sum(allocations.get(key, problem.current[key]) != problem.current[key] for key in limit.variants)
         yield limit.name, float(changed), float(limit.changes)
 
