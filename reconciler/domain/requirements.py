@@ -1,7 +1,7 @@
 """The seam: what sizing engines ask for, in whatever coin, and what the optimizer is given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -42,7 +42,6 @@ class Requirement:
     segments: tuple[Segment, ...]
     per_replica: Mapping[CandidateKey, float]
     fixed: Mapping[ResourceKey, int] | None = None
-    role: str = ""
     priority: int = 0
     near_amount: float = 0.0
     active_limit: int | None = None
@@ -116,13 +115,18 @@ class ChangeLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """Two roles of a model keep their proportion: least <= replicas of `over` / replicas of `under` <= most."""
+    """Two roles of a (whole) model keep their proportion: least <= replicas of `over` / replicas of `under` <= most."""
 
     model: ModelKey
     over: str
     under: str
     least: float = 0.0
     most: float | None = None
+
+    @property
+    def sides(self) -> tuple[ModelKey, ModelKey]:
+        """The requirements of `over` and `under`."""
+        return replace(self.model, role=self.over), replace(self.model, role=self.under)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,9 +143,9 @@ class _Check:
 
     def ratios(self) -> Iterator[str]:
         """The proportion of roles, where all of both is decided."""
-        replicas = {(each.model, each.role): self._replicas(each) for each in self._problem.requirements}
+        replicas = {each.model: self._replicas(each) for each in self._problem.requirements}
         for ratio in self._problem.ratios:
-            over, under = replicas.get((ratio.model, ratio.over)), replicas.get((ratio.model, ratio.under))
+            over, under = (replicas.get(side) for side in ratio.sides)
             if over is None or under is None:
                 continue
             is_low = over < ratio.least * under - _NOISE

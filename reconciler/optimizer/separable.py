@@ -24,7 +24,7 @@ class SeparableSolver:
         """
         offers = _offers_by_variant(problem.candidates)
         tally = _Tally(allocations=dict(problem.pinned))
-        for requirement in sorted(problem.requirements, key=lambda each: (each.model, each.role)):
+        for requirement in sorted(problem.requirements, key=lambda each: each.model):
             if requirement.fixed is not None:
                 tally.take_fixed(problem, requirement.fixed)
             else:

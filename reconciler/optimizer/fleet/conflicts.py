@@ -14,7 +14,8 @@ import numpy as np
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Conflict
-from reconciler.optimizer.fleet.formulation import Formulation, formulate
+from reconciler.optimizer.fleet.formulating import formulate
+from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import EXCESS, Generated, best_by_block, generate
 from reconciler.optimizer.fleet.planning import FleetPlan, Planner
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
@@ -165,7 +166,7 @@ def _bounds_words(formulation: Formulation, is_meant: Flags, *, every: bool) -> 
 
 def _ratio_words(formulation: Formulation, models: tuple[ModelKey, ...]) -> Iterator[str]:
     for ratio in formulation.problem.ratios:
-        if ratio.model in models:
+        if not set(models).isdisjoint(ratio.sides):
             between = f"{ratio.over or 'one role'} to {ratio.under or 'another'}"
             yield f"the ratio of {between} of {ratio.model.model_id}"
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation, widest
+from reconciler.optimizer.fleet.formulating import widest
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.planning import FleetPlan, Planned, Planner, covered_by
 from reconciler.optimizer.fleet.sparse import Floats, owners
 

@@ -11,7 +11,8 @@ from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import drained, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.fleet.conflicts import Settled, settle
-from reconciler.optimizer.fleet.formulation import Formulation, formulate
+from reconciler.optimizer.fleet.formulating import formulate
+from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.levels import shed
 from reconciler.optimizer.fleet.planning import (

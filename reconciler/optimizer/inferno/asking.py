@@ -50,7 +50,7 @@ def read_problem(problem: Problem) -> Asking:
                 requirement=requirement,
                 server=Server(name=str(variant), priority=1 + highest - requirement.priority, offers=offers),
             )
-            for requirement in sorted(problem.requirements, key=lambda each: (each.model, each.role))
+            for requirement in sorted(problem.requirements, key=lambda each: each.model)
             for variant, offers in reading.offers(requirement).items()
             if variant not in problem.pinned and offers
         ),

@@ -107,7 +107,7 @@ def _allocation(problem: Problem, answered: _Answered) -> Allocation:
 
 def _shortfalls(problem: Problem, answers: Sequence[_Answered]) -> Iterator[Shortfall]:
     """One for each requirement of which a variant got less than it asked for, or was not let ask for enough."""
-    for _, group in groupby(answers, key=lambda each: (each.ask.requirement.model, each.ask.requirement.role)):
+    for _, group in groupby(answers, key=lambda each: each.ask.requirement.model):
         members = tuple(group)
         requirement = members[0].ask.requirement
         got = {each.ask.variant: _allocation(problem, each) for each in members}

@@ -30,7 +30,9 @@ def key(name: str) -> ResourceKey:
 
 def row(name: str, role: str) -> Requirement:
     carried = {CandidateKey(variant=key(name), accelerator=on): 1.0 for on in ("H100", "L4")}
-    return Requirement(model=MODEL, role=role, unit="req/s", segments=(Segment(amount=4.0),), per_replica=carried)
+    return Requirement(
+        model=replace(MODEL, role=role), unit="req/s", segments=(Segment(amount=4.0),), per_replica=carried
+    )
 
 
 PROBLEM = Problem(
@@ -126,7 +128,7 @@ def test_a_finished_answer_is_cut_and_never_exceeded() -> None:
 
 def test_what_is_ready_may_go_only_as_far_as_the_rest_serves_the_near_amount() -> None:
     problem = replace(PROBLEM, requirements=(replace(PROBLEM.requirements[0], near_amount=2.0),), ratios=())
-    assert drained(problem, plan(1, 2)) == (MODEL,)
+    assert drained(problem, plan(1, 2)) == (replace(MODEL, role="decode"),)
     assert drained(problem, plan(2, 2)) == ()
     # Of a move the old replicas go on until the new ones serve.
     assert drained(problem, plan(1, 2, "L4")) == ()

@@ -105,7 +105,7 @@ class _Fleet:
         if draw.random() < 0.1:
             fixed = {key: draw.randint(0, 3) for key in keys}
             self.requirements.append(
-                Requirement(model=model_key(name), role=role, unit="replicas", segments=(), per_replica={}, fixed=fixed)
+                Requirement(model=model_key(name, role), unit="replicas", segments=(), per_replica={}, fixed=fixed)
             )
             return
         amount = draw.choice((0.0, 1.0, 2.0, 3.0))
@@ -120,8 +120,7 @@ class _Fleet:
         )
         self.requirements.append(
             Requirement(
-                model=model_key(name),
-                role=role,
+                model=model_key(name, role),
                 unit="req/s",
                 segments=segments,
                 per_replica=carried,
@@ -424,8 +423,7 @@ class Model:
 
     def requirement(self) -> Requirement:
         return Requirement(
-            model=model_key(self.name),
-            role=self.role,
+            model=model_key(self.name, self.role),
             unit="req/s",
             segments=(Segment(amount=self.wanted, price=self.price),),
             per_replica={each.key: self.carried for each in self.candidates()},

@@ -84,7 +84,7 @@ def test_more_changes_than_one_request_may_hold_are_named(model: Build, fleet: B
 def test_bounds_that_no_count_keeps_hold_their_model_beside_ratios(model: Build, fleet: Build) -> None:
     roles = [model(name="a", wanted=2, role=role) for role in ("decode", "prefill")]
     models = [*roles, model(name="b", wanted=2), model(name="c", wanted=2, bounds=(3, 1))]
-    ratio = Ratio(model=roles[0].requirement().model, over="prefill", under="decode", least=1.0)
+    ratio = Ratio(model=roles[0].requirement().model.whole, over="prefill", under="decode", least=1.0)
     solution = solved(fleet(models, {"H100": 20}, ratios=(ratio,)))
     assert held(solution) == [["c"]]
     assert solution.conflicts[0].rules == ("minReplicas 3 and maxReplicas 1 of llm/c-H100",)
@@ -102,10 +102,10 @@ def test_a_ratio_that_bounds_forbid_holds_its_model_and_not_another_with_a_ratio
         )
     ]
     ratios = tuple(
-        Ratio(model=each.requirement().model, over="prefill", under="decode", least=1.0) for each in models[::2]
+        Ratio(model=each.requirement().model.whole, over="prefill", under="decode", least=1.0) for each in models[::2]
     )
     solution = solved(fleet(models, {"H100": 20}, ratios=ratios))
-    assert held(solution) == [["a"]]
+    assert held(solution) == [["a", "a"]]
     assert "the ratio of prefill to decode of a" in solution.conflicts[0].reason
     assert replicas(solution, "bprefill-H100") == 2
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.requirements import Problem
-from reconciler.optimizer.fleet.formulation import Formulation, formulate
+from reconciler.optimizer.fleet.formulating import formulate
+from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import GAP, generate
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
 from reconciler.optimizer.fleet.pairs import Pairs

@@ -11,7 +11,7 @@ from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import drained, violations
 from reconciler.optimizer.fleet import mixed_integer, planning, pricing, regrets, rounding
-from reconciler.optimizer.fleet.formulation import formulate
+from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import value_of
 

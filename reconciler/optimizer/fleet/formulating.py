@@ -1,0 +1,365 @@
+"""From a problem to its arrays: who may choose what, what each row asks, and what everybody shares."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.optimizer.fleet.formulation import (
+    UNBOUNDED,
+    WHILE_CHANGING,
+    Choices,
+    Formulation,
+    RatioRows,
+    Rows,
+    Shared,
+    SharedRow,
+    Variants,
+    shared_of,
+)
+from reconciler.optimizer.fleet.sparse import Floats, Integers
+
+
+def formulate(problem: Problem) -> Formulation:
+    """The arrays of a problem; pinned variants serve their models and use what they use, but are not among them."""
+    offers = _Offers.of(problem)
+    choices, variants = _choices(problem, offers), _variants(problem, offers)
+    return Formulation(
+        problem=problem,
+        choices=choices,
+        variants=variants,
+        rows=_rows(problem, offers, choices, variants),
+        shared=_shared(problem, offers, variants),
+        ratios=_ratios(problem, offers),
+    )
+
+
+class _Offer(NamedTuple):
+    """A free variant of a row with what it may choose, and everything about it that is looked up by its key, once."""
+
+    variant: ResourceKey
+    row: int
+    candidates: tuple[Candidate, ...]
+    carried: tuple[float, ...]
+    lowest: int
+    highest: int
+    current: Allocation
+    ready: int
+    served: float
+    """What its ready replicas carry now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offers:
+    requirements: tuple[Requirement, ...]
+    variants: tuple[_Offer, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Offers":
+        candidates: dict[ResourceKey, list[Candidate]] = {}
+        for candidate in problem.candidates:
+            candidates.setdefault(candidate.key.variant, []).append(candidate)
+        requirements = tuple(sorted(problem.requirements, key=lambda each: each.model))
+        found = [
+            offer
+            for row, requirement in enumerate(requirements)
+            for offer in _offers_of(problem, row, requirement, candidates)
+        ]
+        return cls(requirements, tuple(found))
+
+    @property
+    def choices(self) -> Iterator[tuple[int, _Offer, Candidate, float]]:
+        """What may be chosen: the variant's index, its offer, the candidate, and what a replica of it carries."""
+        for index, offer in enumerate(self.variants):
+            for candidate, carried in zip(offer.candidates, offer.carried, strict=True):
+                yield index, offer, candidate, carried
+
+
+def _offers_of(
+    problem: Problem, row: int, requirement: Requirement, candidates: Mapping[ResourceKey, list[Candidate]]
+) -> Iterator[_Offer]:
+    if requirement.fixed is not None:
+        for variant in sorted(requirement.fixed):
+            if variant not in problem.pinned:
+                standing = _standing_candidate(problem, variant, candidates.get(variant, ()))
+                yield _offer_of(problem, row, variant, (standing,), {standing.key.accelerator: 1.0}, requirement.fixed)
+        return
+    carried: dict[ResourceKey, dict[str, float]] = {}
+    for key, amount in requirement.per_replica.items():
+        carried.setdefault(key.variant, {})[key.accelerator] = amount
+    for variant in sorted(carried, key=_place):
+        own = carried[variant]
+        usable = [each for each in candidates.get(variant, ()) if own.get(each.key.accelerator, 0.0) > 0]
+        if usable and variant not in problem.pinned:
+            usable.sort(key=lambda each: (each.order, each.key.accelerator))
+            yield _offer_of(problem, row, variant, tuple(usable), own, None)
+
+
+def _place(key: ResourceKey) -> tuple[str, ...]:
+    """Its place among others, as it compares; comparing tuples is what keys do, only slower."""
+    return key.cluster, key.namespace, key.kind, key.name
+
+
+def _offer_of(
+    problem: Problem,
+    row: int,
+    variant: ResourceKey,
+    candidates: tuple[Candidate, ...],
+    carried: Mapping[str, float],
+    fixed: Mapping[ResourceKey, int] | None,
+) -> _Offer:
+    bounds, current = problem.bounds[variant], problem.current[variant]
+    ready = _ready(problem, variant, current)
+    most = UNBOUNDED if bounds.maximum is None else bounds.maximum
+    return _Offer(
+        variant=variant,
+        row=row,
+        candidates=candidates,
+        carried=tuple(carried[each.key.accelerator] for each in candidates),
+        lowest=bounds.minimum if fixed is None else min(bounds.minimum, fixed[variant]),
+        highest=most if fixed is None else fixed[variant],
+        current=current,
+        ready=ready,
+        served=carried.get(current.accelerator, 0.0) * ready,
+    )
+
+
+def _standing_candidate(problem: Problem, variant: ResourceKey, offered: Iterable[Candidate]) -> Candidate:
+    """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
+    key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
+    for each in offered:
+        if each.key == key:
+            return replace(each, start_weight=0.0)
+    weight = problem.current_weights.get(variant, 0.0)
+    return Candidate(key=key, weight=weight, cost_per_hour=None, devices=problem.current_devices.get(variant, {}))
+
+
+def carried_by(requirement: Requirement, key: CandidateKey) -> float:
+    """What one replica carries; of a finished answer each replica counts as one."""
+    return 1.0 if requirement.fixed is not None else requirement.per_replica.get(key, 0.0)
+
+
+def _choices(problem: Problem, offers: _Offers) -> Choices:
+    offered = [(index, offer, each, carried) for index, offer, each, carried in offers.choices]
+    is_standing = [each.key.accelerator == offer.current.accelerator for _, offer, each, _ in offered]
+    standing = [
+        offer.current.replicas if stands else 0 for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)
+    ]
+    serving = [0.0 if stands else offer.served for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)]
+    return Choices(
+        keys=tuple(each.key for _, _, each, _ in offered),
+        variant=np.array([index for index, _, _, _ in offered], dtype=np.int64),
+        row=np.array([offer.row for _, offer, _, _ in offered], dtype=np.int64),
+        fixed=_order_penalties(problem, offers),
+        cost=np.array([each.weight for _, _, each, _ in offered], dtype=np.float64),
+        start=np.array([each.start_weight for _, _, each, _ in offered], dtype=np.float64),
+        carried=np.array([carried for _, _, _, carried in offered], dtype=np.float64),
+        lowest=np.array([offer.lowest for _, offer, _, _ in offered], dtype=np.int64),
+        highest=np.array([offer.highest for _, offer, _, _ in offered], dtype=np.int64),
+        standing=np.array(standing, dtype=np.int64),
+        serving=np.array(serving, dtype=np.float64),
+        is_standing=np.array(is_standing, dtype=np.bool_),
+    )
+
+
+def _ready(problem: Problem, variant: ResourceKey, current: Allocation) -> int:
+    return min(problem.ready.get(variant, current.replicas), current.replicas)
+
+
+def _order_penalties(problem: Problem, offers: _Offers) -> Floats:
+    """What taking a later accelerator than the first costs where the resource's order decides: more than any saving."""
+    found: list[float] = []
+    for offer in offers.variants:
+        is_ordered = len(offer.candidates) > 1 and offer.variant in problem.in_order
+        unit = _ORDER_WEIGHT * max(each.weight for each in offer.candidates) if is_ordered else 0.0
+        found.extend(rank * unit for rank in range(len(offer.candidates)))
+    return np.array(found, dtype=np.float64)
+
+
+_ORDER_WEIGHT = 10_000.0
+"""In replicas of the dearest candidate: an order comes before any difference in price."""
+
+
+def _variants(problem: Problem, offers: _Offers) -> Variants:
+    touch = problem.touch_weights
+    return Variants(
+        keys=tuple(offer.variant for offer in offers.variants),
+        row=np.array([offer.row for offer in offers.variants], dtype=np.int64),
+        touch=np.array([touch.get(each.variant, 0.0) if touch else 0.0 for each in offers.variants], dtype=np.float64),
+        is_forced=np.array([offer.lowest > 0 for offer in offers.variants], dtype=np.bool_),
+        was_active=np.array([offer.current.replicas > 0 for offer in offers.variants], dtype=np.bool_),
+        ready=np.array([offer.ready for offer in offers.variants], dtype=np.int64),
+    )
+
+
+def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variants) -> Rows:
+    width = max((len(each.segments) for each in offers.requirements), default=0)
+    count = len(offers.requirements)
+    must, near = np.zeros(count), np.zeros(count)
+    amounts, prices = np.zeros((count, width)), np.zeros((count, width))
+    for row, requirement in enumerate(offers.requirements):
+        pinned = _pinned_members(problem, requirement)
+        rest = sum(_carried_pinned(problem, requirement, key) for key in pinned)
+        kept = sum(_served_pinned(problem, requirement, key) for key in pinned)
+        near[row] = max(requirement.near_amount - kept, 0.0)
+        wanted = [(_worth_of(each), each) for each in requirement.segments]
+        if requirement.fixed is not None:
+            free = sum(n for key, n in requirement.fixed.items() if key not in problem.pinned)
+            must[row], wanted, rest = float(free), [], 0.0
+        for column, (price, segment) in enumerate(sorted(wanted, key=lambda pair: -pair[0])):
+            left, rest = max(segment.amount - rest, 0.0), max(rest - segment.amount, 0.0)
+            if segment.price is None:
+                must[row] += left
+            else:
+                amounts[row, column], prices[row, column] = left, price
+    served = np.zeros(count)
+    np.add.at(served, variants.row, [offer.served for offer in offers.variants])
+    active_limit = _active_limits(problem, offers, variants)
+    return Rows(
+        requirements=offers.requirements,
+        must=np.minimum(must, widest(choices, variants, active_limit)),
+        amounts=amounts,
+        prices=prices,
+        near=np.minimum(near, served),
+        active_limit=active_limit,
+        priority=np.array([each.priority for each in offers.requirements], dtype=np.int64),
+    )
+
+
+def _worth_of(segment: Segment) -> float:
+    """What covering one unit of it is worth: its price as often as it is wanted; more than all where it must be."""
+    return np.inf if segment.price is None else segment.price * segment.probability
+
+
+def _pinned_members(problem: Problem, requirement: Requirement) -> list[ResourceKey]:
+    return [key for key in _members(requirement) if key in problem.pinned] if problem.pinned else []
+
+
+def _members(requirement: Requirement) -> list[ResourceKey]:
+    if requirement.fixed is not None:
+        return sorted(requirement.fixed)
+    return sorted({key.variant for key in requirement.per_replica})
+
+
+def _carried_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
+    pinned = problem.pinned[key]
+    return carried_by(requirement, CandidateKey(variant=key, accelerator=pinned.accelerator)) * pinned.replicas
+
+
+def _served_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
+    current = problem.current[key]
+    each = carried_by(requirement, CandidateKey(variant=key, accelerator=current.accelerator))
+    return each * _ready(problem, key, current)
+
+
+def widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
+    """The most that bounds and the count of active variants admit, by row: beyond it all is short whatever is decided.
+
+    Forced variants are active whatever they carry. Of a variant in order its first accelerator counts.
+    """
+    rows = len(active_limit)
+    if not len(choices.carried):
+        return np.zeros(rows)
+    starts = np.searchsorted(choices.variant, np.arange(int(choices.variant[-1]) + 1))
+    by_variant = np.maximum.reduceat(choices.carried * choices.highest * (choices.fixed == 0), starts)
+    row = choices.row[starts]
+    order = np.lexsort((-by_variant, ~variants.is_forced, row))
+    rank = np.arange(len(order)) - np.searchsorted(row[order], row[order])
+    is_counted = rank < active_limit[row[order]]
+    return np.bincount(row[order], by_variant[order] * is_counted, minlength=rows).astype(np.float64)
+
+
+def _active_limits(problem: Problem, offers: _Offers, variants: Variants) -> Integers:
+    """At least as many as must serve, or serve now: nothing is drained only to satisfy a count."""
+    count = len(offers.requirements)
+    limits = [
+        UNBOUNDED if each.active_limit is None else each.active_limit - _serving_pinned(problem, each)
+        for each in offers.requirements
+    ]
+    forced, active = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    np.add.at(forced, variants.row, variants.is_forced)
+    np.add.at(active, variants.row, variants.was_active | variants.is_forced)
+    fixed = np.array([UNBOUNDED if each.fixed is not None else 0 for each in offers.requirements], dtype=np.int64)
+    return np.maximum(np.maximum(np.array(limits, dtype=np.int64), fixed), np.maximum(forced, active))
+
+
+def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
+    return sum(problem.pinned[key].replicas > 0 for key in _pinned_members(problem, requirement))
+
+
+def _shared(problem: Problem, offers: _Offers, variants: Variants) -> Shared:
+    rows = [*_pool_rows(problem, offers), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
+    return shared_of(rows, sum(len(offer.candidates) for offer in offers.variants), len(variants.keys))
+
+
+def _pool_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
+    uses: dict[str, dict[int, float]] = {pool.name: {} for pool in problem.pools}
+    for index, (_, _, candidate, _) in enumerate(offers.choices):
+        for name, count in candidate.devices.items():
+            if name in uses and count:
+                uses[name][index] = float(count)
+    pinned, current = _taken(problem, problem.pinned), _taken(problem, problem.current)
+    for pool in sorted(problem.pools, key=lambda each: each.name):
+        held, now = pinned.get(pool.name, 0), current.get(pool.name, 0)
+        yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])
+        if pool.surge is not None:
+            room = max(float(pool.devices + pool.surge - now), 0.0)
+            yield SharedRow(f"{pool.name} {WHILE_CHANGING}", room, use_starting=uses[pool.name])
+
+
+def _taken(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
+    """What allocations on current accelerators take of each pool."""
+    taken: dict[str, int] = {}
+    for key, allocation in allocations.items():
+        if allocation.replicas:
+            for pool, devices in problem.current_devices.get(key, {}).items():
+                taken[pool] = taken.get(pool, 0) + devices * allocation.replicas
+    return taken
+
+
+def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
+    uses: dict[ResourceKey, list[SharedRow]] = {}
+    for budget in sorted(problem.budgets, key=lambda each: each.name):
+        held = sum(
+            problem.current_weights.get(key, 0.0) * problem.pinned[key].replicas
+            for key in sorted(budget.variants & problem.pinned.keys())
+        )
+        row = SharedRow(budget.name, max(budget.amount - held, 0.0))
+        for key in budget.variants:
+            uses.setdefault(key, []).append(row)
+        yield row
+    for index, (_, offer, candidate, _) in enumerate(offers.choices):
+        for row in uses.get(offer.variant, ()) if uses else ():
+            row.use[index] = candidate.weight
+
+
+def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:
+    for limit in sorted(problem.change_limits, key=lambda each: each.name):
+        use = {index: 1.0 for index, key in enumerate(variants.keys) if key in limit.variants}
+        yield SharedRow(limit.name, float(limit.changes), use_touching=use)
+
+
+def _ratios(problem: Problem, offers: _Offers) -> RatioRows:
+    index = {each.model: row for row, each in enumerate(offers.requirements)}
+    found: list[tuple[int, int, float]] = []
+    for ratio in problem.ratios:
+        over, under = (index.get(side) for side in ratio.sides)
+        if over is None or under is None or _has_pinned(problem, offers, over) or _has_pinned(problem, offers, under):
+            continue
+        found.append((over, under, ratio.least))
+        if ratio.most is not None:
+            found.append((under, over, 1 / ratio.most if ratio.most > 0 else float(UNBOUNDED)))
+    return RatioRows(
+        greater=np.array([each[0] for each in found], dtype=np.int64),
+        smaller=np.array([each[1] for each in found], dtype=np.int64),
+        factor=np.array([each[2] for each in found], dtype=np.float64),
+    )
+
+
+def _has_pinned(problem: Problem, offers: _Offers, row: int) -> bool:
+    """Whether a role is not ours alone to decide: then its proportion is not either."""
+    return any(key in problem.pinned for key in _members(offers.requirements[row]))
