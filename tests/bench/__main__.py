@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import candidates, learning, replay, repository, saturation, sizing, tracking
+from tests.bench import candidates, learning, optimizer, replay, repository, saturation, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -18,14 +18,18 @@ HELP_RUNS = 7
 
 
 def main() -> None:
-    """Run all measurements; the fleets take a minute."""
+    """Run all measurements; the fleets take some minutes."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--sizes", default=",".join(map(str, replay.SIZES)), help="variants of each fleet")
+    parser.add_argument(
+        "--sizes", default=",".join(map(str, replay.SIZES)), help="variants of each fleet, and models at most"
+    )
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split(",")]
     # first: the peak of a new process is never below what this one holds when it starts it
     read = repository.measure()
-    fleets = replay.measure([int(size) for size in arguments.sizes.split(",")])
+    optimized = optimizer.measure([case for case in optimizer.CASES if case.instance.models <= max(sizes)])
+    fleets = replay.measure(sizes)
     sized = [*sizing.measure(), *candidates.measure()]
     queries = replay.queries_by_size()
     tracked = tracking.measure()
@@ -46,8 +50,10 @@ def main() -> None:
         "\nA large repository, read and edited\n"
         + table(("", "documents or files", "seconds"), [_of_reading(row) for row in read])
     )
+    print("\n" + "\n\n".join(optimizer.sections(optimized)))
     kept = {
         "repository": read,
+        "optimizer": [asdict(each) for each in optimized],
         "sizing": sized,
         "saturation": saturated,
         "tracking": tracked,
