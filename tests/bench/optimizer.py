@@ -17,7 +17,7 @@ from typing import TypeVar
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.fleet.formulation import formulate
+from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import covered_by
 from reconciler.pipeline.prepare import paused_collector
