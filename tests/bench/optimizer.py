@@ -2,7 +2,7 @@
 
 Every instance is solved in a process of its own, imports and warm-up excluded, twice where that is quick: the quicker
 counts. `python -m tests.bench.optimizer '{"models": 300, "pools_at": 0.7, "seed": 2}'` solves one and prints what came
-of it as JSON. Seconds of the processor stand beside those on the clock, since a busy machine stretches only these.
+of it as JSON. Seconds of the processor stand beside: a busy machine stretches those on the clock far more.
 """
 
 import json
