@@ -1,6 +1,7 @@
 """What people see: text on stdout, logs and progress on stderr, colour only where it is welcome."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,22 @@ if TYPE_CHECKING:
     from reconciler.pipeline.doors import Progress
 
 PIPE_WIDTH = 0
+
+
+def reserve_stdout() -> None:
+    """Keep stdout for data: what libraries print below Python goes to stderr.
+
+    HiGHS has a line that it prints however silent it was told to be; in the middle of JSON it would break the reader.
+    """
+    try:
+        stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
+        os.fstat(stderr)
+        ours = os.dup(stdout)
+        os.dup2(stderr, stdout)
+    except (OSError, ValueError, AttributeError):
+        return  # one of the two is closed, or is no file: there is nowhere else to print to
+    buffering = 1 if os.isatty(ours) else -1
+    sys.stdout = os.fdopen(ours, "w", buffering, encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 def write(text: str) -> None:

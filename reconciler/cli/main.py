@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from reconciler.cli.console import complain
+from reconciler.cli.console import complain, reserve_stdout
 from reconciler.cli.demo import demo
 from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
@@ -48,6 +48,7 @@ def about(*, version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    reserve_stdout()
     sys.exit(invoke(sys.argv[1:]))
 
 
