@@ -24,6 +24,19 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastArrivals:
+    """A model's arrivals before now, as whoever counted its load counted them then.
+
+    Element i is the rate over the `window_s` before `start_s + i * step_s`; NaN is not known, which is not zero.
+    """
+
+    start_s: float
+    step_s: float
+    window_s: float
+    rates_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What Prometheus says of one variant: its replicas' metrics, attributed to it.
 

@@ -12,6 +12,8 @@ from reconciler.metrics.readings import Readings, Served, total
 SEEN_BY_PICKER = 0.8
 """Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
 NEGLIGIBLE_PER_S = 1e-9
+CONFIGURED = "configured query arrivalRate"
+ENDPOINT_PICKER = "endpoint picker"
 BY_REPLICAS = "completions and queue growth"
 Arrivals = tuple[float, str]
 """Requests per second, and who counted them."""
@@ -56,11 +58,11 @@ def _configured(served: Sequence[Served], readings: Readings) -> Arrivals | NoAn
     # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
     if Name.ARRIVALS_CONFIGURED in readings.failed:
         return readings.failed[Name.ARRIVALS_CONFIGURED]
-    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, "configured query arrivalRate")
+    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, CONFIGURED)
 
 
 def _endpoint_picker(served: Sequence[Served], readings: Readings) -> Arrivals | NoAnswer | None:
-    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, "endpoint picker")
+    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ENDPOINT_PICKER)
     completed = _sum(Name.COMPLETIONS, served, readings)
     if isinstance(counted, tuple) and completed is not None and counted[0] < SEEN_BY_PICKER * completed:
         return None

@@ -73,6 +73,7 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "by": ", ".join(by),
         "unnamed": ", ".join(label for label in by if label != TRITON_MODEL),
         "place": f"{names.namespace}, {names.pod}",
+        "served": f"{names.namespace}, {names.model}",
         "namespace": names.namespace,
         "where": where,
         "window": duration(window_s or quantity.window_s),

@@ -37,6 +37,20 @@ def read(answers: Sequence[Answer], names: LabelNames) -> Readings:
     return readings
 
 
+def picked_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    """Whose requests an endpoint picker counted: they land on the target model, under whatever name they came."""
+    return Served(labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, ""))
+
+
+def written_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    """The same of a query that a person wrote: it may carry our label names instead of the server's."""
+    plain = LabelNames()
+    return Served(
+        labels.get(names.namespace) or labels.get(plain.namespace, ""),
+        labels.get(names.model) or labels.get(plain.model) or labels.get("model", ""),
+    )
+
+
 def _read_one(answer: Answer, name: Name, names: LabelNames, readings: Readings) -> None:
     samples = decode(answer)
     failed = samples if isinstance(samples, NoAnswer) else FOLDS[name](samples, name, names, readings)
@@ -87,27 +101,11 @@ def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readin
 
 
 def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    # requests land on the target model; clients may ask for it under several names, so those add up
-    _add_up(
-        readings.per_model.setdefault(name, {}),
-        samples,
-        lambda labels: Served(
-            labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, "")
-        ),
-    )
+    _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: picked_model(labels, names))
 
 
 def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
-    # a query that a person wrote may carry our label names instead of the server's, and labels beyond them
-    plain = LabelNames()
-    _add_up(
-        readings.per_model.setdefault(name, {}),
-        samples,
-        lambda labels: Served(
-            labels.get(names.namespace) or labels.get(plain.namespace, ""),
-            labels.get(names.model) or labels.get(plain.model) or labels.get("model", ""),
-        ),
-    )
+    _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: written_model(labels, names))
 
 
 def _add_up(

@@ -36,6 +36,20 @@ HISTORY: Mapping[Name, Quantity] = {
 OWNERS: Mapping[Name, Quantity] = {name: _PRESENT[name] for name in OWNERSHIP}
 """Whose the pods are; asked once, over all the time that a history covers."""
 
+
+def _over_pods(name: Name, past: Name) -> Quantity:
+    """A quantity of the present, added up by model: nobody asks a history which replica it was."""
+    present = _PRESENT[name]
+    return replace(present, name=past, candidates=(f"sum by ($served) ({' or '.join(present.candidates)})",))
+
+
+PAST: Mapping[Name, Quantity] = {
+    Name.PAST_ENDPOINT_PICKER: replace(_PRESENT[Name.ARRIVALS_ENDPOINT_PICKER], name=Name.PAST_ENDPOINT_PICKER),
+    Name.PAST_COMPLETIONS: _over_pods(Name.COMPLETIONS, Name.PAST_COMPLETIONS),
+    Name.PAST_QUEUE_GROWTH: _over_pods(Name.QUEUE_GROWTH, Name.PAST_QUEUE_GROWTH),
+}
+"""What the arrivals of models were, by each of those who may have counted their load."""
+
 LIVE_WINDOW_S = 120.0
 """So old may a sample be that says what is now: two scrapes a minute apart, of which one may fail."""
 OBJECTS: Mapping[Name, Quantity] = {

@@ -8,7 +8,7 @@ from typing import TypeVar
 from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
@@ -19,10 +19,11 @@ from reconciler.metrics.expressions import LabelNames, names_in
 from reconciler.metrics.folding import read
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.instances import instances_in, replicas_of
-from reconciler.metrics.live import LiveReadings, live_of, read_live
+from reconciler.metrics.live import live_of, read_live
 from reconciler.metrics.loads import loads_of, models_of, requests_of, with_arrivals
 from reconciler.metrics.naming import name_models
 from reconciler.metrics.observations import observe, unobserved
+from reconciler.metrics.past_arrivals import PastReadings, past_of, read_past
 from reconciler.metrics.queues import queues_of
 from reconciler.metrics.readings import Readings
 from reconciler.metrics.sightings import sight
@@ -40,7 +41,8 @@ class Observed:
     `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several). `devices` are what
     nodes of each cluster offer and pods hold.
 
-    The rest is there only where it was asked for. `replicas` are those that report now; `queues` wait before an
+    The rest is there only where it was asked for. `past` is what arrived for a model before, as whoever counted its
+    load counted it. `replicas` are those that report now; `queues` wait before an
     endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
     finished within the retention period; `stored_kv_tokens` is what an instance of a variant held within the last
     day; `traces` are the replicas' histories, one for each grid that was asked; `live` is what scale targets ask for in
@@ -51,6 +53,7 @@ class Observed:
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    past: Mapping[ModelKey, PastArrivals] = field(default_factory=dict)
     replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
     ready: Mapping[ResourceKey, int] = field(default_factory=dict)
@@ -85,6 +88,7 @@ def _joined(parts: Sequence[Observed]) -> Observed:
         observations=_merged(part.observations for part in parts),
         failures=tuple(failure for part in parts for failure in part.failures),
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        past=_merged(part.past for part in parts),
         replicas=_merged(part.replicas for part in parts),
         queues=_merged(part.queues for part in parts),
         ready=_merged(part.ready for part in parts),
@@ -107,12 +111,14 @@ def _read_cluster(
     readings = read(answers, names)
     attribution = attribution_of(variants, readings)
     name_models(readings, attribution, {variant.key: served_by(variant)[0] for variant in variants})
-    histories, live = histories_by_grid(answers, names), read_live(answers, names)
-    seen = _look(variants, readings, attribution, now_s)
+    histories, live, past = histories_by_grid(answers, names), read_live(answers, names), read_past(answers, names)
+    seen = _look(variants, readings, attribution, past, now_s)
+    failed = [*(each for history in histories for each in history.failed), *live.failed, *past.failed]
+    warnings = (*(history.warnings for history in histories), live.warnings, past.warnings)
     return replace(
         seen,
-        failures=tuple(_failures(name, readings, histories, live)),
-        warnings=tuple(f"{name}: {warning}" for warning in _warnings(readings, histories, live)),
+        failures=tuple(_failures(name, readings, failed)),
+        warnings=tuple(f"{name}: {warning}" for warning in _merged([readings.warnings, *warnings])),
         queues=queues_of(variants, readings),
         traces=_traces(histories, attribution),
         live=live_of(variants, live),
@@ -121,7 +127,9 @@ def _read_cluster(
     )
 
 
-def _look(variants: Sequence[Variant], readings: Readings, attribution: Attribution, now_s: float) -> Observed:
+def _look(
+    variants: Sequence[Variant], readings: Readings, attribution: Attribution, past: PastReadings, now_s: float
+) -> Observed:
     if readings.obstacle:
         return _blind(variants, readings.obstacle)
     sightings = sight(readings, attribution, now_s)
@@ -131,6 +139,7 @@ def _look(variants: Sequence[Variant], readings: Readings, attribution: Attribut
     return Observed(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
+        past=past_of(models, loads, past),
         replicas=replicas_of(variants, instances_in(readings), readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         requests=requests_of(models, readings),
@@ -152,17 +161,12 @@ def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
     )
 
 
-def _failures(name: str, readings: Readings, histories: Sequence[Histories], live: LiveReadings) -> Iterator[str]:
+def _failures(name: str, readings: Readings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
     reasons = [readings.failed[quantity].reason for quantity in sorted(readings.failed)]
-    reasons += [failed.reason for history in histories for failed in history.failed]
-    reasons += [failed.reason for failed in live.failed]
+    reasons += [failed.reason for failed in over_time]
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         yield f"{name}: {reasons[0]}{more}"
-
-
-def _warnings(readings: Readings, histories: Sequence[Histories], live: LiveReadings) -> dict[str, None]:
-    return _merged([readings.warnings, *(history.warnings for history in histories), live.warnings])
 
 
 def _traces(histories: Sequence[Histories], attribution: Attribution) -> dict[ResourceKey, tuple[Trace, ...]]:

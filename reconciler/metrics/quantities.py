@@ -43,6 +43,10 @@ class Name(StrEnum):
     LIVE_REPLICAS = "live_replicas"
     NODES = "nodes"
     DEVICE_REQUESTS = "device_requests"
+    PAST_COMPLETIONS = "past_completions"
+    PAST_QUEUE_GROWTH = "past_queue_growth"
+    PAST_ENDPOINT_PICKER = "past_arrivals_endpoint_picker"
+    PAST_CONFIGURED = "past_arrivals_configured"
 
 
 CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}
@@ -61,9 +65,9 @@ class Quantity:
 
     `by` are the labels that answers carry: namespace, pod and model as the server spells them, others literally.
     In a candidate `$by` stands for them, `$unnamed` for them without a label `model`, `$place` for namespace and pod,
-    `$namespace` for the namespace alone, `$where` for the matchers of the cluster, `$window` for the duration of
-    `window_s`. Without an answer to an `essential` quantity nothing about the cluster can be trusted. Series of one
-    that `may_lack_namespace` are asked for beside those of the namespaces.
+    `$served` for namespace and model, `$namespace` for the namespace alone, `$where` for the matchers of the cluster,
+    `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing about the cluster can
+    be trusted. Series of one that `may_lack_namespace` are asked for beside those of the namespaces.
     """
 
     name: Name

@@ -10,6 +10,7 @@ from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import label_names, matchers, render
 from reconciler.metrics.history_quantities import LEARNING_WINDOW_S, SATURATION_HISTORY, TRACED_HISTORY
 from reconciler.metrics.load_quantities import CLUSTER_LABEL, QUANTITIES
+from reconciler.metrics.past_arrivals import PAYBACK_S, past_queries
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name, Quantity
 from reconciler.metrics.ranges import SAMPLE_BUDGET, history_queries
 from reconciler.metrics.saturation_quantities import RETENTION_S, SATURATION_QUANTITIES
@@ -25,15 +26,18 @@ LEARNING_STEP_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Namespaces about which more than loads is asked, with the replicas expected in each.
+    """Namespaces about which more than loads is asked, with the replicas (or models) expected in each.
 
     `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
-    learned from. `retention_s`: over how long requests are counted before a model may go to zero.
+    learned from. `retention_s`: over how long requests are counted before a model may go to zero. `past`: the models of
+    each namespace whose arrivals of the last `payback_s` are asked for.
     """
 
     saturation: Mapping[str, int] = field(default_factory=dict)
     traced: Mapping[str, int] = field(default_factory=dict)
     retention_s: float = RETENTION_S
+    past: Mapping[str, int] = field(default_factory=dict)
+    payback_s: float = PAYBACK_S
 
 
 NO_NEEDS = Needs()
@@ -127,3 +131,4 @@ def _history(cluster: ClusterSettings, needs: Needs, now_s: float, sample_budget
         sample_budget=sample_budget,
         window_s=LEARNING_WINDOW_S,
     )
+    yield from past_queries(cluster, needs.past, now_s, needs.payback_s, sample_budget=sample_budget)

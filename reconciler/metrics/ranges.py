@@ -7,7 +7,7 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.batches import batches_of
 from reconciler.metrics.expressions import label_names, matchers, render
 from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.history_quantities import HISTORY, OBJECTS, OWNERS
+from reconciler.metrics.history_quantities import HISTORY, OBJECTS, OWNERS, PAST
 from reconciler.metrics.quantities import Name
 
 SAMPLE_BUDGET = 1_500_000
@@ -31,10 +31,10 @@ def history_queries(
 ) -> tuple[Query, ...]:
     """One range query for each quantity, at the multiples of `step_s` from `start_s` to `end_s`.
 
-    Quantities are those of `HISTORY` and `OBJECTS`; `namespaces` maps each namespace to the replicas (or objects)
-    expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each point speaks of
-    the quantity's own window or the last `window_s`, at least of one step, so that nothing falls between two points.
-    Names of `OWNERSHIP` are asked once, for the whole time.
+    Quantities are those of `HISTORY`, `OBJECTS` and `PAST`; `namespaces` maps each namespace to the replicas (objects,
+    models) expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each point
+    speaks of the quantity's own window or the last `window_s`, at least of one step, so that nothing falls between two
+    points. Names of `OWNERSHIP` are asked once, for the whole time.
     """
     grid = grid_of(start_s, end_s, step_s)
     if cluster.prometheus is None or not namespaces or grid.count == 0:
@@ -44,7 +44,7 @@ def history_queries(
     names = label_names(cluster.prometheus)
     queries: list[Query] = []
     for name in quantities:
-        quantity = OWNERS.get(name) or OBJECTS.get(name) or HISTORY[name]
+        quantity = OWNERS.get(name) or OBJECTS.get(name) or PAST.get(name) or HISTORY[name]
         owned_s = max(quantity.window_s, grid.end_s - grid.start_s)
         span_s = owned_s if name in OWNERS else max(step_s, window_s or quantity.window_s)
         for where in wheres:

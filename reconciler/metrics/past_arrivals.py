@@ -1,0 +1,170 @@
+"""What arrived for each model before now, from the same source that its load is taken from."""
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.domain.answers import Answer, NoAnswer, Query
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.loads import Load, PastArrivals
+from reconciler.domain.settings import ClusterSettings
+from reconciler.metrics.decoding import is_usable
+from reconciler.metrics.demand import BY_REPLICAS, CONFIGURED, ENDPOINT_PICKER
+from reconciler.metrics.expressions import LabelNames, matchers
+from reconciler.metrics.folding import picked_model, written_model
+from reconciler.metrics.grids import Grid, grid_of
+from reconciler.metrics.history_quantities import PAST
+from reconciler.metrics.loads import Model
+from reconciler.metrics.matrices import decode_matrix
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name
+from reconciler.metrics.ranges import MAX_POINTS, SAMPLE_BUDGET, history_queries
+from reconciler.metrics.readings import Served
+from reconciler.metrics.selectors import add_matchers
+
+PAYBACK_S = 3600.0
+"""As far back as it is asked where nobody says otherwise."""
+FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
+"""Rates are of 5 minutes: a step of a minute misses no peak, one of 5 minutes no request."""
+FINE_UP_TO_S = 2 * 3600.0
+"""Beyond, the coarse step keeps an answer about a day as small as one about hours."""
+OFF_GRID = 0.01
+"""By so much of a step a point may miss its moment."""
+
+PAST_CONFIGURED = {Name.ARRIVALS_CONFIGURED: Name.PAST_CONFIGURED}
+Rates = dict[Served, "array[float]"]
+
+
+@dataclass(slots=True, kw_only=True)
+class PastReadings:
+    """One cluster's rates by quantity and served model on one grid, NaN where nothing is known."""
+
+    grid: Grid | None = None
+    rates: dict[Name, Rates] = field(default_factory=dict)
+    failed: list[NoAnswer] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+
+def past_queries(
+    cluster: ClusterSettings,
+    namespaces: Mapping[str, int],
+    now_s: float,
+    payback_s: float,
+    *,
+    sample_budget: int = SAMPLE_BUDGET,
+) -> Iterator[Query]:
+    """One range query for each source of arrivals over the last `payback_s`; `namespaces` counts the models of each."""
+    settings = cluster.prometheus
+    if settings is None or not namespaces:
+        return
+    start_s, step_s = now_s - payback_s, FINE_STEP_S if payback_s <= FINE_UP_TO_S else COARSE_STEP_S
+    for key, text in sorted(settings.queries.items()):
+        name = PAST_CONFIGURED.get(CONFIGURABLE_QUANTITIES.get(key, Name.COMPLETIONS))
+        for part in grid_of(start_s, now_s, step_s).parts(MAX_POINTS) if name is not None else ():
+            asked = add_matchers(text, matchers(settings))
+            yield Query(
+                cluster=cluster.name,
+                quantity=str(name),
+                text=asked,
+                start_s=part.start_s,
+                end_s=part.end_s,
+                step_s=step_s,
+            )
+    yield from history_queries(cluster, namespaces, start_s, now_s, step_s, tuple(PAST), sample_budget=sample_budget)
+
+
+def read_past(answers: Iterable[Answer], names: LabelNames) -> PastReadings:
+    """The answers of one cluster to `past_queries`, put together on one grid; what failed is left out."""
+    asked = [answer for answer in answers if answer.query.quantity in _SERVED and answer.query.step_s is not None]
+    readings = PastReadings(grid=_grid_over([answer.query for answer in asked]))
+    for answer in asked:
+        _read_one(answer, names, readings)
+    return readings
+
+
+def past_of(
+    models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
+) -> dict[ModelKey, PastArrivals]:
+    """What is known of each model whose load is known; a model that nobody tells anything of has no key."""
+    found: dict[ModelKey, PastArrivals] = {}
+    for model in models:
+        load = loads[model.key]
+        rates = _rates_of(model, load, readings) if isinstance(load, Load) else None
+        if isinstance(load, Load) and readings.grid is not None and rates is not None:
+            found[model.key] = PastArrivals(
+                start_s=readings.grid.start_s,
+                step_s=readings.grid.step_s,
+                window_s=load.window_s,
+                rates_per_s=tuple(rate * model.share for rate in rates),
+            )
+    return found
+
+
+def _rates_of(model: Model, load: Load, readings: PastReadings) -> list[float] | None:
+    """The rates of whoever counted the load; None where that one tells nothing."""
+    if load.arrivals_from == BY_REPLICAS:
+        finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable)
+        growth = _summed(Name.PAST_QUEUE_GROWTH, model.served, readings, _is_usable_growth)
+        if finished is None or growth is None:
+            return None
+        pairs = zip(finished, growth, strict=True)
+        return [math.nan if math.isnan(more) else rate + max(0.0, more) for rate, more in pairs]
+    name = {ENDPOINT_PICKER: Name.PAST_ENDPOINT_PICKER, CONFIGURED: Name.PAST_CONFIGURED}.get(load.arrivals_from)
+    return None if name is None else _summed(name, model.served, readings, is_usable)
+
+
+def _summed(
+    name: Name, served: Sequence[Served], readings: PastReadings, is_known: Callable[[float], bool]
+) -> list[float] | None:
+    """Over all served names that tell anything; where one of them has a gap the sum is not known."""
+    told = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
+    if not told:
+        return None
+    return [math.fsum(parts) if all(map(is_known, parts)) else math.nan for parts in zip(*told, strict=True)]
+
+
+def _is_usable_growth(rate: float) -> bool:
+    return is_usable(abs(rate))
+
+
+def _read_one(answer: Answer, names: LabelNames, readings: PastReadings) -> None:
+    matrix = decode_matrix(answer)
+    if isinstance(matrix, NoAnswer):
+        readings.failed.append(matrix)
+        return
+    name, grid = Name(answer.query.quantity), readings.grid
+    readings.warnings.update(dict.fromkeys(matrix.warnings))
+    rates = readings.rates.setdefault(name, {})
+    for row in matrix.rows:
+        served = _SERVED[name](row.labels, names)
+        if grid is not None:
+            _add_up(rates.setdefault(served, array("d", [math.nan]) * grid.count), row.times_s, row.values, grid)
+
+
+def _add_up(held: "array[float]", times_s: "array[float]", values: "array[float]", grid: Grid) -> None:
+    for time_s, value in zip(times_s, values, strict=True):
+        place = (time_s - grid.start_s) / grid.step_s
+        index = round(place)
+        if abs(place - index) <= OFF_GRID and 0 <= index < grid.count:
+            known = value if math.isfinite(value) else math.inf  # infinite it stays, whatever is added
+            held[index] = known if math.isnan(held[index]) else held[index] + known
+
+
+def _grid_over(queries: Sequence[Query]) -> Grid | None:
+    if not queries:
+        return None
+    step_s = queries[0].step_s or FINE_STEP_S
+    return grid_of(min(query.start_s for query in queries), max(query.end_s for query in queries), step_s)
+
+
+def _reported_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    return Served(labels.get(names.namespace, ""), labels.get(names.model, ""))
+
+
+_SERVED: Mapping[str, Callable[[Mapping[str, str], LabelNames], Served]] = {
+    Name.PAST_COMPLETIONS: _reported_model,
+    Name.PAST_QUEUE_GROWTH: _reported_model,
+    Name.PAST_ENDPOINT_PICKER: picked_model,
+    Name.PAST_CONFIGURED: written_model,
+}
+"""Whose a series is, by quantity."""
