@@ -21,13 +21,16 @@ from reconciler.metrics import Needs, watched_target
 class Asking:
     """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
 
-    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`. `watched` are scale
-    targets whose live replicas are held against Git, over the longest of their sync delays.
+    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`. `past` counts
+    the models that a queue sizes: their arrivals are asked for over the longest `payback_s` of them. `watched` are
+    scale targets whose live replicas are held against Git, over the longest of their sync delays.
     """
 
     loads: dict[str, int] = field(default_factory=dict)
     saturation: dict[str, int] = field(default_factory=dict)
     traced: dict[str, int] = field(default_factory=dict)
+    past: dict[str, int] = field(default_factory=dict)
+    payback_s: float = 0.0
     retention_s: float = DEFAULT_RETENTION_S
     targets: list[TrackedTarget] = field(default_factory=list)
     watched: dict[str, int] = field(default_factory=dict)
@@ -36,7 +39,13 @@ class Asking:
     @property
     def needs(self) -> Needs:
         """What is asked beyond loads."""
-        return Needs(saturation=self.saturation, traced=self.traced, retention_s=self.retention_s)
+        return Needs(
+            saturation=self.saturation,
+            traced=self.traced,
+            retention_s=self.retention_s,
+            past=self.past,
+            payback_s=self.payback_s,
+        )
 
 
 def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, Asking]:
@@ -64,6 +73,10 @@ def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: Saturati
     _count(asking.loads, members)
     if choice.engine.is_saturation or is_learned:
         _count(asking.saturation, members)
+    if choice.engine is Engine.QUEUEING:
+        namespace = members[0].model.namespace
+        asking.past[namespace] = asking.past.get(namespace, 0) + 1
+        asking.payback_s = max(asking.payback_s, *(member.settings.payback_s.value for member in members))
     if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
         _count(asking.traced, members)
 

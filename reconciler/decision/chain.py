@@ -7,6 +7,7 @@ from reconciler.decision.live import live_figures
 from reconciler.decision.saturated import answer_saturation
 from reconciler.decision.scarcity import pool_figures
 from reconciler.decision.standing import standings_of
+from reconciler.decision.steadiness import swing_of
 from reconciler.domain.engines import Engine
 from reconciler.domain.figures import Figure
 from reconciler.domain.loads import Load
@@ -19,6 +20,10 @@ from reconciler.metrics import Name
 _ARRIVALS = {
     "endpoint picker": (Name.ARRIVALS_ENDPOINT_PICKER,),
     "configured query arrivalRate": (Name.ARRIVALS_CONFIGURED,),
+}
+_PAST_ARRIVALS = {
+    "endpoint picker": (Name.PAST_ENDPOINT_PICKER,),
+    "configured query arrivalRate": (Name.PAST_CONFIGURED,),
 }
 _REPLICA_FIELDS = (
     ("KV cache usage", "kv_cache_usage", "fraction", (Name.KV_CACHE_USAGE,)),
@@ -65,6 +70,7 @@ def _load_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
         reason=load.arrivals_from,
         queries=tuple(map(str, _ARRIVALS.get(load.arrivals_from, (Name.COMPLETIONS, Name.QUEUE_GROWTH)))),
     )
+    yield from _past_figures(snapshot, variant, load)
     lengths = (
         ("input tokens", load.input_tokens, Name.INPUT_TOKENS),
         ("output tokens", load.output_tokens, Name.OUTPUT_TOKENS),
@@ -73,6 +79,29 @@ def _load_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
         reason = "" if value is not None else "no series tells it"
         yield Figure(
             subject=subject, name=name, value=value, unit="tokens/request", reason=reason, queries=(str(quantity),)
+        )
+
+
+def _past_figures(snapshot: Snapshot, variant: Variant, load: Load) -> Iterator[Figure]:
+    members = (each for each in snapshot.variants if each.model == variant.model)
+    payback_s = max(each.settings.payback_s.value for each in members)
+    swing = swing_of(snapshot.past.get(variant.model), snapshot.now_s, payback_s)
+    if swing is None:
+        return
+    names = _PAST_ARRIVALS.get(load.arrivals_from, (Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH))
+    for name, value in (
+        ("peak of arrivals", swing.peak_per_s),
+        ("mean of arrivals", swing.mean_per_s),
+        ("standard deviation of arrivals", swing.deviation_per_s),
+    ):
+        reason = f"in the last {payback_s / 60:g}m"
+        yield Figure(
+            subject=variant.model.model_id,
+            name=name,
+            value=value,
+            unit="req/s",
+            reason=reason,
+            queries=tuple(map(str, names)),
         )
 
 

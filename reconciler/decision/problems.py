@@ -6,11 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.decision.answers import Answers
 from reconciler.decision.capacities import Capacities, Capacity, Row
+from reconciler.decision.demands import ModelDemand, demand_of, swings_of
 from reconciler.decision.needs import Needs
 from reconciler.decision.scarcity import Devices
 from reconciler.decision.settings import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
+from reconciler.decision.steadiness import Swing
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.proposals import Proposal
 from reconciler.domain.provenance import SourceKind
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
@@ -25,14 +28,6 @@ as many as those that carry more (AIBrix issue 637), so a plan mixes no more tha
 
 UPSTREAM_RELATIVE_COST = 10.0
 """What upstream's resource takes a `variantCost` that is not written for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelDemand:
-    """A model's demand: its load with the headroom that its variants ask for."""
-
-    rate_per_s: float
-    headroom: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +54,35 @@ class Posed:
         filling = self.needs.fillings.get(model)
         return 0.0 if filling is None else filling.demand
 
+    def least(self, model: ModelKey) -> float:
+        """What a proposal that is open must carry to stay, in the unit of its requirement."""
+        requirement, demand = self.needs.requirements[model], self.demands.get(model)
+        return requirement.amount if demand is None or requirement.fixed is not None else demand.steadied.kept_per_s
+
 
 def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
     """The candidates to size: all options of a free variant, the current accelerator's of a held one."""
     return tuple(row for standing in standings if standing.is_sized for row in _rows(standing))
 
 
-def pose(standings: Sequence[Standing], capacities: Capacities, answers: Answers, snapshot: Snapshot) -> Posed:
-    """The problem of all models together, each in the unit of its engine, within the snapshot's inventory."""
-    draft = _Draft(capacities=capacities, answers=answers, devices=Devices.of(snapshot))
+def pose(
+    standings: Sequence[Standing],
+    capacities: Capacities,
+    answers: Answers,
+    snapshot: Snapshot,
+    proposals: Mapping[str, Proposal],
+) -> Posed:
+    """The problem of all models together, each in the unit of its engine, within the snapshot's inventory.
+
+    `proposals` are those that are open, by group: what they promise is not taken back for noise.
+    """
+    draft = _Draft(
+        capacities=capacities,
+        answers=answers,
+        devices=Devices.of(snapshot),
+        swings=swings_of((standing.variant for standing in standings), snapshot),
+        proposals=proposals,
+    )
     for model, members in _by_model(standings).items():
         if model in answers.saturation:
             draft.add_saturated(members, answers.saturation[model])
@@ -117,6 +132,8 @@ class _Draft:
     capacities: Capacities
     answers: Answers
     devices: Devices
+    swings: Mapping[ModelKey, Swing]
+    proposals: Mapping[str, Proposal]
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
@@ -129,14 +146,12 @@ class _Draft:
         load = members[0].load
         if load is None:
             return
-        headroom = max(standing.variant.settings.headroom.value for standing in members)
-        demand = ModelDemand(rate_per_s=load.arrival_rate_per_s * (1 + headroom), headroom=headroom)
-        self.demands[model] = demand
         partial = "; ".join(standing.partial for standing in members if standing.partial)
         if partial:
             for standing in members:
                 self.partial[standing.variant.key] = partial
                 self.notes[standing.variant.key] = (f"{partial}: nothing is scaled down until all do",)
+        demand = self.demands[model] = self._demand(model, members, load.arrival_rate_per_s)
         if load.arrival_rate_per_s > 0:
             self._add_loaded(model, members, demand)
         else:
@@ -174,10 +189,36 @@ class _Draft:
         )
 
     def _add_idle(self, model: ModelKey, members: Sequence[Standing]) -> None:
-        """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are."""
+        """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are.
+
+        While some arrived within `payback`, nobody can tell how many replicas that took, so none goes.
+        """
         free = [standing.variant for standing in members if standing.is_free]
-        fixed = {variant.key: max(idle_replicas(variant), self._bounds(variant).minimum) for variant in free}
+        swing = self.swings.get(model)
+        fixed = {
+            variant.key: self._paused(variant)
+            if swing is not None and swing.peak_per_s > 0
+            else max(idle_replicas(variant), self._bounds(variant).minimum)
+            for variant in free
+        }
         self.requirements.append(Requirement(model=model, unit="replicas", segments=(), per_replica={}, fixed=fixed))
+
+    def _paused(self, variant: Variant) -> int:
+        bounds = self._bounds(variant)
+        replicas = max(idle_replicas(variant), variant.current.replicas, bounds.minimum)
+        return replicas if bounds.maximum is None else min(replicas, bounds.maximum)
+
+    def _demand(self, model: ModelKey, members: Sequence[Standing], load_per_s: float) -> ModelDemand:
+        free = (standing.variant for standing in members if standing.is_free)
+        shrinking = [variant for variant in free if variant.current.replicas > self._bounds(variant).minimum]
+        return demand_of(
+            [standing.variant for standing in members],
+            load_per_s,
+            self.swings.get(model),
+            self._carried(members),
+            shrinking,
+            self.proposals,
+        )
 
     def _add_loaded(self, model: ModelKey, members: Sequence[Standing], demand: ModelDemand) -> None:
         usable = {standing.variant.key: self._usable(standing.variant) for standing in members if standing.is_free}
@@ -199,7 +240,7 @@ class _Draft:
             Requirement(
                 model=model,
                 unit="req/s",
-                segments=(Segment(amount=demand.rate_per_s, price=_price(members) if is_priced else None),),
+                segments=(Segment(amount=demand.steadied.amount_per_s, price=_price(members) if is_priced else None),),
                 per_replica=self._carried(members),
             )
         )
@@ -297,7 +338,11 @@ class _Draft:
         )
         return Posed(
             problem=problem,
-            needs=Needs.of(self.requirements, _fillings(self.answers.saturation.values())),
+            needs=Needs.of(
+                self.requirements,
+                _fillings(self.answers.saturation.values()),
+                {model: demand.rate_per_s for model, demand in self.demands.items()},
+            ),
             demands=self.demands,
             answers=self.answers,
             stuck=self.stuck,

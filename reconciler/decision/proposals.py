@@ -143,7 +143,7 @@ def _serves(model: ModelKey, allocations: Allocations, optimum: Allocations, pos
     bounds = posed.problem.bounds
     bounded = (key for key in posed.needs.variants_of[model] if key in bounds)
     is_within = all(bounds[key].admits(allocations[key].replicas) for key in bounded)
-    return is_within and posed.needs.is_met(model, allocations, like=optimum)
+    return is_within and posed.needs.is_met(model, allocations, posed.least(model), like=optimum)
 
 
 def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:

@@ -48,6 +48,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         broken=tuple(broken for broken in declaration.broken if broken.key.kind in VARIANT_KINDS),
         loads=observed.loads,
         observations=observed.observations,
+        past=observed.past,
         views=_views(observed),
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),

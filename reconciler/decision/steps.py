@@ -2,7 +2,10 @@
 
 from reconciler.decision.capacities import Capacity
 from reconciler.decision.case import Case
+from reconciler.decision.demands import ModelDemand
+from reconciler.decision.problems import idle_replicas
 from reconciler.decision.standing import Standing, is_counted
+from reconciler.decision.steadiness import Swing
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.engines import Engine
 from reconciler.domain.figures import Figure
@@ -94,7 +97,31 @@ def _load_steps(case: Case, standing: Standing) -> list[Step]:
             after=f"{demand.rate_per_s:.4g} req/s",
             reason=f"load and {demand.headroom * 100:g} % headroom",
         ),
+        *_settled_steps(demand),
     ]
+
+
+def _settled_steps(demand: ModelDemand) -> list[Step]:
+    """What must be carried beyond the demand of now, for what the load did before; none where nobody knows that."""
+    swing = demand.swing
+    if swing is None:
+        return []
+    words = (
+        f"peak {swing.peak_per_s:.4g} req/s {_ago(swing.peak_age_s)} in the last {_span(swing.payback_s)}; "
+        f"mean {swing.mean_per_s:.4g}, standard deviation {swing.deviation_per_s:.2g}"
+    )
+    before, after = f"{demand.rate_per_s:.4g} req/s", f"{demand.steadied.amount_per_s:.4g} req/s"
+    return [Step(stage="settled", before=before, after=after, reason=words)]
+
+
+def _ago(age_s: float) -> str:
+    minutes = round(age_s / 60)
+    return "just now" if minutes < 1 else f"{_span(minutes * 60.0)} ago"
+
+
+def _span(span_s: float) -> str:
+    hours, minutes = divmod(round(span_s / 60), 60)
+    return f"{hours}h" if hours and not minutes else f"{hours}h {minutes}m" if hours else f"{minutes}m"
 
 
 def _capacity_steps(case: Case, standing: Standing) -> list[Step]:
@@ -163,6 +190,9 @@ def _why(case: Case, variant: Variant, desired: Allocation) -> str:
     shortfall = case.shortfalls.get(need.model) if need is not None else None
     if need is not None and shortfall is not None:
         return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} {need.unit}: {shortfall.reason}"
+    kept = _why_kept(case, variant, desired)
+    if kept:
+        return kept
     if variant.key in case.solution.reasons:
         return case.solution.reasons[variant.key]
     tracked = case.posed.answers.tracking.get(variant.key)
@@ -174,6 +204,38 @@ def _why(case: Case, variant: Variant, desired: Allocation) -> str:
     if desired.replicas:
         return "no arrivals: the fewest replicas allowed"
     return "no arrivals, and none run"
+
+
+def _why_kept(case: Case, variant: Variant, desired: Allocation) -> str:
+    """What keeps a replica that the demand of now does not need; empty when that is not what does."""
+    demand, needs = case.posed.demands.get(variant.model), case.posed.needs
+    if demand is None or demand.swing is None or desired != variant.current or not desired.replicas:
+        return ""
+    swing, requirement = demand.swing, needs.of_variant(variant.key)
+    if requirement is None or requirement.fixed is not None:
+        is_paused = requirement is not None and swing.peak_per_s > 0 and desired.replicas > idle_replicas(variant)
+        return _was_asked(swing) if is_paused else ""
+    each = (needs.carried(variant.key, desired) or 0.0) / desired.replicas
+    rest = needs.total(variant.model, case.settled.allocations) - each
+    minimum = case.posed.problem.bounds[variant.key].minimum if variant.key in case.posed.problem.bounds else 0
+    if each <= 0 or rest < demand.rate_per_s or rest >= demand.steadied.amount_per_s or desired.replicas <= minimum:
+        return ""
+    return (
+        _was_asked(swing) if rest < demand.steadied.kept_per_s else _may_come_back(swing, rest / (1 + demand.headroom))
+    )
+
+
+def _was_asked(swing: Swing) -> str:
+    return (
+        f"kept: {swing.peak_per_s:.4g} req/s were asked for {_ago(swing.peak_age_s)}; payback {_span(swing.payback_s)}"
+    )
+
+
+def _may_come_back(swing: Swing, rest_per_s: float) -> str:
+    return (
+        f"kept: without it {rest_per_s:.4g} req/s would be carried, too near to the mean of {swing.mean_per_s:.4g} "
+        f"for a standard deviation of {swing.deviation_per_s:.2g}; payback {_span(swing.payback_s)}"
+    )
 
 
 def _words(allocation: Allocation) -> str:

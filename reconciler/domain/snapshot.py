@@ -10,7 +10,7 @@ from reconciler.domain.findings import Finding
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Inventory
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
 from reconciler.domain.saturation_settings import SaturationRules, ZeroRules
@@ -52,6 +52,8 @@ class Snapshot:
     broken: tuple[BrokenResource, ...] = ()
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
+    past: Mapping[ModelKey, PastArrivals] = field(default_factory=dict)
+    """How the loads of models came to be, where it was asked for and somebody knows."""
     views: ReplicaViews = field(default_factory=ReplicaViews)
     saturation: Mapping[ModelKey, SaturationRules] = field(default_factory=dict)
     """What upstream's ConfigMaps say of a model's saturation, where they say anything."""

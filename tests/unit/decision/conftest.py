@@ -32,7 +32,7 @@ from reconciler.domain.declarations import (
 )
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.moves import PodPlace
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
@@ -114,6 +114,7 @@ class Fleet:
     broken: list[BrokenResource] = field(default_factory=list)
     shared_paths: frozenset[str] = frozenset()
     loads: dict[ModelKey, Load | NoAnswer] = field(default_factory=dict)
+    past: dict[ModelKey, PastArrivals] = field(default_factory=dict)
     observations: dict[ResourceKey, Observation] = field(default_factory=dict)
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     views: ReplicaViews = field(default_factory=ReplicaViews)
@@ -166,6 +167,12 @@ class Fleet:
     def offer(self, arrival_rate_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
         """Requests that arrive for a model each second."""
         self.loads[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)] = load(arrival_rate_per_s)
+
+    def remember(self, *rates_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
+        """What arrived for a model minute by minute until now."""
+        model = ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)
+        start_s = self.now_s - 60.0 * (len(rates_per_s) - 1)
+        self.past[model] = PastArrivals(start_s=start_s, step_s=60.0, window_s=300.0, rates_per_s=rates_per_s)
 
     def fill(self, loads: str, name: str = "llama", **fields: Any) -> None:
         """What each replica of a variant reports: ".80/2, .50/-" is KV cache usage and waiting requests, - is none."""
@@ -281,6 +288,7 @@ class Fleet:
             variants=self.variants(),
             broken=tuple(self.broken),
             loads=self.loads,
+            past=self.past,
             observations=self.observations,
             views=replace(self.views, replicas=self.replicas),
             saturation=self.saturation,

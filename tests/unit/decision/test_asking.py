@@ -34,3 +34,12 @@ def test_requests_are_counted_over_the_longest_retention(fleet: Any) -> None:
     fleet.add()
     entry = ZeroEntry(namespace="wva", key="default", place=Place(path="z.yaml"), is_enabled=True, retention_s=1800.0)
     assert needs(fleet, zero={"us-east": (entry,)}).retention_s == 1800.0
+
+
+def test_the_past_is_asked_of_models_that_a_queue_sizes_over_the_longest_payback(fleet: Any) -> None:
+    fleet.add("a", model_id="one", replicas=4)
+    fleet.add("b", model_id="one", replicas=2)
+    fleet.add("c", model_id="two", namespace="other")
+    fleet.add("d", model_id="three", namespace="elsewhere", form=Form.TARGET, runs_on="A100")
+    fleet.override({"name": "b"}, payback=7200.0)
+    assert (needs(fleet).past, needs(fleet).payback_s) == ({"llm": 1, "other": 1}, 7200.0)
