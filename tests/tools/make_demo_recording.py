@@ -121,8 +121,8 @@ FLEETS = (
         input_tokens=1900, output_tokens=240, wait_s=1.8, kv_usage=0.91, waiting=3,
     ),
     Fleet(
-        namespace="code", name="qwen-7b", model="qwen2.5-7b", replicas=4, per_s=0.575, profile=QWEN_L4,
-        input_tokens=980, output_tokens=220, start=1.7,
+        namespace="code", name="qwen-7b", model="qwen2.5-7b", replicas=4, per_s=0.525, profile=QWEN_L4,
+        input_tokens=980, output_tokens=220, start=1.0,
     ),
     Fleet(
         namespace="code", name="llama-8b", model="llama-3.1-8b", replicas=2, per_s=7.9, profile=LLAMA_L40S,
