@@ -15,6 +15,9 @@ from reconciler.domain.loads import PastArrivals
 MARGIN = 5.0
 """Standard deviations above the mean that noise hardly ever reaches. An hour has a dozen windows: by Student's t with
 ten degrees of freedom 3e-4 of them exceed five, one in two weeks. By a normal law it would be 3e-7."""
+WIDEST_MARGIN = 0.2
+"""Of the mean: a load that swings further is followed, not waited out, or a restless model would keep twice what it
+needs. As much as the built-in headroom."""
 DEAD_BAND = 2.0
 """Margins that must be free before any replica goes; then all go that one margin does not need. Means and deviations of
 an hour differ from those of the next, by up to this factor: with a single margin they would move replicas."""
@@ -43,7 +46,8 @@ class Swing:
 
     def highest(self, margins: float) -> float:
         """What is to be expected at most: the peak, or `margins` above the mean."""
-        return max(self.peak_per_s, self.mean_per_s + margins * MARGIN * self.deviation_per_s)
+        margin = min(MARGIN * self.deviation_per_s, WIDEST_MARGIN * self.mean_per_s)
+        return max(self.peak_per_s, self.mean_per_s + margins * margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The rule for a load that swings: what is expected at most, and what must be carried for it."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,3 +149,9 @@ def test_a_gap_never_makes_a_peak_larger(rates: list[float], data: Any) -> None:
     whole = swing(*rates)
     lacking = swing_of(past(*rates[:index], math.nan, *rates[index + 1 :]), NOW_S, HOUR_S)
     assert lacking is None or lacking.peak_per_s <= whole.peak_per_s
+
+
+def test_a_restless_load_is_followed_and_not_waited_out() -> None:
+    restless = replace(still(), deviation_per_s=30.0)
+    assert restless.highest(1.0) == pytest.approx(120.0)
+    assert restless.highest(DEAD_BAND) == pytest.approx(140.0)
