@@ -35,11 +35,11 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     """
     standings = standings_of(snapshot, refused or {})
     capacities = Capacities(rows_of(standings))
-    groups = {standing.variant.settings.group.value for standing in standings}
-    proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
-    posed = pose(standings, capacities, answer(snapshot, standings), snapshot, proposals)
+    posed = pose(standings, capacities, answer(snapshot, standings), snapshot)
     solution = SOLVERS[SOLVER].solve(posed.problem)
     allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
+    groups = {standing.variant.settings.group.value for standing in standings}
+    proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
     settled = keep_serving(posed, settle_with_open(standings, posed, allocations, proposals))
     settled = make_independent(standings, posed.needs, settled)
     settled = wait_for_devices(standings, posed, settled, proposals)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from reconciler.decision.steadiness import Steadied, Swing, steady, swing_of
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -46,35 +45,13 @@ def demand_of(
     swing: Swing | None,
     carried: Carried,
     shrinking: Iterable[Variant],
-    proposals: Mapping[str, Proposal],
 ) -> ModelDemand:
-    """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica.
-
-    `proposals` are those that are open, by group.
-    """
+    """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
     headroom = max(variant.settings.headroom.value for variant in members)
-    now_per_s, whole = load_per_s * (1 + headroom), _carried_now(members, carried, proposals)
+    now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, each.current, carried) for each in members)
     spare = (_carried(variant, variant.current, carried) / variant.current.replicas for variant in shrinking)
     steadied = steady(now_per_s, headroom, swing, whole, min(filter(None, spare), default=0.0))
     return ModelDemand(rate_per_s=now_per_s, headroom=headroom, steadied=steadied, swing=swing)
-
-
-def _carried_now(members: Iterable[Variant], carried: Carried, proposals: Mapping[str, Proposal]) -> float:
-    """What the replicas carry as Git has them, or as open proposals would have them, if that is more."""
-    in_git = proposed = 0.0
-    for variant in members:
-        in_git += _carried(variant, variant.current, carried)
-        proposed += _carried(variant, _proposed(variant, proposals), carried)
-    return max(in_git, proposed)
-
-
-def _proposed(variant: Variant, proposals: Mapping[str, Proposal]) -> Allocation:
-    proposal = proposals.get(variant.settings.group.value)
-    changes = () if proposal is None else proposal.changes
-    change = next((change for change in changes if change.resource == str(variant.key)), None)
-    if change is None:
-        return variant.current
-    return Allocation(accelerator=change.accelerator_after, replicas=change.replicas_after)
 
 
 def _carried(variant: Variant, allocation: Allocation, carried: Carried) -> float:

@@ -13,7 +13,6 @@ from reconciler.decision.settings import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.decision.steadiness import Swing
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.proposals import Proposal
 from reconciler.domain.provenance import SourceKind
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
@@ -65,23 +64,13 @@ def rows_of(standings: Iterable[Standing]) -> tuple[Row, ...]:
     return tuple(row for standing in standings if standing.is_sized for row in _rows(standing))
 
 
-def pose(
-    standings: Sequence[Standing],
-    capacities: Capacities,
-    answers: Answers,
-    snapshot: Snapshot,
-    proposals: Mapping[str, Proposal],
-) -> Posed:
-    """The problem of all models together, each in the unit of its engine, within the snapshot's inventory.
-
-    `proposals` are those that are open, by group: what they promise is not taken back for noise.
-    """
+def pose(standings: Sequence[Standing], capacities: Capacities, answers: Answers, snapshot: Snapshot) -> Posed:
+    """The problem of all models together, each in the unit of its engine, within the snapshot's inventory."""
     draft = _Draft(
         capacities=capacities,
         answers=answers,
         devices=Devices.of(snapshot),
         swings=swings_of((standing.variant for standing in standings), snapshot),
-        proposals=proposals,
     )
     for model, members in _by_model(standings).items():
         if model in answers.saturation:
@@ -133,7 +122,6 @@ class _Draft:
     answers: Answers
     devices: Devices
     swings: Mapping[ModelKey, Swing]
-    proposals: Mapping[str, Proposal]
     requirements: list[Requirement] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     demands: dict[ModelKey, ModelDemand] = field(default_factory=dict)
@@ -217,7 +205,6 @@ class _Draft:
             self.swings.get(model),
             self._carried(members),
             shrinking,
-            self.proposals,
         )
 
     def _add_loaded(self, model: ModelKey, members: Sequence[Standing], demand: ModelDemand) -> None:

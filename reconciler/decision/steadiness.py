@@ -54,7 +54,7 @@ class Swing:
 class Steadied:
     """What a model must be able to carry: `amount_per_s`, of which `kept_per_s` is what was really asked for.
 
-    Both are at least the demand of now; beyond it, at most what is allocated or proposed already.
+    Both are at least the demand of now; beyond it, at most what is allocated already.
     """
 
     amount_per_s: float
@@ -90,7 +90,7 @@ def swing_of(past: PastArrivals | None, now_s: float, payback_s: float) -> Swing
 def steady(
     now_per_s: float, headroom: float, swing: Swing | None, carried_per_s: float, least_per_s: float
 ) -> Steadied:
-    """The amount for a demand `now_per_s` (headroom included), where `carried_per_s` is allocated or proposed.
+    """The amount for a demand `now_per_s` (headroom included), where `carried_per_s` is allocated.
 
     `least_per_s` is what the smallest replica carries that might go; 0 when none may.
     """

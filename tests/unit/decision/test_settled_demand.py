@@ -159,13 +159,12 @@ def test_an_open_proposal_to_shrink_stays_while_it_carries_what_was_asked_for(fl
     assert fleet.desired() == {"llama": "4 x H100"}
 
 
-def test_an_open_proposal_to_grow_is_not_taken_back_for_noise(fleet: Any, make: Any) -> None:
+def test_an_open_proposal_to_grow_goes_with_its_demand(fleet: Any, make: Any) -> None:
     fleet.add(replicas=3)
     fleet.offer(29.0)
     fleet.remember(*[29.0] * 50, 31.0, *[29.0] * 9)
-    assert fleet.desired() == {"llama": "3 x H100"}
     fleet.propose(make.change("llama", "3 x H100", "4 x H100"))
-    assert fleet.desired() == {"llama": "4 x H100"}
+    assert fleet.desired() == {"llama": "3 x H100"}
 
 
 def test_saturation_has_its_own_band(fleet: Any) -> None:
