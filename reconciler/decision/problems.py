@@ -7,26 +7,22 @@ from dataclasses import dataclass, field, replace
 from reconciler.decision.answers import Answers
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.demands import ModelDemand, demand_of, swings_of
+from reconciler.decision.floors import idle_replicas, priority_of, written_minimum
 from reconciler.decision.needs import Needs
 from reconciler.decision.scarcity import Devices
 from reconciler.decision.settings import CHOOSE, IN_ORDER
 from reconciler.decision.standing import Standing, beside_unknown
 from reconciler.decision.steadiness import Swing
+from reconciler.decision.weights import current_weight, relative_weight, start_share, unserved_price
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.provenance import SourceKind
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.saturation import Filling, SaturationAnswer
 
-SECONDS_PER_HOUR = 3600.0
-
 MIXED = 2
 """Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
 as many as those that carry more (AIBrix issue 637), so a plan mixes no more than it must."""
-
-UPSTREAM_RELATIVE_COST = 10.0
-"""What upstream's resource takes a `variantCost` that is not written for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +151,7 @@ class _Draft:
         offered = [variant for variant in free if variant.key not in self.stuck]
         is_priced = all(standing.variant.current_cost_per_hour is not None for standing in members)
         for variant in offered:
-            self.current_weights[variant.key] = _current_weight(variant, is_priced=is_priced)
+            self.current_weights[variant.key] = current_weight(variant, is_priced=is_priced)
             self.candidates.append(self._kept(variant, is_priced=is_priced))
 
     def add_tracked(self, model: ModelKey, members: Sequence[Standing]) -> None:
@@ -218,16 +214,17 @@ class _Draft:
         offered = {key: options for key, options in chosen.items() if key not in self.stuck}
         is_priced = all(option.cost_per_hour is not None for options in offered.values() for option in options)
         for key, options in offered.items():
-            self.current_weights[key] = _current_weight(variants[key], is_priced=is_priced)
+            self.current_weights[key] = current_weight(variants[key], is_priced=is_priced)
             self.candidates += [
                 self._candidate(variants[key], option, order, is_priced=is_priced)
                 for order, option in enumerate(options)
             ]
+        price = unserved_price(members) if is_priced else None
         self.requirements.append(
             Requirement(
                 model=model,
                 unit="req/s",
-                segments=(Segment(amount=demand.steadied.amount_per_s, price=_price(members) if is_priced else None),),
+                segments=(Segment(amount=demand.steadied.amount_per_s, price=price),),
                 per_replica=self._carried(members),
             )
         )
@@ -273,7 +270,7 @@ class _Draft:
         return variant.current.replicas if variant.key in self.partial else 0
 
     def _bounds(self, variant: Variant) -> Bounds:
-        least, most = _written_minimum(variant), variant.settings.max_replicas.value
+        least, most = written_minimum(variant), variant.settings.max_replicas.value
         least = max(least, self._floor(variant))
         return Bounds(minimum=least if most is None else min(least, most), maximum=most)
 
@@ -316,7 +313,7 @@ class _Draft:
             pools=self.devices.pools,
             current_devices={standing.variant.key: self.devices.taken(standing.variant) for standing in standings},
             touch_weights={
-                variant.key: self.current_weights[variant.key] * _start_share(variant)
+                variant.key: self.current_weights[variant.key] * start_share(variant)
                 for variant in free
                 if variant.key in self.current_weights
             },
@@ -338,12 +335,12 @@ class _Draft:
         )
 
     def _candidate(self, variant: Variant, option: Option, order: int, *, is_priced: bool) -> Candidate:
-        weight = option.cost_per_hour if is_priced and option.cost_per_hour is not None else _relative(variant)
+        weight = option.cost_per_hour if is_priced and option.cost_per_hour is not None else relative_weight(variant)
         return Candidate(
             key=_key(variant, option),
             weight=weight,
             cost_per_hour=option.cost_per_hour,
-            start_weight=weight * _start_share(variant),
+            start_weight=weight * start_share(variant),
             devices=self.devices.drawn(variant, option.accelerator, option.devices_per_replica),
             order=order,
         )
@@ -352,7 +349,7 @@ class _Draft:
         """The accelerator that a variant runs on: saturation says nothing of any other."""
         return Candidate(
             key=CandidateKey(variant=variant.key, accelerator=variant.current.accelerator),
-            weight=_current_weight(variant, is_priced=is_priced),
+            weight=current_weight(variant, is_priced=is_priced),
             cost_per_hour=variant.current_cost_per_hour,
             devices=self.devices.taken(variant),
         )
@@ -367,24 +364,9 @@ class _Draft:
             is_routed = all(each.variant.is_pooled for each in own)
             yield replace(
                 requirement,
-                priority=max((_priority(each.variant) for each in own), default=0),
+                priority=max((priority_of(each.variant) for each in own), default=0),
                 active_limit=None if is_routed else MIXED,
             )
-
-
-def _price(members: Iterable[Standing]) -> float | None:
-    """What an hour without one request a second costs, where all of a model's classes name a price; the highest."""
-    classes = [standing.variant.service_class for standing in members]
-    costs = [None if each is None else each.value.unserved_cost_per_request for each in classes]
-    known = [cost for cost in costs if cost is not None]
-    return max(known) * SECONDS_PER_HOUR if known and len(known) == len(costs) else None
-
-
-def _priority(variant: Variant) -> int:
-    """What its pools' objectives say; where none does its service class."""
-    if variant.priority is not None and variant.priority.source.kind is not SourceKind.BUILT_IN:
-        return variant.priority.value
-    return 0 if variant.service_class is None else variant.service_class.value.priority
 
 
 def _ready(standings: Iterable[Standing]) -> dict[ResourceKey, int]:
@@ -394,11 +376,6 @@ def _ready(standings: Iterable[Standing]) -> dict[ResourceKey, int]:
         for standing in standings
         if standing.replicas_reporting is not None
     }
-
-
-def _start_share(variant: Variant) -> float:
-    """What a replica costs before it serves, as a share of what it costs in the time that a change has to pay back."""
-    return variant.settings.start_delay_s.value / variant.settings.payback_s.value
 
 
 def _running(members: Iterable[Standing], key: ResourceKey) -> str:
@@ -411,30 +388,3 @@ def _fillings(answers: Iterable[SaturationAnswer]) -> dict[ModelKey, Filling]:
 
 def _is_in_order(variant: Variant) -> bool:
     return variant.settings.accelerator.value == IN_ORDER
-
-
-def _written_minimum(variant: Variant) -> int:
-    """The lower bound; who is less urgent than nothing has none unless somebody wrote it."""
-    least = variant.settings.min_replicas
-    is_assumed = least.source.kind is SourceKind.BUILT_IN
-    return 0 if is_assumed and _priority(variant) < 0 else least.value
-
-
-def idle_replicas(variant: Variant) -> int:
-    """The fewest replicas of a variant without load.
-
-    A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync. A written
-    maximum of 0 does.
-    """
-    least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
-    fewest = least if least > 0 else min(variant.current.replicas, 1)
-    return fewest if most is None else min(fewest, most)
-
-
-def _current_weight(variant: Variant, *, is_priced: bool) -> float:
-    """The weight of one current replica, in the unit of its model's candidates; 0 where its price is unknown."""
-    return variant.current_cost_per_hour or 0.0 if is_priced else _relative(variant)
-
-
-def _relative(variant: Variant) -> float:
-    return UPSTREAM_RELATIVE_COST if variant.relative_cost is None else variant.relative_cost

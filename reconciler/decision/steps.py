@@ -3,7 +3,7 @@
 from reconciler.decision.capacities import Capacity
 from reconciler.decision.case import Case
 from reconciler.decision.demands import ModelDemand
-from reconciler.decision.problems import idle_replicas
+from reconciler.decision.floors import idle_replicas
 from reconciler.decision.standing import Standing, is_counted
 from reconciler.decision.steadiness import Swing
 from reconciler.domain.allocations import Allocation
