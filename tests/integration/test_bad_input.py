@@ -193,8 +193,14 @@ def edit_results(edit: Callable[[list[Any]], object]) -> Callable[[bytes], bytes
 
 
 def with_value(value: object) -> Callable[[bytes], bytes]:
-    """Every sample's value replaced."""
-    return edit_results(lambda series: [{**one, "value": [one["value"][0], value]} for one in series])
+    """Every sample's value replaced, of a moment and over time."""
+
+    def replaced(one: Any) -> Any:
+        if "values" in one:
+            return {**one, "values": [[at, value] for at, _ in one["values"]]}
+        return {**one, "value": [one["value"][0], value]}
+
+    return edit_results(lambda series: [replaced(one) for one in series])
 
 
 CHANGES: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
