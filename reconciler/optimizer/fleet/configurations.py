@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, by_rows, owners, plain, stacked
-from reconciler.optimizer.fleet.terms import shortage_cost
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, shortage, touched
 
 if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
@@ -62,30 +62,18 @@ def worth(formulation: Formulation, configurations: Configurations) -> Worth:
     """The value of each configuration under the formulation's own costs, shortage of priced segments included."""
     choices, variants, shared = formulation.choices, formulation.variants, formulation.shared
     counts = configurations.counts
-    owner = owners(counts)
     chosen, numbers = counts.indices, counts.data
+    entry = choice_value(formulation, chosen, numbers)
+    value = np.bincount(owners(counts), entry, minlength=len(configurations)).astype(np.float64)
+    idle_by_block = np.bincount(formulation.block_of_row, idle_value(formulation), minlength=formulation.blocks)
+    value += idle_by_block[configurations.block] + _shortage(formulation, configurations)
     started = np.maximum(numbers - choices.standing[chosen], 0.0)
-    variant = choices.variant[chosen]
-    # Of an idle variant that was active before the change is in `_emptied`; here only what differs from that.
-    is_changed = (numbers != choices.standing[chosen]) | ~choices.is_standing[chosen]
-    touched = is_changed.astype(np.float64) - variants.was_active[variant]
-    entry = choices.fixed[chosen] + choices.cost[chosen] * numbers + choices.start[chosen] * started
-    entry = entry + variants.touch[variant] * touched
-    value = np.bincount(owner, entry, minlength=len(configurations)).astype(np.float64)
-    value += _emptied(formulation)[configurations.block] + _shortage(formulation, configurations)
-    shape = (len(configurations), len(choices.keys))
-    starts = by_rows(started, chosen, counts.indptr, shape)
-    changes = by_rows(touched, variant, counts.indptr, (len(configurations), len(variants.keys)))
+    starts = by_rows(started, chosen, counts.indptr, (len(configurations), len(choices.keys)))
+    changed = touched(formulation, chosen, numbers)
+    changes = by_rows(changed, choices.variant[chosen], counts.indptr, (len(configurations), len(variants.keys)))
     idle = plain(_was_active(formulation) @ shared.use_touching.T)[configurations.block]
     use = counts @ shared.use.T + starts @ shared.use_starting.T + changes @ shared.use_touching.T + idle
     return Worth(value=value, use=plain(use))
-
-
-def _emptied(formulation: Formulation) -> Floats:
-    """By block: what it costs to touch every variant that was active, as if all became idle."""
-    weights = formulation.variants.touch * formulation.variants.was_active
-    block = formulation.block_of_row[formulation.variants.row]
-    return np.bincount(block, weights, minlength=formulation.blocks).astype(np.float64)
 
 
 def _was_active(formulation: Formulation) -> "Matrix":
@@ -98,16 +86,15 @@ def _was_active(formulation: Formulation) -> "Matrix":
 
 def _shortage(formulation: Formulation, configurations: Configurations) -> Floats:
     """What the uncovered parts of priced segments cost; a row's segments are filled by falling price."""
-    rows, choices = formulation.rows, formulation.choices
-    if not rows.amounts.size:
-        return np.zeros(len(configurations))
-    members = formulation.rows_of_block
+    choices = formulation.choices
     total = np.zeros(len(configurations))
+    if not formulation.rows.amounts.size:
+        return total
+    members = formulation.rows_of_block
     for position in range(members.shape[1]):
         row = members[configurations.block, position]
-        is_there = row >= 0
         covered = _covered(configurations, choices.carried, choices.row, row)
-        total += np.where(is_there, shortage_cost(rows.must[row], rows.amounts[row], rows.prices[row], covered), 0.0)
+        total += np.where(row >= 0, shortage(formulation, row, covered), 0.0)
     return total
 
 

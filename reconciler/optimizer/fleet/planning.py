@@ -108,10 +108,10 @@ def _directly(formulation: Formulation, generated: Generated, rounded: Rounded |
     found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES, cutoff=cutoff)
     bound = max(generated.bound if known is None else known.bound, min(found.bound, cutoff))
     if found.counts is None:
-        return known and FleetPlan(counts=known.counts, value=known.value, bound=bound, prices=known.prices)
+        return known and replace(known, bound=bound)
     value = value_of(formulation, found.counts)
     if known is not None and known.value <= value:
-        return FleetPlan(counts=known.counts, value=known.value, bound=bound, prices=known.prices)
+        return replace(known, bound=bound)
     return FleetPlan(counts=found.counts, value=value, bound=bound, prices=generated.prices)
 
 

@@ -1,5 +1,6 @@
 """Solvers of what models share, found by name, and the one that chooses among all: `auto`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -121,13 +122,14 @@ def _solution(settled: Settled, formulation: Formulation, plan: FleetPlan, name:
     allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
     greedy = plan_greedily(formulation)
+    binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts)
     return Solution(
         allocations=allocations,
         status=SolveStatus.OPTIMAL if is_optimal else SolveStatus.FEASIBLE,
         value=plan.value,
         lower_bound=min(plan.bound, plan.value),
-        shortfalls=_shortfalls(settled.formulation, plan),
-        reasons=_reasons(formulation, plan),
+        shortfalls=_shortfalls(settled.formulation, covered, binding),
+        reasons=_reasons(formulation, covered, binding),
         solver=name,
         shared=shared_uses(
             problem, allocations, dict(zip(formulation.shared.names, plan.prices.tolist(), strict=True))
@@ -147,8 +149,11 @@ def _allocations(formulation: Formulation, counts: Integers) -> dict[ResourceKey
     return found
 
 
-def _binding(formulation: Formulation, plan: FleetPlan) -> dict[int, list[str]]:
-    """By row the shared rows that have no room left for one more replica of some choice of it."""
+Binding = Mapping[int, list[str]]
+"""By row the shared rows that have no room left for one more replica of some choice of it."""
+
+
+def _binding(formulation: Formulation, plan: FleetPlan) -> Binding:
     shared, choices = formulation.shared, formulation.choices
     left = shared.limits - use_of(formulation, plan.counts)
     use = shared.use + shared.use_starting
@@ -161,10 +166,8 @@ def _binding(formulation: Formulation, plan: FleetPlan) -> dict[int, list[str]]:
     return found
 
 
-def _shortfalls(formulation: Formulation, plan: FleetPlan) -> tuple[Shortfall, ...]:
+def _shortfalls(formulation: Formulation, covered: Floats, binding: Binding) -> tuple[Shortfall, ...]:
     """Rows of which less is carried than was asked for, with what stood in the way."""
-    covered = covered_by(formulation, plan.counts)
-    binding = _binding(formulation, plan)
     found = []
     for row, requirement in enumerate(formulation.rows.requirements):
         wanted = _asked(formulation, row)
@@ -205,9 +208,8 @@ def _obstacle(binding: list[str], prices: Floats) -> str:
     )
 
 
-def _reasons(formulation: Formulation, plan: FleetPlan) -> dict[ResourceKey, str]:
-    binding = _binding(formulation, plan)
-    covered, demand = covered_by(formulation, plan.counts), formulation.rows.demand
+def _reasons(formulation: Formulation, covered: Floats, binding: Binding) -> dict[ResourceKey, str]:
+    demand = formulation.rows.demand
     options = np.bincount(formulation.choices.row, minlength=len(formulation.rows.requirements))
     reasons = {}
     for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):

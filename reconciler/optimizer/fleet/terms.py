@@ -3,7 +3,7 @@
 import numpy as np
 
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.fleet.sparse import Floats, Indices, Integers, Numbers
 
 
 def replicas_for(amount: Floats, carried: Floats) -> Integers:
@@ -32,18 +32,22 @@ def served(priced: Formulation, choice: Integers, count: Integers) -> Floats:
     return np.where(choices.is_standing[choice], choices.carried[choice] * running, choices.serving[choice])
 
 
-def choice_value(priced: Formulation, choice: Integers, count: Integers) -> Floats:
+def choice_value(priced: Formulation, choice: Indices, count: Numbers) -> Floats:
     """A choice's value with `count` > 0 replicas, beside the value of an idle variant."""
     choices, variants = priced.choices, priced.variants
-    standing = choices.standing[choice]
     value: Floats = choices.fixed[choice] + choices.cost[choice] * count
-    value += choices.start[choice] * np.maximum(count - standing, 0)
+    value += choices.start[choice] * np.maximum(count - choices.standing[choice], 0)
     if variants.touch.any():
-        is_changed = (count != standing) | ~choices.is_standing[choice]
-        value += variants.touch[choices.variant[choice]] * (
-            is_changed.astype(np.float64) - variants.was_active[choices.variant[choice]]
-        )
+        value += variants.touch[choices.variant[choice]] * touched(priced, choice, count)
     return value
+
+
+def touched(priced: Formulation, choice: Indices, count: Numbers) -> Floats:
+    """Whether `count` > 0 replicas of a choice change its variant: 1 or 0, less 1 where going idle would as well."""
+    choices = priced.choices
+    is_changed = (count != choices.standing[choice]) | ~choices.is_standing[choice]
+    changes: Floats = is_changed.astype(np.float64) - priced.variants.was_active[choices.variant[choice]]
+    return changes
 
 
 def idle_value(priced: Formulation) -> Floats:
