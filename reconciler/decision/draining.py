@@ -15,6 +15,7 @@ from reconciler.decision.proposals import Settled
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import CandidateKey
+from reconciler.optimizer.taking import served_meanwhile, served_now
 
 
 def keep_serving(posed: Posed, settled: Settled) -> Settled:
@@ -30,41 +31,29 @@ class _Model:
     """What one model's variants serve now, and how much of it must go on: what the plan aims at may be less."""
 
     def __init__(self, posed: Posed, model: ModelKey, members: Sequence[ResourceKey], settled: Settled) -> None:
-        self._needs, self._current, self._ready = posed.needs, posed.problem.current, posed.problem.ready
-        self._bounds = posed.problem.bounds
+        self._problem, self._requirement = posed.problem, posed.needs.requirements[model]
         self.members = members
-        served = sum(self._now(key) for key in members)
+        served = sum(served_now(self._problem, self._requirement, key) for key in members)
         self.needed = min(posed.load_of(model), served, posed.needs.total(model, settled.allocations))
-        self.unit = posed.needs.requirements[model].unit
+        self.unit = self._requirement.unit
 
     def replica(self, key: ResourceKey) -> float:
         """What one replica carries where it runs now."""
-        requirement = self._needs.of_variant(key)
-        candidate = CandidateKey(variant=key, accelerator=self._current[key].accelerator)
-        return 0.0 if requirement is None else requirement.per_replica.get(candidate, 0.0)
+        candidate = CandidateKey(variant=key, accelerator=self.current(key).accelerator)
+        return self._requirement.per_replica.get(candidate, 0.0)
 
     def current(self, key: ResourceKey) -> Allocation:
-        return self._current[key]
+        return self._problem.current[key]
 
     def most(self, key: ResourceKey) -> int:
         """The most replicas that may go on: what run now, as far as the bounds still admit them."""
-        bounds = self._bounds.get(key)
+        bounds = self._problem.bounds.get(key)
         highest = None if bounds is None else bounds.maximum
-        current = self._current[key].replicas
+        current = self.current(key).replicas
         return current if highest is None else min(current, highest)
 
     def kept(self, key: ResourceKey, after: Allocation) -> float:
-        """What a variant serves all the time; one that moves keeps its old replicas until the new ones serve."""
-        if after.replicas and after.accelerator != self._current[key].accelerator:
-            return self._now(key)
-        return self.replica(key) * min(after.replicas, self._serving(key))
-
-    def _now(self, key: ResourceKey) -> float:
-        return self.replica(key) * self._serving(key)
-
-    def _serving(self, key: ResourceKey) -> int:
-        current = self._current[key].replicas
-        return min(self._ready.get(key, current), current)
+        return served_meanwhile(self._problem, self._requirement, key, after)
 
 
 def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: dict[ResourceKey, str]) -> None:

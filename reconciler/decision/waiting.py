@@ -14,7 +14,8 @@ from reconciler.decision.standing import Standing
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.requirements import CandidateKey, Pool, Problem
+from reconciler.domain.requirements import Pool
+from reconciler.optimizer.taking import Taking
 
 
 def wait_for_devices(
@@ -34,9 +35,8 @@ class _Waiting:
     def __init__(
         self, standings: Sequence[Standing], posed: Posed, settled: Settled, proposals: Mapping[str, Proposal]
     ) -> None:
-        self._problem: Problem = posed.problem
         self._current: Allocations = posed.problem.current
-        self._devices = {candidate.key: candidate.devices for candidate in posed.problem.candidates}
+        self._taking = Taking.of(posed.problem)
         self._members: dict[str, list[ResourceKey]] = {}
         self._urgency: dict[ResourceKey, int] = {}
         for standing in standings:
@@ -86,11 +86,7 @@ class _Waiting:
         return sum(self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[group])
 
     def _each(self, pool: str, key: ResourceKey, allocation: Allocation) -> int:
-        candidate = CandidateKey(variant=key, accelerator=allocation.accelerator)
-        devices = self._devices.get(candidate)
-        if devices is None and allocation.accelerator == self._current[key].accelerator:
-            devices = self._problem.current_devices.get(key)
-        return (devices or {}).get(pool, 0)
+        return self._taking.devices(key, allocation.accelerator).get(pool, 0)
 
     def _most_urgent(self, pool: str, group: str) -> int:
         adding = [self._urgency[key] for key in self._members[group] if self._added(pool, key) > 0]

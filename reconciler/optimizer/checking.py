@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Problem, Requirement
+from reconciler.optimizer.taking import Taking, served_meanwhile, served_now
 
 _NOISE = 1e-6
 
@@ -27,34 +28,20 @@ def drained(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> 
     """
     found = []
     for requirement in problem.requirements:
-        served = {
-            key: _served(problem, requirement, key) for key in sorted({k.variant for k in requirement.per_replica})
-        }
-        kept = sum(min(_kept(problem, requirement, allocations, key), now) for key, now in served.items())
-        if kept < min(requirement.near_amount, sum(served.values())) * (1 - _NOISE):
+        members = sorted({each.variant for each in requirement.per_replica})
+        served = sum(served_now(problem, requirement, key) for key in members)
+        kept = sum(
+            served_meanwhile(problem, requirement, key, allocations.get(key, problem.current[key])) for key in members
+        )
+        if kept < min(requirement.near_amount, served) * (1 - _NOISE):
             found.append(requirement.model)
     return tuple(found)
-
-
-def _served(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
-    current = problem.current[key]
-    each = requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0)
-    return each * min(problem.ready.get(key, current.replicas), current.replicas)
-
-
-def _kept(
-    problem: Problem, requirement: Requirement, allocations: Mapping[ResourceKey, Allocation], key: ResourceKey
-) -> float:
-    current, after = problem.current[key], allocations.get(key, problem.current[key])
-    if after.replicas and after.accelerator != current.accelerator:
-        return _served(problem, requirement, key)
-    return requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0) * after.replicas
 
 
 class _Check:
     def __init__(self, problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> None:
         self._problem = problem
-        self._candidates: dict[CandidateKey, Candidate] = {each.key: each for each in problem.candidates}
+        self._taking = Taking.of(problem)
         self._free = {key: each for key, each in allocations.items() if key not in problem.pinned}
         self._fixed = {
             key: count
@@ -67,7 +54,7 @@ class _Check:
         """Within its bounds, and on an accelerator that was offered."""
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
-            is_offered = CandidateKey(variant=key, accelerator=allocation.accelerator) in self._candidates
+            is_offered = self._taking.is_offered(key, allocation.accelerator)
             if allocation.replicas and not is_offered and allocation.accelerator != current.accelerator:
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if key in self._fixed:
@@ -78,18 +65,7 @@ class _Check:
 
     def pools(self) -> Iterator[str]:
         """In each pool, after the change and while it is under way."""
-        used: dict[str, int] = defaultdict(int)
-        both: dict[str, int] = defaultdict(int)
-        for key, allocation in self._free.items():
-            before = self._problem.current[key]
-            old = self._problem.current_devices.get(key, {})
-            new = self._devices(key, allocation)
-            for name, count in new.items():
-                used[name] += count * allocation.replicas
-                stays = before.replicas if allocation.accelerator == before.accelerator else 0
-                both[name] += count * max(allocation.replicas - stays, 0)
-            for name, count in old.items():
-                both[name] += count * before.replicas
+        used, both = self._taking.pools(self._free)
         held = self._taken_now(self._problem.pinned)
         now = self._taken_now({key: self._problem.current[key] for key in self._free})
         for pool in self._problem.pools:
@@ -107,10 +83,6 @@ class _Check:
                 taken[pool] += devices * each.replicas
         return taken
 
-    def _devices(self, key: ResourceKey, allocation: Allocation) -> Mapping[str, int]:
-        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=allocation.accelerator))
-        return self._problem.current_devices.get(key, {}) if candidate is None else candidate.devices
-
     def budgets(self) -> Iterator[str]:
         """Each budget, by the weight of every replica."""
         for budget in self._problem.budgets:
@@ -118,16 +90,9 @@ class _Check:
                 self._problem.current_weights.get(key, 0.0) * self._problem.pinned[key].replicas
                 for key in budget.variants & self._problem.pinned.keys()
             )
-            spent = sum(
-                self._weight(key, self._free[key]) * self._free[key].replicas
-                for key in budget.variants & self._free.keys()
-            )
+            spent = self._taking.spent(self._free, budget.variants & self._free.keys())
             if spent > max(budget.amount - pinned, 0.0) + _NOISE * max(budget.amount, 1.0):
                 yield f"budget {budget.name} has {budget.amount - pinned:g}, the plan spends {spent:g}"
-
-    def _weight(self, key: ResourceKey, allocation: Allocation) -> float:
-        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=allocation.accelerator))
-        return self._problem.current_weights.get(key, 0.0) if candidate is None else candidate.weight
 
     def changes(self) -> Iterator[str]:
         """No more changes than one pull request may hold."""

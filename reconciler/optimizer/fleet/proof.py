@@ -1,13 +1,13 @@
 """What a plan shows besides itself: what it takes of everything shared, at which price, and how it bears surprises."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.optimizer.fleet.formulation import WHILE_CHANGING
+from reconciler.optimizer.taking import Taking
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -27,18 +27,7 @@ def shared_uses(
 
 
 def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
-    devices = {candidate.key: candidate.devices for candidate in problem.candidates}
-    used: Counter[str] = Counter()
-    both: Counter[str] = Counter()
-    for key, before in problem.current.items():
-        after = allocations.get(key, before)
-        is_kept = after.accelerator == before.accelerator
-        taken = devices.get(CandidateKey(variant=key, accelerator=after.accelerator))
-        for name, count in (problem.current_devices.get(key, {}) if taken is None else taken).items():
-            used[name] += count * after.replicas
-            both[name] += count * max(after.replicas - (before.replicas if is_kept else 0), 0)
-        for name, count in problem.current_devices.get(key, {}).items():
-            both[name] += count * before.replicas
+    used, both = Taking.of(problem).pools({**problem.current, **allocations})
     for pool in sorted(problem.pools, key=lambda each: each.name):
         yield pool.name, float(used[pool.name]), float(pool.devices)
         if pool.surge is not None:
@@ -46,15 +35,9 @@ def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> I
 
 
 def _budgets(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
-    weights = {candidate.key: candidate.weight for candidate in problem.candidates}
+    taking, everybody = Taking.of(problem), {**problem.current, **allocations}
     for budget in sorted(problem.budgets, key=lambda each: each.name):
-        members = [(key, allocations.get(key, problem.current[key])) for key in sorted(budget.variants)]
-        spent = (
-            weights.get(CandidateKey(variant=key, accelerator=each.accelerator), problem.current_weights.get(key, 0.0))
-            * each.replicas
-            for key, each in members
-        )
-        yield budget.name, sum(spent), budget.amount
+        yield budget.name, taking.spent(everybody, budget.variants), budget.amount
 
 
 def _changes(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
