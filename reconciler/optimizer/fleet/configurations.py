@@ -50,6 +50,17 @@ def configurations_of(
     return Configurations(block=block, counts=by_rows(numbers[is_taken], chosen[is_taken], begins, (len(block), width)))
 
 
+def configurations_from(
+    formulation: Formulation, choices: Integers, counts: Integers, blocks: Integers
+) -> Configurations:
+    """A plan of some blocks (in rising order) as the configuration of each: replicas of these choices."""
+    taken = counts > 0
+    chosen = choices[taken]
+    place = np.searchsorted(blocks, formulation.block_of_row[formulation.choices.row[chosen]])
+    shape = (len(blocks), len(formulation.choices.keys))
+    return Configurations(block=blocks, counts=by_cells(counts[taken], place, chosen, shape))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
     """What configurations are worth and use: the objective's value, and the shared rows (configurations x rows)."""

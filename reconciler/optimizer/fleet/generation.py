@@ -76,13 +76,13 @@ def generate(formulation: Formulation) -> Generated:
     """Configurations and prices until nobody knows better, or the rounds are over; the bound holds in either case."""
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)), near=_WIDE)
-    known = _known(formulation, free.configurations)
+    known = known_of(formulation, free.configurations)
     proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound)
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
         return _unpriced(formulation, known, free)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     scarce = pricing.answer(penalty)
-    known = added(known, _known(formulation, scarce.configurations))
+    known = added(known, known_of(formulation, scarce.configurations))
     raises = 0
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
@@ -117,7 +117,7 @@ def _asked(
         answer = pricing.answer(prices)
         if answer.bound >= proof.bound:
             proof = _Proof(prices=prices, bound=answer.bound)
-        fresh = _known(formulation, answer.configurations)
+        fresh = known_of(formulation, answer.configurations)
         worth_now = programme.worth_of_block[fresh.configurations.block]
         better = fresh.at(fresh.reduced(programme.prices) < worth_now - _least(worth_now))
         if len(better):
@@ -137,7 +137,8 @@ def _least(value: Floats) -> Floats:
     return TOLERANCE * np.maximum(np.abs(value), 1.0)
 
 
-def _known(formulation: Formulation, configurations: Configurations) -> Known:
+def known_of(formulation: Formulation, configurations: Configurations) -> Known:
+    """Configurations with what they are worth under the formulation's own costs."""
     return Known(configurations=configurations, worth=worth(formulation, configurations))
 
 

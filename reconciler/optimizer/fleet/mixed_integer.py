@@ -33,7 +33,7 @@ def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cut
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    programme = _Programme(formulation)
+    programme = Programme(formulation)
     if not programme.width:
         return Found(counts=np.zeros(0, dtype=np.int64), bound=0.0)
     matrix, lower, upper = programme.rows()
@@ -50,15 +50,16 @@ def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cut
     bound = getattr(answer, "mip_dual_bound", None)
     proven = -np.inf if bound is None else float(bound)
     if answer.x is None:
-        return Found(counts=None, bound=np.inf if answer.status == _INFEASIBLE else proven)
+        return Found(counts=None, bound=np.inf if answer.status == INFEASIBLE else proven)
     counts = np.rint(answer.x[: len(formulation.choices.keys)]).astype(np.int64)
     return Found(counts=counts, bound=proven)
 
 
-_INFEASIBLE = 2
+INFEASIBLE = 2
+"""The status by which scipy says that a programme has no solution."""
 
 
-class _Programme:
+class Programme:
     """Columns and rows of the programme; variables that nothing asks for are fixed at zero and cost nothing."""
 
     def __init__(self, formulation: Formulation) -> None:
@@ -102,7 +103,7 @@ class _Programme:
         ).astype(np.float64)
 
     def rows(self) -> tuple["Matrix", Floats, Floats]:
-        """The constraint matrix and its limits."""
+        """The constraint matrix and its limits; what is shared stands last."""
         gathered = _Gathered()
         self._cover(gathered)
         self._switch(gathered)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.optimizer.fleet.formulation import Choices, Formulation, RatioRows, Rows, Variants, shared_of
+from reconciler.optimizer.fleet.formulation import Choices, Formulation, RatioRows, Rows, Variants
 from reconciler.optimizer.fleet.sparse import Flags, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some rows of a formulation without what is shared, and which of its choices they have."""
+    """Some rows of a formulation, with all that is shared for themselves, and which of its choices they have."""
 
     formulation: Formulation
     choices: Integers
@@ -23,7 +23,7 @@ def part_of(formulation: Formulation, rows: Flags) -> Part:
     row_index, variant_index = np.cumsum(rows) - 1, np.cumsum(variants) - 1
     kept_choices = _taken(formulation.choices, choices)
     kept_variants = _taken(formulation.variants, variants)
-    ratios = formulation.ratios
+    ratios, shared = formulation.ratios, formulation.shared
     is_kept = rows[ratios.greater] if len(ratios.factor) else np.zeros(0, dtype=np.bool_)
     part = replace(
         formulation,
@@ -34,7 +34,12 @@ def part_of(formulation: Formulation, rows: Flags) -> Part:
         ),
         variants=replace(Variants(**kept_variants), row=row_index[formulation.variants.row[variants]]),
         rows=Rows(**_taken(formulation.rows, rows)),
-        shared=shared_of((), int(choices.sum()), int(variants.sum())),
+        shared=replace(
+            shared,
+            use=shared.use[:, choices],
+            use_starting=shared.use_starting[:, choices],
+            use_touching=shared.use_touching[:, variants],
+        ),
         ratios=RatioRows(
             greater=row_index[ratios.greater[is_kept]],
             smaller=row_index[ratios.smaller[is_kept]],

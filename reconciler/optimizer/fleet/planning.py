@@ -1,19 +1,16 @@
-"""The best plan of a formulation: prices first, then whole configurations, else one direct programme."""
+"""The best plan of a formulation: by prices and whole configurations, or by one direct programme."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.optimizer.fleet.configurations import Configurations, worth
+from reconciler.optimizer.fleet.configurations import Worth, configurations_from, worth
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import EXCESS, Generated, generate
+from reconciler.optimizer.fleet.generation import EXCESS, generate
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.rounding import GAP, Rounded, round_shares
-from reconciler.optimizer.fleet.sparse import Floats, Integers, by_cells, sums
-
-SMALL = 2_000
-"""Choices up to which the direct programme may help where rounding proves too little."""
+from reconciler.optimizer.fleet.rounding import GAP, round_shares
+from reconciler.optimizer.fleet.sparse import Floats, Integers, sums
 
 _NODES = 2_000
 
@@ -43,16 +40,17 @@ Planner = Callable[[Formulation], Planned]
 
 
 def plan_by_columns(formulation: Formulation) -> Planned:
-    """The best plan found by prices and configurations, by one programme where that proves too little."""
+    """The best plan found by prices and whole configurations."""
     if not formulation.choices.keys:
         return _empty(formulation)
     generated = generate(formulation)
     if len(generated.infeasible) or generated.excess.max(initial=0.0) > EXCESS:
         return Infeasible(excess=generated.excess, blocks=generated.infeasible)
     rounded = round_shares(formulation, generated)
-    if rounded is not None and rounded.value - rounded.bound <= GAP * abs(rounded.value):
-        return _plan(rounded, generated)
-    return _directly(formulation, generated, rounded)
+    if rounded is None:
+        return None
+    counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
+    return FleetPlan(counts=counts, value=rounded.value, bound=rounded.bound, prices=generated.prices)
 
 
 def plan_directly(formulation: Formulation) -> Planned:
@@ -94,43 +92,14 @@ def _empty(formulation: Formulation) -> FleetPlan:
     return FleetPlan(counts=nothing, value=value, bound=value, prices=np.zeros(len(formulation.shared)))
 
 
-def _plan(rounded: Rounded, generated: Generated) -> FleetPlan:
-    counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
-    return FleetPlan(counts=counts, value=rounded.value, bound=rounded.bound, prices=generated.prices)
-
-
-def _directly(formulation: Formulation, generated: Generated, rounded: Rounded | None) -> FleetPlan | None:
-    """What one programme over all replicas finds and proves, where the fleet is small enough for it."""
-    known = None if rounded is None else _plan(rounded, generated)
-    if len(formulation.choices.keys) > SMALL and known is not None:
-        return known
-    cutoff = np.inf if known is None else known.value
-    found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES, cutoff=cutoff)
-    bound = max(generated.bound if known is None else known.bound, min(found.bound, cutoff))
-    if found.counts is None:
-        return known and replace(known, bound=bound)
-    value = value_of(formulation, found.counts)
-    if known is not None and known.value <= value:
-        return replace(known, bound=bound)
-    return FleetPlan(counts=found.counts, value=value, bound=bound, prices=generated.prices)
-
-
-def configurations_from(formulation: Formulation, counts: Integers) -> Configurations:
-    """A whole plan as the configuration of each block."""
-    taken = np.flatnonzero(counts)
-    block = formulation.block_of_row[formulation.choices.row[taken]]
-    matrix = by_cells(counts[taken], block, taken, (formulation.blocks, len(counts)))
-    return Configurations(block=np.arange(formulation.blocks), counts=matrix)
-
-
 def value_of(formulation: Formulation, counts: Integers) -> float:
     """The objective's value of a whole plan."""
-    return float(worth(formulation, configurations_from(formulation, counts)).value.sum())
+    return float(_worth(formulation, counts).value.sum())
 
 
 def use_of(formulation: Formulation, counts: Integers) -> Floats:
     """What a whole plan takes of each shared row."""
-    return sums(worth(formulation, configurations_from(formulation, counts)).use)
+    return sums(_worth(formulation, counts).use)
 
 
 def covered_by(formulation: Formulation, counts: Integers) -> Floats:
@@ -138,3 +107,8 @@ def covered_by(formulation: Formulation, counts: Integers) -> Floats:
     amounts = formulation.choices.carried * counts
     rows = len(formulation.rows.requirements)
     return np.bincount(formulation.choices.row, amounts, minlength=rows).astype(np.float64)
+
+
+def _worth(formulation: Formulation, counts: Integers) -> Worth:
+    choices, blocks = np.arange(len(counts)), np.arange(formulation.blocks)
+    return worth(formulation, configurations_from(formulation, choices, counts, blocks))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.configurations import Configurations, configurations_of, joined
+from reconciler.optimizer.fleet.configurations import Configurations, configurations_from, configurations_of, joined
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
 from reconciler.optimizer.fleet.pairs import Best, Pairs
 from reconciler.optimizer.fleet.parts import part_of
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
 NEAR = 0.02
 """Configurations this close to a model's best, as a fraction of its value, are named beside it: they may be needed."""
@@ -91,7 +91,7 @@ def _search(priced: Formulation, blocks: Integers) -> Iterator[_Searched]:
         for block in blocks:
             yield from _search(priced, np.array([block]))
         return
-    configurations = None if found.counts is None else _split(priced, part.choices, found.counts, blocks)
+    configurations = None if found.counts is None else configurations_from(priced, part.choices, found.counts, blocks)
     yield _Searched(blocks=blocks, configurations=configurations, bound=found.bound)
 
 
@@ -99,12 +99,3 @@ def _configurations(priced: Formulation, best: Best) -> Configurations:
     block = priced.block_of_row[best.row]
     counts = [best.first_count, best.second_count]
     return configurations_of(block, [best.first, best.second], counts, len(priced.choices.keys))
-
-
-def _split(priced: Formulation, choices: Integers, counts: Integers, blocks: Integers) -> Configurations:
-    """One solution of many blocks as a configuration of each."""
-    block = np.searchsorted(blocks, priced.block_of_row[priced.choices.row[choices]])
-    taken = counts > 0
-    shape = (len(blocks), len(priced.choices.keys))
-    matrix = by_cells(counts[taken], block[taken], choices[taken], shape)
-    return Configurations(block=blocks, counts=matrix)

@@ -13,7 +13,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.pairs import Best, Pairs, merged
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
 LARGEST_GRID = 2_000_000
@@ -29,8 +29,8 @@ class Regrets:
     priced: Formulation
     best: Best
     least: Floats
-    is_complete: bool
-    """Whether these are all configurations of all models: no general search, and no grid too large."""
+    is_listed: Flags
+    """By block whether all its configurations can be listed: not of the general search, and no grid too large."""
 
     @classmethod
     def of(cls, formulation: Formulation, pairs: Pairs, prices: Floats) -> "Regrets":
@@ -40,8 +40,10 @@ class Regrets:
         least = np.full(len(priced.rows.requirements), np.inf)
         np.minimum.at(least, best.row, best.value)
         first, second = _sides(priced, best)
-        is_complete = bool(pairs.is_paired.all() and (first * second <= LARGEST_GRID).all())
-        return cls(priced=priced, best=best, least=least, is_complete=is_complete)
+        is_listed = np.ones(priced.blocks, dtype=np.bool_)
+        is_listed[priced.block_of_row[~pairs.is_paired]] = False
+        is_listed[priced.block_of_row[best.row[first * second > LARGEST_GRID]]] = False
+        return cls(priced=priced, best=best, least=least, is_listed=is_listed)
 
     def within(self, count: int) -> float:
         """The regret that `count` singles and pairs have at most; what is infeasible has none."""

@@ -2,31 +2,36 @@
 
 Configurations enter by their regret at the prices, ever more of them, and a mixed-integer programme takes one of each
 model. As soon as all those are in whose regret is at most what the plan misses the bound by, the plan is the optimum
-up to the programme's own gap, and that is proven.
+up to the programme's own gap, and that is proven. Models that have too many enter with their replicas instead.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.configurations import Configurations, worth
+from reconciler.optimizer.fleet.choosing import choose
+from reconciler.optimizer.fleet.configurations import Configurations
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, room
+from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.regrets import Regrets
-from reconciler.optimizer.fleet.sparse import Integers, by_cells
+from reconciler.optimizer.fleet.sparse import Flags
 
 GAP = 1e-3
 """A plan proven to be this close to the optimum, as a fraction, is good enough."""
 
 LARGEST = 40_000
-"""Configurations that one programme may choose among; HiGHS needs some ten seconds for so many."""
+"""Configurations that one programme may choose among."""
+
+MANY = 100
+"""A model with more configurations than this enters with its replicas."""
+
+MOST_DIRECT = 2_000
+"""Choices of all models together that enter with their replicas."""
 
 _BESIDE = (500, 2_000, 8_000, None)
 """How many singles and pairs enter beside the best of each model, one attempt after the other; at last all that may
 be in a better plan than the one known."""
-
-_NODES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,11 @@ class Rounded:
     configurations: Configurations
     value: float
     bound: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what is proven is enough."""
+        return self.value - self.bound <= GAP * abs(self.value)
 
 
 def round_shares(formulation: Formulation, generated: Generated) -> Rounded | None:
@@ -51,17 +61,38 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         if not np.isfinite(regret):
             break
         known = _everything(formulation, generated, regrets, regret)
-        offered = _cheapest(formulation, generated, known)
-        chosen, proven = _choose(formulation, offered)
-        if regrets.is_complete and len(offered) == len(known):
-            bound = max(bound, min(proven, generated.bound + regret))
-        value = np.inf if chosen is None else float(offered.worth.value[chosen].sum())
-        if chosen is not None and (best is None or value < best.value):
-            best = Rounded(configurations=offered.configurations.at(chosen), value=value, bound=bound)
-        is_good = best is not None and best.value - bound <= GAP * abs(best.value)
-        if is_good or len(known) > LARGEST or regret == missing:
+        direct = _direct(formulation, regrets, known)
+        listed = known.at(~direct[known.configurations.block])
+        offered = _cheapest(formulation, generated, listed)
+        chosen = choose(formulation, offered, direct, GAP / 2)
+        if (regrets.is_listed | direct).all() and len(offered) == len(listed):
+            bound = max(bound, min(chosen.bound, generated.bound + regret))
+        best = _better(best, chosen.known, bound)
+        if (best is not None and best.is_good) or len(listed) > LARGEST or regret == missing:
             break
-    return None if best is None else Rounded(configurations=best.configurations, value=best.value, bound=bound)
+    if (best is None or not best.is_good) and len(formulation.choices.keys) <= MOST_DIRECT:
+        chosen = choose(formulation, generated.known, np.ones(formulation.blocks, dtype=np.bool_), GAP / 2)
+        best = _better(best, chosen.known, max(bound, chosen.bound))
+    return best
+
+
+def _better(best: Rounded | None, fresh: Known | None, bound: float) -> Rounded | None:
+    """The better of two plans, with the bound proven by now."""
+    value = np.inf if fresh is None else float(fresh.worth.value.sum())
+    if fresh is not None and (best is None or value < best.value):
+        return Rounded(configurations=fresh.configurations, value=value, bound=min(bound, value))
+    return best and Rounded(configurations=best.configurations, value=best.value, bound=min(bound, best.value))
+
+
+def _direct(formulation: Formulation, regrets: Regrets, known: Known) -> Flags:
+    """Blocks that enter with their replicas: whose configurations cannot be listed, or are too many to list."""
+    count = np.bincount(known.configurations.block, minlength=formulation.blocks).astype(np.float64)
+    count[~regrets.is_listed] = np.inf
+    order = np.argsort(-count, kind="stable")
+    choices = np.bincount(formulation.block_of_row[formulation.choices.row], minlength=formulation.blocks)
+    found = np.zeros(formulation.blocks, dtype=np.bool_)
+    found[order] = (count[order] > MANY) & (np.cumsum(choices[order]) <= MOST_DIRECT)
+    return found
 
 
 def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
@@ -79,7 +110,7 @@ def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
 def _everything(formulation: Formulation, generated: Generated, regrets: Regrets, regret: float) -> Known:
     """What the prices were found with, and all that is regretted by at most `regret`."""
     fresh = regrets.configurations(regret)
-    return _unique(added(generated.known, Known(configurations=fresh, worth=worth(formulation, fresh))))
+    return _unique(added(generated.known, known_of(formulation, fresh)))
 
 
 def _unique(known: Known) -> Known:
@@ -99,27 +130,3 @@ def _cheapest(formulation: Formulation, generated: Generated, known: Known) -> K
     block = known.configurations.block
     regret = reduced - reduced[best_by_block(formulation.blocks, block, reduced)][block]
     return known.at(np.sort(np.argsort(regret, kind="stable")[:LARGEST]))
-
-
-def _choose(formulation: Formulation, known: Known) -> tuple[Integers | None, float]:
-    """The best configuration of each block together, as indices, and the bound that was proven for these."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    count = len(known)
-    once = by_cells(np.ones(count), known.configurations.block, np.arange(count), (formulation.blocks, count))
-    answer = milp(
-        known.worth.value,
-        integrality=np.ones(count, dtype=np.int64),
-        bounds=Bounds(0.0, 1.0),
-        constraints=[LinearConstraint(once, 1.0, 1.0), LinearConstraint(known.worth.use.T, -np.inf, room(formulation))],
-        options={"mip_rel_gap": GAP / 2, "node_limit": _NODES},
-    )
-    proven = getattr(answer, "mip_dual_bound", None)
-    bound = -np.inf if proven is None else float(proven)
-    if answer.x is None:
-        return None, np.inf if answer.status == _INFEASIBLE else bound
-    chosen = best_by_block(formulation.blocks, known.configurations.block, -answer.x)
-    return (chosen if fits(formulation, known.at(chosen)) else None), bound
-
-
-_INFEASIBLE = 2

@@ -10,7 +10,7 @@ import pytest
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import drained, violations
-from reconciler.optimizer.fleet import mixed_integer, planning, pricing, regrets, rounding
+from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import value_of
@@ -118,8 +118,8 @@ def test_the_order_of_the_input_decides_nothing(draw_varied_fleet: Draw) -> None
 def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are over before they began."""
     monkeypatch.setattr(planning, "_NODES", 1)
-    monkeypatch.setattr(planning, "SMALL", 0)
-    monkeypatch.setattr(rounding, "_NODES", 1)
+    monkeypatch.setattr(rounding, "MOST_DIRECT", 0)
+    monkeypatch.setattr(choosing, "NODES", 1)
     monkeypatch.setattr(rounding, "LARGEST", 1)
     monkeypatch.setattr(pricing, "_NODES", 1)
     monkeypatch.setattr(pricing, "_TOGETHER", 2)
