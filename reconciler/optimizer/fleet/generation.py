@@ -23,11 +23,8 @@ GAP = 5e-5
 EXCESS = 1e-6
 """Of a device, a budget's unit or a change: below it a shared row is kept."""
 
-_FORGET = 0.3
+_FORGET = 0.1
 """Configurations dearer than a model's best by this fraction of its value leave the programme."""
-
-_WIDE = 0.3
-"""How near to the best a configuration must be to enter before prices are known."""
 
 _DEARER = 100.0
 _RAISES = 3
@@ -75,7 +72,7 @@ class Generated:
 def generate(formulation: Formulation) -> Generated:
     """Configurations and prices until nobody knows better, or the rounds are over; the bound holds in either case."""
     pricing = Pricing(formulation)
-    free = pricing.answer(np.zeros(len(formulation.shared)), near=_WIDE)
+    free = pricing.answer(np.zeros(len(formulation.shared)))
     known = known_of(formulation, free.configurations)
     proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound)
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
@@ -83,7 +80,7 @@ def generate(formulation: Formulation) -> Generated:
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     scarce = pricing.answer(penalty)
     known = added(known, known_of(formulation, scarce.configurations))
-    raises = 0
+    raises, value = 0, np.inf
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
         better, proof = _asked(formulation, pricing, programme, proof)
@@ -92,7 +89,10 @@ def generate(formulation: Formulation) -> Generated:
             penalty, raises = penalty * _DEARER, raises + 1
         elif is_done:
             break
-        known = added(known.at(_matters(known, programme)), better)
+        # Without progress the prices are one of many: what another of them needs must not be forgotten for this one.
+        is_nearer = programme.value < value - _least(np.array(programme.value))
+        known = added(known.at(_matters(known, programme)) if is_nearer else known, better)
+        value = programme.value
     else:
         programme = _solve(formulation, known, penalty)
     return Generated(

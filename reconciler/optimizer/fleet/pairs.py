@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
+from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
@@ -74,35 +75,52 @@ class Pairs:
         self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
         is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
         self._singles = np.flatnonzero(self.is_paired[choices.row] & is_alone_allowed)
-        self._first, self._second, self._most = self._pairs()
-        lost = self._most > LONGEST
+        self._pairs = self._pairs_of(formulation)
+        pairs = self._pairs
+        lost = np.minimum(pairs.most_left, pairs.most_right) > LONGEST
         if lost.any():
-            self.is_paired[choices.row[self._first[lost]]] = False
-            keep = self.is_paired[choices.row[self._first]]
-            self._first, self._second, self._most = self._first[keep], self._second[keep], self._most[keep]
+            self.is_paired[choices.row[pairs.left[lost]]] = False
+            self._pairs = pairs.at(self.is_paired[choices.row[pairs.left]])
             self._singles = self._singles[self.is_paired[choices.row[self._singles]]]
 
-    def best(self, priced: Formulation) -> Best:
-        """The best of each single and pair under the costs of `priced`, which is this fleet with prices added."""
+    def best(self, priced: Formulation, near: float = np.inf) -> Best:
+        """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
+
+        Pairs that cost more than the best of their row by more than the fraction `near` may be missing.
+        """
         parts = [self._idle(priced), self._alone(priced)]
-        parts += [self._together(priced, part) for part in self._parts()]
+        tried = self._tried(priced, merged(parts), near)
+        parts += [_together(priced, part) for part in tried.parts()]
         return merged(parts)
 
-    def _pairs(self) -> tuple[Integers, Integers, Integers]:
-        """Choices of two variants of one row, the one with fewer useful counts first, and how many those are."""
-        choices, variants, rows = self._formulation.choices, self._formulation.variants, self._formulation.rows
+    def _pairs_of(self, formulation: Formulation) -> "_Sides":
+        """Choices of two variants of one row, and how many counts of each are of any use."""
+        choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
         allowed = self.is_paired & (rows.active_limit >= 2)
-        left, right = _within_rows(self._formulation, allowed)
+        left, right = _within_rows(formulation, allowed)
         is_apart = choices.variant[left] != choices.variant[right]
         forced = variants.is_forced[choices.variant[left]].astype(np.int64)
         forced += variants.is_forced[choices.variant[right]]
         is_usable = (choices.highest[left] > 0) & (choices.highest[right] > 0)
         keep = is_apart & is_usable & (forced == self._forced[choices.row[left]])
         left, right = left[keep], right[keep]
-        most_left, most_right = self._useful(left, right), self._useful(right, left)
-        swap = most_right < most_left
-        first, second = np.where(swap, right, left), np.where(swap, left, right)
-        return first, second, np.where(swap, most_right, most_left)
+        return _Sides(left, right, self._useful(left, right), self._useful(right, left))
+
+    def _tried(self, priced: Formulation, known: Best, near: float) -> "_Tried":
+        """The counts to try of one side of each pair: of the side that has fewer."""
+        pairs = self._pairs
+        first_left, first_right = np.ones_like(pairs.left), np.ones_like(pairs.left)
+        last_left, last_right = pairs.most_left, pairs.most_right
+        if np.isfinite(near):
+            limit = least_by_row(priced, known)
+            narrowing = Narrowing.of(priced, limit + near * np.abs(limit))
+            first_left, last_left = narrowing.counts(pairs.left, pairs.right, pairs.most_left)
+            first_right, last_right = narrowing.counts(pairs.right, pairs.left, pairs.most_right)
+        swap = last_right - first_right < last_left - first_left
+        one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
+        begin, end = np.where(swap, first_right, first_left), np.where(swap, last_right, last_left) + 1
+        is_open = begin < end
+        return _Tried(one[is_open], other[is_open], begin[is_open], (end - begin)[is_open])
 
     def _useful(self, choice: Integers, other: Integers) -> Integers:
         """The largest count worth trying beside at least one replica of the other."""
@@ -111,16 +129,6 @@ class Pairs:
         needed = replicas_for(rest, choices.carried[choice])
         needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
         return np.minimum(needed, choices.highest[choice])
-
-    def _parts(self) -> Iterator[slice]:
-        """Slices of the pairs that fit into memory together."""
-        ends = np.cumsum(self._most)
-        begin = 0
-        while begin < len(ends):
-            before = ends[begin - 1] if begin else 0
-            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
-            yield slice(begin, end)
-            begin = end
 
     def _idle(self, priced: Formulation) -> Best:
         """No replicas at all, where nothing is forced, must be covered, or serves what is needed meanwhile."""
@@ -147,33 +155,73 @@ class Pairs:
             value=value,
         )
 
-    def _together(self, priced: Formulation, part: slice) -> Best:
-        choices = priced.choices
-        first, second, most = self._first[part], self._second[part], self._most[part]
-        pair = np.repeat(np.arange(len(first)), most)
-        begins = np.cumsum(most) - most
-        number = np.arange(len(pair)) - begins[pair] + 1
-        one, other = first[pair], second[pair]
-        covered = choices.carried[one] * number
-        row = choices.row[one]
-        near = priced.rows.near[row]
-        if near.any():
-            near = near - served(priced, one, number)
-        count, value = _fill(priced, other, covered, near)
-        value = value + choice_value(priced, one, number)
-        value[number < choices.lowest[one]] = np.inf
-        least = np.minimum.reduceat(value, begins) if len(begins) else np.zeros(0)
-        found = np.flatnonzero(value == least[pair])
-        winner = found[np.searchsorted(pair[found], np.arange(len(first)))]
-        row = choices.row[first]
-        return Best(
-            row=row,
-            first=first,
-            first_count=number[winner],
-            second=second,
-            second_count=count[winner],
-            value=least + idle_value(priced)[row],
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Pairs of choices, with the largest count of each side that is of use beside the other."""
+
+    left: Integers
+    right: Integers
+    most_left: Integers
+    most_right: Integers
+
+    def at(self, chosen: Flags) -> "_Sides":
+        return _Sides(self.left[chosen], self.right[chosen], self.most_left[chosen], self.most_right[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """Pairs of choices, and the counts to try of the first: so many from the lowest."""
+
+    first: Integers
+    second: Integers
+    lowest: Integers
+    counts: Integers
+
+    def parts(self) -> Iterator["_Tried"]:
+        """Slices that fit into memory."""
+        ends = np.cumsum(self.counts)
+        begin = 0
+        while begin < len(ends):
+            before = ends[begin - 1] if begin else 0
+            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
+            part = slice(begin, end)
+            yield _Tried(self.first[part], self.second[part], self.lowest[part], self.counts[part])
+            begin = end
+
+
+def _together(priced: Formulation, tried: _Tried) -> Best:
+    """The best count of both sides of each pair."""
+    choices = priced.choices
+    pair = np.repeat(np.arange(len(tried.first)), tried.counts)
+    begins = np.cumsum(tried.counts) - tried.counts
+    number = np.arange(len(pair)) + (tried.lowest - begins)[pair]
+    one, other = tried.first[pair], tried.second[pair]
+    near = priced.rows.near[choices.row[one]]
+    if near.any():
+        near = near - served(priced, one, number)
+    count, value = _fill(priced, other, choices.carried[one] * number, near)
+    value = value + choice_value(priced, one, number)
+    value[number < choices.lowest[one]] = np.inf
+    least = np.minimum.reduceat(value, begins)
+    found = np.flatnonzero(value == least[pair])
+    winner = found[np.searchsorted(pair[found], np.arange(len(begins)))]
+    row = choices.row[tried.first]
+    return Best(
+        row=row,
+        first=tried.first,
+        first_count=number[winner],
+        second=tried.second,
+        second_count=count[winner],
+        value=least + idle_value(priced)[row],
+    )
+
+
+def least_by_row(priced: Formulation, best: Best) -> Floats:
+    """The least value of each row; infinite where it has none."""
+    least = np.full(len(priced.rows.requirements), np.inf)
+    np.minimum.at(least, best.row, best.value)
+    return least
 
 
 def _is_paired(formulation: Formulation) -> Flags:

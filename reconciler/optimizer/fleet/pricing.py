@@ -8,7 +8,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_from, configurations_of, joined
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.pairs import Best, Pairs
+from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
@@ -49,10 +49,10 @@ class Pricing:
         blocks = np.unique(formulation.block_of_row[is_searched])
         self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
 
-    def answer(self, prices: Floats, *, near: float = NEAR) -> Answer:
+    def answer(self, prices: Floats) -> Answer:
         """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
         priced = self._formulation.priced(prices)
-        found, least = self._paired(priced, near)
+        found, least = self._paired(priced)
         infeasible = [priced.block_of_row[~np.isfinite(least)]]
         bound = float(least[np.isfinite(least)].sum()) - float(prices @ self._formulation.shared.limits)
         for searched in (each for blocks in self._searched for each in _search(priced, blocks)):
@@ -63,12 +63,11 @@ class Pricing:
                 bound += searched.bound
         return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible))
 
-    def _paired(self, priced: Formulation, near: float) -> tuple[list[Configurations], Floats]:
+    def _paired(self, priced: Formulation) -> tuple[list[Configurations], Floats]:
         """Configurations near each block's best, and the value of the best; 0 for blocks of the general search."""
-        best = self._pairs.best(priced)
-        least = np.full(len(priced.rows.requirements), np.inf)
-        np.minimum.at(least, best.row, best.value)
-        close = np.isfinite(best.value) & (best.value <= least[best.row] + near * np.abs(least[best.row]))
+        best = self._pairs.best(priced, NEAR)
+        least = least_by_row(priced, best)
+        close = np.isfinite(best.value) & (best.value <= least[best.row] + NEAR * np.abs(least[best.row]))
         least[~self._pairs.is_paired] = 0.0
         return [_configurations(priced, best.at(close))], least
 

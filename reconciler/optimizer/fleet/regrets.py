@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.pairs import Best, Pairs, merged
+from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row, merged
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
@@ -37,8 +37,7 @@ class Regrets:
         """At prices of the shared rows."""
         priced = formulation.priced(prices)
         best = pairs.best(priced)
-        least = np.full(len(priced.rows.requirements), np.inf)
-        np.minimum.at(least, best.row, best.value)
+        least = least_by_row(priced, best)
         first, second = _sides(priced, best)
         is_listed = np.ones(priced.blocks, dtype=np.bool_)
         is_listed[priced.block_of_row[~pairs.is_paired]] = False

@@ -14,7 +14,7 @@ from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import GAP, generate
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.pairs import Pairs
+from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row
 from reconciler.optimizer.fleet.planning import value_of
 from reconciler.optimizer.fleet.pricing import Pricing
 from reconciler.optimizer.fleet.regrets import Regrets
@@ -130,3 +130,26 @@ def test_every_configuration_within_a_regret_is_found(draw_varied_fleet: Draw) -
                 compared += 1
                 assert counts in found, (seed, counts)
     assert compared >= 100
+
+
+def test_narrowed_counts_lose_nothing_that_is_near_the_best(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in range(300):
+        formulation = formulate(draw_varied_fleet(seed))
+        priced = formulation.priced(prices_of(formulation, seed))
+        pairs = Pairs(formulation)
+        everything = pairs.best(priced)
+        least = least_by_row(priced, everything)[everything.row]
+        for near in (0.001, 0.02, 0.5):
+            limit = least + near * np.abs(least) + 1e-9 * np.abs(least)
+            found = {each[:-1]: each[-1] for each in named(pairs.best(priced, near))}
+            for *sides, value in named(everything.at(np.isfinite(least) & (everything.value <= limit))):
+                compared += 1
+                assert math.isclose(found[tuple(sides)], value, rel_tol=1e-9, abs_tol=1e-9), seed
+    assert compared >= 1_000
+
+
+def named(best: Best) -> list[tuple[float, ...]]:
+    """Row, the two choices in rising order, and what they are worth at best."""
+    sides = np.sort(np.stack([best.first, best.second], axis=1), axis=1)
+    return [tuple(each) for each in np.column_stack([best.row, sides, best.value]).tolist()]
