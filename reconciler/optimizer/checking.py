@@ -54,8 +54,8 @@ class _Check:
         """Within its bounds, and on an accelerator that was offered."""
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
-            is_offered = self._taking.is_offered(key, allocation.accelerator)
-            if allocation.replicas and not is_offered and allocation.accelerator != current.accelerator:
+            is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
+            if is_moved and not self._taking.is_offered(key, allocation.accelerator):
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])

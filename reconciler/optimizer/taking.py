@@ -1,5 +1,6 @@
 """What replicas take of pools and budgets, and serve meanwhile, by the problem's words: to check and to show."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Taking:
         both: Counter[str] = Counter()
         for key, after in allocations.items():
             before = self._problem.current[key]
+            if not before.replicas and not after.replicas:
+                continue
             stays = before.replicas if after.accelerator == before.accelerator else 0
             for name, count in self.devices(key, after.accelerator).items():
                 used[name] += count * after.replicas
@@ -57,8 +60,8 @@ class Taking:
 
     def spent(self, allocations: Allocations, variants: Iterable[ResourceKey]) -> float:
         """What the replicas of some variants weigh together."""
-        members = ((key, allocations[key]) for key in sorted(variants))
-        return sum(self.weight(key, each.accelerator) * each.replicas for key, each in members)
+        members = ((key, allocations[key]) for key in variants)
+        return math.fsum(self.weight(key, each.accelerator) * each.replicas for key, each in members if each.replicas)
 
 
 def served_now(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from reconciler.optimizer.fleet.formulation import (
     Rows,
     Shared,
     SharedRow,
+    Uses,
     Variants,
     shared_of,
 )
@@ -55,8 +57,11 @@ class _Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Offers:
+    """Who may choose what; of each choice the variant's index, its offer, the candidate, and what a replica carries."""
+
     requirements: tuple[Requirement, ...]
     variants: tuple[_Offer, ...]
+    choices: tuple[tuple[int, _Offer, Candidate, float], ...]
 
     @classmethod
     def of(cls, problem: Problem) -> "_Offers":
@@ -69,14 +74,12 @@ class _Offers:
             for row, requirement in enumerate(requirements)
             for offer in _offers_of(problem, row, requirement, candidates)
         ]
-        return cls(requirements, tuple(found))
-
-    @property
-    def choices(self) -> Iterator[tuple[int, _Offer, Candidate, float]]:
-        """What may be chosen: the variant's index, its offer, the candidate, and what a replica of it carries."""
-        for index, offer in enumerate(self.variants):
-            for candidate, carried in zip(offer.candidates, offer.carried, strict=True):
-                yield index, offer, candidate, carried
+        choices = tuple(
+            (index, offer, candidate, carried)
+            for index, offer in enumerate(found)
+            for candidate, carried in zip(offer.candidates, offer.carried, strict=True)
+        )
+        return cls(requirements, tuple(found), choices)
 
 
 def _offers_of(
@@ -99,9 +102,8 @@ def _offers_of(
             yield _offer_of(problem, row, variant, tuple(usable), own, None)
 
 
-def _place(key: ResourceKey) -> tuple[str, ...]:
-    """Its place among others, as it compares; comparing tuples is what keys do, only slower."""
-    return key.cluster, key.namespace, key.kind, key.name
+_place = attrgetter("cluster", "namespace", "kind", "name", "part")
+"""Of a key its place among others, as it compares; comparing tuples is what keys do, only slower."""
 
 
 def _offer_of(
@@ -144,7 +146,7 @@ def carried_by(requirement: Requirement, key: CandidateKey) -> float:
 
 
 def _choices(problem: Problem, offers: _Offers) -> Choices:
-    offered = [(index, offer, each, carried) for index, offer, each, carried in offers.choices]
+    offered = offers.choices
     is_standing = [each.key.accelerator == offer.current.accelerator for _, offer, each, _ in offered]
     standing = [
         offer.current.replicas if stands else 0 for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)
@@ -293,15 +295,15 @@ def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
 
 def _shared(problem: Problem, offers: _Offers, variants: Variants) -> Shared:
     rows = [*_pool_rows(problem, offers), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
-    return shared_of(rows, sum(len(offer.candidates) for offer in offers.variants), len(variants.keys))
+    return shared_of(rows, len(offers.choices), len(variants.keys))
 
 
 def _pool_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
-    uses: dict[str, dict[int, float]] = {pool.name: {} for pool in problem.pools}
+    uses: dict[str, Uses] = {pool.name: [] for pool in problem.pools}
     for index, (_, _, candidate, _) in enumerate(offers.choices):
         for name, count in candidate.devices.items():
             if name in uses and count:
-                uses[name][index] = float(count)
+                uses[name].append((index, count))
     pinned, current = _taken(problem, problem.pinned), _taken(problem, problem.current)
     for pool in sorted(problem.pools, key=lambda each: each.name):
         held, now = pinned.get(pool.name, 0), current.get(pool.name, 0)
@@ -334,12 +336,12 @@ def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
         yield row
     for index, (_, offer, candidate, _) in enumerate(offers.choices):
         for row in uses.get(offer.variant, ()) if uses else ():
-            row.use[index] = candidate.weight
+            row.use.append((index, candidate.weight))
 
 
 def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:
     for limit in sorted(problem.change_limits, key=lambda each: each.name):
-        use = {index: 1.0 for index, key in enumerate(variants.keys) if key in limit.variants}
+        use = [(index, 1.0) for index, key in enumerate(variants.keys) if key in limit.variants]
         yield SharedRow(limit.name, float(limit.changes), use_touching=use)
 
 

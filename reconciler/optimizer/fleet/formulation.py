@@ -174,25 +174,29 @@ class Formulation:
         )
 
 
+Uses = list[tuple[int, float]]
+"""How much each index uses, by rising index."""
+
+
 @dataclass(slots=True)
 class SharedRow:
-    """One shared row while it is gathered: uses by choice and by variant."""
+    """One shared row while it is gathered: its uses, in the order of choices and of variants."""
 
     name: str
     limit: float
-    use: dict[int, float] = field(default_factory=dict)
-    use_starting: dict[int, float] = field(default_factory=dict)
-    use_touching: dict[int, float] = field(default_factory=dict)
+    use: Uses = field(default_factory=list)
+    use_starting: Uses = field(default_factory=list)
+    use_touching: Uses = field(default_factory=list)
 
 
 def shared_of(rows: Iterable[SharedRow], choices: int, variants: int) -> Shared:
     """The rows as sparse matrices."""
     rows = tuple(rows)
 
-    def matrix(uses: list[dict[int, float]], width: int) -> "Matrix":
+    def matrix(uses: list[Uses], width: int) -> "Matrix":
         begins = np.cumsum([0, *(len(use) for use in uses)])
-        columns = np.array([index for use in uses for index in sorted(use)], dtype=np.int64)
-        values = np.array([use[index] for use in uses for index in sorted(use)], dtype=np.float64)
+        columns = np.array([index for use in uses for index, _ in use], dtype=np.int64)
+        values = np.array([value for use in uses for _, value in use], dtype=np.float64)
         return by_rows(values, columns, begins, (len(uses), width))
 
     return Shared(

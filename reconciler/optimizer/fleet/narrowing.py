@@ -60,8 +60,11 @@ class Narrowing:
         )
 
     def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:
-        """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first."""
-        left = self._left[choice] - self._least[other] - self._constant[choice]
+        """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first.
+
+        `other` -1 is none.
+        """
+        left = self._left[choice] - self._constant[choice] - np.where(other >= 0, self._least[other], 0.0)
         running, starting, standing = self._running[choice], self._starting[choice], self._standing[choice]
         spare = left - running * standing  # at the standing count
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -83,13 +83,13 @@ class Pairs:
             self._pairs = pairs.at(self.is_paired[choices.row[pairs.left]])
             self._singles = self._singles[self.is_paired[choices.row[self._singles]]]
 
-    def best(self, priced: Formulation, near: float = np.inf) -> Best:
+    def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> Best:
         """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
 
-        Pairs that cost more than the best of their row by more than the fraction `near` may be missing.
+        Pairs that are worse than the best of their row by more than the fraction `near` and `regret` may be missing.
         """
         parts = [self._idle(priced), self._alone(priced)]
-        tried = self._tried(priced, merged(parts), near)
+        tried = self._tried(priced, _limit(least_by_row(priced, merged(parts)), near, regret))
         parts += [_together(priced, part) for part in tried.parts()]
         return merged(parts)
 
@@ -106,16 +106,11 @@ class Pairs:
         left, right = left[keep], right[keep]
         return _Sides(left, right, self._useful(left, right), self._useful(right, left))
 
-    def _tried(self, priced: Formulation, known: Best, near: float) -> "_Tried":
+    def _tried(self, priced: Formulation, limit: Floats) -> "_Tried":
         """The counts to try of one side of each pair: of the side that has fewer."""
-        pairs = self._pairs
-        first_left, first_right = np.ones_like(pairs.left), np.ones_like(pairs.left)
-        last_left, last_right = pairs.most_left, pairs.most_right
-        if np.isfinite(near):
-            limit = least_by_row(priced, known)
-            narrowing = Narrowing.of(priced, limit + near * np.abs(limit))
-            first_left, last_left = narrowing.counts(pairs.left, pairs.right, pairs.most_left)
-            first_right, last_right = narrowing.counts(pairs.right, pairs.left, pairs.most_right)
+        pairs, narrowing = self._pairs, Narrowing.of(priced, limit)
+        first_left, last_left = narrowing.counts(pairs.left, pairs.right, pairs.most_left)
+        first_right, last_right = narrowing.counts(pairs.right, pairs.left, pairs.most_right)
         swap = last_right - first_right < last_left - first_left
         one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
         begin, end = np.where(swap, first_right, first_left), np.where(swap, last_right, last_left) + 1
@@ -180,14 +175,19 @@ class _Tried:
 
     def parts(self) -> Iterator["_Tried"]:
         """Slices that fit into memory."""
-        ends = np.cumsum(self.counts)
-        begin = 0
-        while begin < len(ends):
-            before = ends[begin - 1] if begin else 0
-            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
-            part = slice(begin, end)
+        for part in slices(self.counts):
             yield _Tried(self.first[part], self.second[part], self.lowest[part], self.counts[part])
-            begin = end
+
+
+def slices(sizes: Integers) -> Iterator[slice]:
+    """Neighbours that together have not many more entries than are evaluated at once."""
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(ends):
+        before = ends[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
+        yield slice(begin, end)
+        begin = end
 
 
 def _together(priced: Formulation, tried: _Tried) -> Best:
@@ -222,6 +222,13 @@ def least_by_row(priced: Formulation, best: Best) -> Floats:
     least = np.full(len(priced.rows.requirements), np.inf)
     np.minimum.at(least, best.row, best.value)
     return least
+
+
+def _limit(least: Floats, near: float, regret: float) -> Floats:
+    """What is near enough to be looked at: all where nothing is known."""
+    magnitude = np.where(np.isfinite(least), np.abs(least), 0.0)
+    limit: Floats = least + near * magnitude + regret
+    return limit
 
 
 def _is_paired(formulation: Formulation) -> Flags:

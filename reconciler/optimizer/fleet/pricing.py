@@ -65,7 +65,7 @@ class Pricing:
 
     def _paired(self, priced: Formulation) -> tuple[list[Configurations], Floats]:
         """Configurations near each block's best, and the value of the best; 0 for blocks of the general search."""
-        best = self._pairs.best(priced, NEAR)
+        best = self._pairs.best(priced, near=NEAR)
         least = least_by_row(priced, best)
         close = np.isfinite(best.value) & (best.value <= least[best.row] + NEAR * np.abs(least[best.row]))
         least[~self._pairs.is_paired] = 0.0

@@ -12,81 +12,97 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row, merged
+from reconciler.optimizer.fleet.narrowing import Narrowing
+from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
 LARGEST_GRID = 2_000_000
 """Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
 
-_CHUNK = 500_000
+
+_REACH = 2.0
+"""Up to which regret one single or pair a row is looked for, in what a row is worth on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Configurations, and by block whether these are all that were asked for."""
+
+    configurations: Configurations
+    is_complete: Flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrets:
-    """The models of which at most two variants serve, and what each single and pair of choices is worth at best."""
+    """The models of which at most two variants serve, at prices of the shared rows."""
 
     priced: Formulation
-    best: Best
+    pairs: Pairs
     least: Floats
-    is_listed: Flags
-    """By block whether all its configurations can be listed: not of the general search, and no grid too large."""
 
     @classmethod
     def of(cls, formulation: Formulation, pairs: Pairs, prices: Floats) -> "Regrets":
         """At prices of the shared rows."""
         priced = formulation.priced(prices)
-        best = pairs.best(priced)
-        least = least_by_row(priced, best)
-        first, second = _sides(priced, best)
-        is_listed = np.ones(priced.blocks, dtype=np.bool_)
-        is_listed[priced.block_of_row[~pairs.is_paired]] = False
-        is_listed[priced.block_of_row[best.row[first * second > LARGEST_GRID]]] = False
-        return cls(priced=priced, best=best, least=least, is_listed=is_listed)
+        return cls(priced=priced, pairs=pairs, least=least_by_row(priced, pairs.best(priced)))
 
-    def within(self, count: int) -> float:
-        """The regret that `count` singles and pairs have at most; what is infeasible has none."""
-        regret = self.best.value - self.least[self.best.row]
+    def within(self, beside: int) -> float:
+        """The regret below which so many singles and pairs lie beside the best of each row, or not much fewer."""
+        known = self.least[np.isfinite(self.least)]
+        if not len(known):
+            return 0.0
+        typical = float(np.abs(known).mean())
+        best = self.pairs.best(self.priced, regret=_REACH * typical * beside / len(known))
+        regret = best.value - self.least[best.row]
         regret = np.sort(regret[np.isfinite(regret)])
-        return float(regret[min(count, len(regret)) - 1]) if len(regret) else 0.0
+        return float(regret[min(len(known) + beside, len(regret)) - 1])
 
-    def configurations(self, regret: float) -> Configurations:
+    def listed(self, regret: float) -> Listed:
         """Every configuration with at most this regret, by whole counts of one or two choices."""
-        found = merged(list(self._found(regret)))
-        block = self.priced.block_of_row[found.row]
+        best = self.pairs.best(self.priced, regret=regret)
+        limit = self.least + regret
+        best = best.at(best.value <= limit[best.row])
+        grids = self._grids(best, limit)
+        is_large = grids.cells > LARGEST_GRID
+        found = merged([best.at(is_large), *(self._within(part, limit) for part in grids.at(~is_large).parts())])
+        block = self.priced.block_of_row
         counts = [found.first_count, found.second_count]
-        return configurations_of(block, [found.first, found.second], counts, len(self.priced.choices.keys))
+        is_complete = np.ones(self.priced.blocks, dtype=np.bool_)
+        is_complete[block[~self.pairs.is_paired]] = False
+        is_complete[block[best.row[is_large]]] = False
+        return Listed(
+            configurations=configurations_of(
+                block[found.row], [found.first, found.second], counts, len(self.priced.choices.keys)
+            ),
+            is_complete=is_complete,
+        )
 
-    def _found(self, regret: float) -> Iterator[Best]:
-        best = self.best.at(self.best.value <= self.least[self.best.row] + regret)
-        first, second = _sides(self.priced, best)
-        is_grid = (best.first >= 0) & (first * second <= LARGEST_GRID)
-        yield best.at(~is_grid)
-        used, first, second = best.at(is_grid), first[is_grid], second[is_grid]
-        cells = np.cumsum(first * second)
-        begin = 0
-        while begin < len(cells):
-            before = cells[begin - 1] if begin else 0
-            end = max(int(np.searchsorted(cells, before + _CHUNK, side="right")), begin + 1)
-            part = slice(begin, end)
-            yield self._grid(used.at(np.arange(begin, end)), first[part], second[part], regret)
-            begin = end
+    def _grids(self, best: Best, limit: Floats) -> "_Grids":
+        """The counts of both sides of singles and pairs that may stay below the limit."""
+        narrowing = Narrowing.of(self.priced, limit)
 
-    def _grid(self, best: Best, most_first: Integers, most_second: Integers, regret: float) -> Best:
-        """All counts of both choices that stay within the regret."""
-        cells = most_first * most_second
+        def side(choice: Integers, other: Integers) -> tuple[Integers, Integers]:
+            first, last = narrowing.counts(choice, other, _useful(self.priced, choice))
+            return np.where(choice >= 0, first, 0), np.where(choice >= 0, np.maximum(last - first + 1, 0), 1)
+
+        return _Grids(best, *side(best.first, best.second), *side(best.second, best.first))
+
+    def _within(self, grids: "_Grids", limit: Floats) -> Best:
+        """All counts of both sides that stay below the limit."""
+        best, cells = grids.best, grids.cells
         pair = np.repeat(np.arange(len(cells)), cells)
         offset = np.arange(len(pair)) - np.repeat(np.cumsum(cells) - cells, cells)
-        second = best.second[pair]
+        width = grids.second_counts[pair]
         grid = Best(
             row=best.row[pair],
             first=best.first[pair],
-            first_count=offset // most_second[pair] + 1,
-            second=second,
-            second_count=np.where(second >= 0, offset % most_second[pair] + 1, 0),
+            first_count=grids.first_lowest[pair] + offset // width,
+            second=best.second[pair],
+            second_count=grids.second_lowest[pair] + offset % width,
             value=np.zeros(len(pair)),
         )
-        return grid.at(self._value(grid) <= self.least[grid.row] + regret)
+        return grid.at(self._value(grid) <= limit[grid.row])
 
     def _value(self, grid: Best) -> Floats:
         """What each is worth at the prices; infinite where bounds, demand or what must serve meanwhile forbid it."""
@@ -105,10 +121,35 @@ class Regrets:
         return value
 
 
-def _sides(priced: Formulation, best: Best) -> tuple[Integers, Integers]:
-    """How many counts are worth trying of the first and the second choice; one where there is none."""
-    first = np.where(best.first >= 0, _useful(priced, best.first), 1)
-    return first, np.where(best.second >= 0, _useful(priced, best.second), 1)
+@dataclass(frozen=True, slots=True)
+class _Grids:
+    """Singles and pairs, and of each side so many counts from the lowest; of a side that is none the count 0."""
+
+    best: Best
+    first_lowest: Integers
+    first_counts: Integers
+    second_lowest: Integers
+    second_counts: Integers
+
+    @property
+    def cells(self) -> Integers:
+        """How many configurations each has."""
+        return self.first_counts * self.second_counts
+
+    def at(self, chosen: Flags | Integers) -> "_Grids":
+        """Those of an index or a mask."""
+        return _Grids(
+            self.best.at(chosen),
+            self.first_lowest[chosen],
+            self.first_counts[chosen],
+            self.second_lowest[chosen],
+            self.second_counts[chosen],
+        )
+
+    def parts(self) -> Iterator["_Grids"]:
+        """Slices that fit into memory."""
+        for part in slices(self.cells):
+            yield self.at(np.arange(part.start, part.stop))
 
 
 def _useful(priced: Formulation, choice: Integers) -> Integers:

@@ -57,15 +57,16 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     best, bound = None, generated.bound
     for beside in _BESIDE:
         missing = np.inf if best is None else best.value - generated.bound
-        regret = missing if beside is None else min(regrets.within(formulation.blocks + beside), missing)
+        regret = missing if beside is None else min(regrets.within(beside), missing)
         if not np.isfinite(regret):
             break
-        known = _everything(formulation, generated, regrets, regret)
-        direct = _direct(formulation, regrets, known)
+        everything = regrets.listed(regret)
+        known = _unique(added(generated.known, known_of(formulation, everything.configurations)))
+        direct = _direct(formulation, known, everything.is_complete)
         listed = known.at(~direct[known.configurations.block])
         offered = _cheapest(formulation, generated, listed)
         chosen = choose(formulation, offered, direct, GAP / 2)
-        if (regrets.is_listed | direct).all() and len(offered) == len(listed):
+        if (everything.is_complete | direct).all() and len(offered) == len(listed):
             bound = max(bound, min(chosen.bound, generated.bound + regret))
         best = _better(best, chosen.known, bound)
         if (best is not None and best.is_good) or len(listed) > LARGEST or regret == missing:
@@ -84,10 +85,10 @@ def _better(best: Rounded | None, fresh: Known | None, bound: float) -> Rounded 
     return best and Rounded(configurations=best.configurations, value=best.value, bound=min(bound, best.value))
 
 
-def _direct(formulation: Formulation, regrets: Regrets, known: Known) -> Flags:
+def _direct(formulation: Formulation, known: Known, is_complete: Flags) -> Flags:
     """Blocks that enter with their replicas: whose configurations cannot be listed, or are too many to list."""
     count = np.bincount(known.configurations.block, minlength=formulation.blocks).astype(np.float64)
-    count[~regrets.is_listed] = np.inf
+    count[~is_complete] = np.inf
     order = np.argsort(-count, kind="stable")
     choices = np.bincount(formulation.block_of_row[formulation.choices.row], minlength=formulation.blocks)
     found = np.zeros(formulation.blocks, dtype=np.bool_)
@@ -105,12 +106,6 @@ def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
         return None
     value = float(chosen.worth.value.sum())
     return Rounded(configurations=chosen.configurations, value=value, bound=min(generated.bound, value))
-
-
-def _everything(formulation: Formulation, generated: Generated, regrets: Regrets, regret: float) -> Known:
-    """What the prices were found with, and all that is regretted by at most `regret`."""
-    fresh = regrets.configurations(regret)
-    return _unique(added(generated.known, known_of(formulation, fresh)))
 
 
 def _unique(known: Known) -> Known:
