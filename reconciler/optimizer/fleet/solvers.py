@@ -28,6 +28,7 @@ from reconciler.optimizer.fleet.planning import (
 )
 from reconciler.optimizer.fleet.proof import sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.inferno import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
 
 _NOISE = 1e-6
@@ -66,13 +67,17 @@ class FleetSolver:
 
 
 class AutoSolver:
-    """Each model alone where that fits into everything that is shared, exactly; else all together."""
+    """Each model alone where that fits into everything that is shared, exactly; else all together.
+
+    The objective `inferno` knows nothing of models that share: there as many variants as can be are served.
+    """
 
     name = "auto"
 
     def __init__(self) -> None:
         self._separable = SeparableSolver()
         self._fleet = FleetSolver("columns", plan_by_columns)
+        self._inferno = OptimalSolver()
 
     def solve(self, problem: Problem) -> Solution:
         """The proven optimum where nothing shared binds, else the best plan of the whole fleet with its bound."""
@@ -80,13 +85,19 @@ class AutoSolver:
             solution = self._separable.solve(problem)
             allocations = solution.allocations
             if not violations(problem, allocations) and not drained(problem, allocations):
-                return replace(
-                    solution,
-                    solver=self._separable.name,
-                    shared=shared_uses(problem, allocations, {}),
-                    sensitivity=sensitivity(problem, allocations),
-                )
+                return _shown(problem, replace(solution, solver=self._separable.name))
+        if problem.objective == "inferno":
+            return _shown(problem, self._inferno.solve(problem))
         return self._fleet.solve(problem)
+
+
+def _shown(problem: Problem, solution: Solution) -> Solution:
+    """With what it takes of everything shared, and how it bears surprises."""
+    return replace(
+        solution,
+        shared=shared_uses(problem, solution.allocations, {}),
+        sensitivity=sensitivity(problem, solution.allocations),
+    )
 
 
 def _is_separable(problem: Problem) -> bool:

@@ -11,7 +11,7 @@ out: a plan never shuts down what serves because devices are missing. A variant 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from reconciler.domain.allocations import Allocation
@@ -20,6 +20,7 @@ from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.cover import INTEGER_TOLERANCE
 from reconciler.optimizer.inferno.asking import Ask, carried, read_problem, variants_of
 from reconciler.optimizer.inferno.best_effort import SaturationPolicy
+from reconciler.optimizer.inferno.exact import exact_optimum
 from reconciler.optimizer.inferno.greedy import priority_greedy, weighted_greedy
 from reconciler.optimizer.inferno.servers import Grant, Grants, by_value
 
@@ -59,6 +60,23 @@ class PriorityGreedySolver:
             is_best_effort_delayed=self._is_best_effort_delayed,
         )
         return _solution(problem, asking.asks, grants)
+
+
+class OptimalSolver:
+    """What both modes approach: as many variants served as can be, priority by priority, then the least value."""
+
+    name = "inferno-optimal"
+
+    def solve(self, problem: Problem) -> Solution:
+        """What `exact_optimum` gives every variant that has a candidate or a finished answer, or is pinned.
+
+        The bound is that of all answers that serve as many at every priority; the status says whether more was proven
+        to be impossible.
+        """
+        asking = read_problem(problem)
+        optimum = exact_optimum(asking.servers, asking.capacities)
+        solution = _solution(problem, asking.asks, optimum.grants)
+        return replace(solution, solver=self.name, status=optimum.status, lower_bound=optimum.value_bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

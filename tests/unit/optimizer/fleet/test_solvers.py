@@ -185,3 +185,26 @@ def test_nothing_is_drained_that_another_plan_could_keep(model: Build, fleet: Bu
     problem = fleet([moved], {"L4": 9, "H100": 9})
     solution = SOLVERS["milp"].solve(problem)
     assert not drained(problem, solution.allocations)
+
+
+def test_parts_of_one_object_are_told_apart_whatever_their_order(model: Build, fleet: Build) -> None:
+    problem = fleet([model(name="a", wanted=2, on=("H100", "L4"))], {"H100": 4, "L4": 4})
+    named = {
+        each.key.variant: replace(each.key.variant, name="a", part=each.key.accelerator) for each in problem.candidates
+    }
+    candidates = tuple(
+        replace(each, key=replace(each.key, variant=named[each.key.variant])) for each in problem.candidates
+    )
+    row = problem.requirements[0]
+    carried = [(replace(key, variant=named[key.variant]), amount) for key, amount in row.per_replica.items()]
+    orders = []
+    for entries in (carried, carried[::-1]):
+        told = replace(
+            problem,
+            candidates=candidates,
+            requirements=(replace(row, per_replica=dict(entries)),),
+            current={named[key]: each for key, each in problem.current.items()},
+            bounds={named[key]: each for key, each in problem.bounds.items()},
+        )
+        orders.append([key.part for key in formulate(told).variants.keys])
+    assert orders == [["H100", "L4"], ["H100", "L4"]]

@@ -205,3 +205,30 @@ def test_variants_of_one_model_are_each_sized_for_the_whole_demand(name: str, sh
     solution = SOLVERS[name].solve(replace(problem, requirements=(shared,)))
     assert short(solution) == {"a": "3 x H100", "b": "3 x L4"}
     assert math.isclose(solution.value, 1.1 * 15)
+
+
+@pytest.mark.parametrize("name", ["inferno-optimal", "auto"])
+def test_under_its_own_objective_as_many_as_can_be_are_served(name: str, short: Short) -> None:
+    variants = [
+        Asks(name="large", demand=4.0, offers={"H100": (9.0, 1.0)}, current=("H100", 0)),
+        Asks(name="small", demand=2.0, offers={"H100": (1.0, 1.0)}, current=("H100", 0)),
+        Asks(name="tiny", demand=2.0, offers={"H100": (1.0, 1.0)}, current=("H100", 0)),
+    ]
+    problem = replace(problem_of(variants, {"H100": 4}), objective="inferno")
+    solution = SOLVERS[name].solve(problem)
+    assert short(solution) == {"large": "0 x H100", "small": "2 x H100", "tiny": "2 x H100"}
+    assert short(SOLVERS["inferno-priority"].solve(problem)) == {
+        "large": "4 x H100",
+        "small": "0 x H100",
+        "tiny": "0 x H100",
+    }
+    assert (solution.solver, solution.status) == ("inferno-optimal", SolveStatus.OPTIMAL)
+    assert solution.value == solution.lower_bound == pytest.approx(4.0)
+    assert [each.model.model_id for each in solution.shortfalls] == ["large"]
+
+
+def test_what_fits_under_its_own_objective_is_what_each_model_would_choose_alone(short: Short) -> None:
+    variants = [Asks(name="a", demand=3.0, offers={"H100": (4.0, 1.0), "L4": (1.0, 0.25)}, current=("H100", 2))]
+    problem = replace(problem_of(variants, {"H100": 4, "L4": 20}), objective="inferno")
+    solution = SOLVERS["auto"].solve(problem)
+    assert (solution.solver, short(solution)) == ("separable", {"a": "3 x H100"})
