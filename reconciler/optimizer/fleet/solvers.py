@@ -33,6 +33,9 @@ from reconciler.optimizer.separable import SeparableSolver
 
 _NOISE = 1e-6
 
+FEW = 300
+"""Models up to which each is asked alone first; more are decided together as exactly, in less time than that takes."""
+
 
 class UnsoundSolutionError(Exception):
     """Raised when a solver's answer breaks a rule of the problem: a bug, and nothing may be written from it."""
@@ -81,7 +84,8 @@ class AutoSolver:
 
     def solve(self, problem: Problem) -> Solution:
         """The proven optimum where nothing shared binds, else the best plan of the whole fleet with its bound."""
-        if _is_separable(problem):
+        is_alone = problem.objective == "inferno" or len(problem.requirements) <= FEW
+        if is_alone and _is_separable(problem):
             solution = self._separable.solve(problem)
             allocations = solution.allocations
             if not violations(problem, allocations) and not drained(problem, allocations):

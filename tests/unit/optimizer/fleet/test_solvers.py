@@ -10,7 +10,7 @@ import pytest
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import drained, violations
-from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding
+from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding, solvers
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import value_of
@@ -88,6 +88,17 @@ def test_each_model_alone_and_all_together_reach_the_same_value_where_nothing_bi
             compared += 1
             assert alone.value == pytest.approx(together.value), seed
     assert compared >= 20
+
+
+def test_a_large_fleet_is_decided_together_at_the_same_value(
+    model: Build, fleet: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = fleet([model(name=f"m{number}", wanted=1 + number % 5, on=("H100", "L4")) for number in range(9)], {})
+    alone = SOLVERS["auto"].solve(problem)
+    monkeypatch.setattr(solvers, "FEW", 8)
+    together = SOLVERS["auto"].solve(problem)
+    assert (alone.solver, together.solver) == ("separable", "columns")
+    assert together.value == pytest.approx(alone.value)
 
 
 def test_the_order_of_the_input_decides_nothing(draw_varied_fleet: Draw) -> None:
