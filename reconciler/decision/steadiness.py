@@ -1,7 +1,8 @@
 """How much a model's load swings, and what its replicas must carry so that the swing moves none of them.
 
 A replica goes only if it would not have been needed within `payback`, nor is likely to be needed again by the noise
-that this time shows. Whether one more is needed, the demand of now decides alone.
+that this time shows. Whether more are needed, the demand of now decides alone; then as many come as that noise needs,
+or each of its peaks would ask for the next one.
 """
 
 import math
@@ -44,17 +45,22 @@ class Swing:
     deviation_per_s: float
     payback_s: float
 
+    @property
+    def margin_per_s(self) -> float:
+        """How far from the mean noise hardly ever goes."""
+        return min(MARGIN * self.deviation_per_s, WIDEST_MARGIN * self.mean_per_s)
+
     def highest(self, margins: float) -> float:
         """What is to be expected at most: the peak, or `margins` above the mean."""
-        margin = min(MARGIN * self.deviation_per_s, WIDEST_MARGIN * self.mean_per_s)
-        return max(self.peak_per_s, self.mean_per_s + margins * margin)
+        return max(self.peak_per_s, self.mean_per_s + margins * self.margin_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steadied:
     """What a model must be able to carry: `amount_per_s`, of which `kept_per_s` is what was really asked for.
 
-    Both are at least the demand of now; beyond it, at most what is allocated already.
+    Both are at least the demand of now. Beyond it they are at most what is allocated already; where that is less than
+    the demand of now, `amount_per_s` is what noise reaches.
     """
 
     amount_per_s: float
@@ -96,6 +102,10 @@ def steady(
     """
     if swing is None:
         return Steadied(amount_per_s=now_per_s, kept_per_s=now_per_s)
+    if now_per_s > carried_per_s:
+        is_noise = now_per_s >= (1 + headroom) * (swing.mean_per_s - swing.margin_per_s)
+        reached = (1 + headroom) * (swing.mean_per_s + swing.margin_per_s) if is_noise else 0.0
+        return Steadied(amount_per_s=max(now_per_s, reached), kept_per_s=now_per_s)
     narrow, wide = ((1 + headroom) * swing.highest(margins) for margins in (1.0, DEAD_BAND))
     may_go = least_per_s > 0 and wide <= carried_per_s - least_per_s
     return Steadied(

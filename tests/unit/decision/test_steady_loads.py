@@ -135,14 +135,16 @@ def test_a_constant_load_moves_nothing_for_a_day(replay: Any, constant: Any) -> 
     assert max(map(reversals, counts.values())) <= 1
 
 
-def test_what_began_too_small_only_grows(replay: Any, constant: Any) -> None:
-    """More is decided by the demand of now, so noise may ask for a replica more, and never takes it back."""
-    loads, replica_per_s = constant
-    some = [name for name in loads if name.startswith(("m2-", "m50-"))]
-    begun = replay({name: loads[name] for name in some}, {name: replica_per_s[name] for name in some}, 0.6)
-    counts = begun.run(DAY_MIN // 2)
+def test_what_began_too_small_grows_once(replay: Any, constant: Any) -> None:
+    """More is decided by the demand of now, and then by what its noise needs as well.
+
+    Who moves later began with just what the demand of that moment needs: then the first plan changed nothing.
+    """
+    counts = replay(*constant, 0.6).run(DAY_MIN + HOUR_MIN)
     assert max(map(reversals, counts.values())) == 0
-    assert sum(len(moves(each)) - 1 for each in counts.values()) <= len(counts)
+    assert max(len(moves(each)) for each in counts.values()) <= 2
+    still = [name for name, each in counts.items() if len(moves(each)) == 1]
+    assert len(still) >= 0.8 * len(counts)
 
 
 def test_without_a_past_the_same_load_moves_replicas_all_day(replay: Any, constant: Any) -> None:
