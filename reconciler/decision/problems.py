@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.answers import Answers
+from reconciler.decision.beyond import beyond_words, pools_beside
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.demands import ModelDemand, demand_of, swings_of
 from reconciler.decision.floors import idle_replicas, priority_of, written_minimum
@@ -302,6 +303,11 @@ class _Draft:
         held = {standing.variant.key: standing.variant.current for standing in standings}
         for variant in free:
             del held[variant.key]
+        taken = {standing.variant.key: self.devices.taken(standing.variant) for standing in standings}
+        for standing in standings:
+            key = standing.variant.key
+            if key in held and (words := tuple(beyond_words(standing, taken))):
+                self.notes[key] = (*self.notes.get(key, ()), *words)
         problem = Problem(
             requirements=tuple(self._ranked(standings)),
             candidates=tuple(self.candidates),
@@ -310,8 +316,8 @@ class _Draft:
             bounds={variant.key: self._bounds(variant) for variant in free},
             pinned=held,
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
-            pools=self.devices.pools,
-            current_devices={standing.variant.key: self.devices.taken(standing.variant) for standing in standings},
+            pools=pools_beside(self.devices.pools, standings, held, taken),
+            current_devices=taken,
             touch_weights={
                 variant.key: self.current_weights[variant.key] * start_share(variant)
                 for variant in free

@@ -10,6 +10,7 @@ from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -24,7 +25,7 @@ class Standing:
     `lacks_metrics` marks a hold that missing data caused, `is_stray` one of live replicas that stay away from Git: both
     may slow a change, never reverse it, for merging what is open may be what ends them. `partial` says in
     words that some replicas did not report the load they carry: then nothing of the model is scaled down.
-    `replicas_reporting` is None where nobody counted them.
+    `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
     `correction` is what its replicas do over what their learned profile says; None where none was learned.
     """
 
@@ -37,6 +38,7 @@ class Standing:
     is_stray: bool = False
     partial: str = ""
     replicas_reporting: int | None = None
+    replicas_live: int | None = None
     correction: Correction | None = None
 
     @property
@@ -53,6 +55,12 @@ class Standing:
     def is_free(self) -> bool:
         """Whether the optimizer may choose for it."""
         return not self.reason
+
+    @property
+    def replicas_beyond(self) -> int:
+        """Replicas that run beyond what Git says, as far as anybody knows."""
+        running = max(self.replicas_reporting or 0, self.replicas_live or 0)
+        return max(running - self.variant.current.replicas, 0)
 
     @property
     def is_sized(self) -> bool:
@@ -107,7 +115,8 @@ def _standing(snapshot: Snapshot, variant: Variant, choice: Choice, refused: str
     observation = snapshot.observations.get(variant.key)
     known = load if isinstance(load, Load) else None
     absence = _absence(choice.engine, load, observation)
-    away = stray(snapshot, variant)
+    away, live = stray(snapshot, variant), snapshot.live.get(variant.key)
+    newest = live.newest if isinstance(live, LiveReplicas) else None
     return Standing(
         variant=variant,
         choice=choice,
@@ -118,6 +127,7 @@ def _standing(snapshot: Snapshot, variant: Variant, choice: Choice, refused: str
         is_stray=bool(away) and not variant.obstacle,
         partial=_partial(variant, known, observation) if choice.engine is Engine.QUEUEING else "",
         replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
+        replicas_live=None if newest is None else int(newest),
         correction=_correction(snapshot, variant) if choice.engine is Engine.QUEUEING else None,
     )
 

@@ -54,6 +54,10 @@ NOW_S = 1_800_000_000.0
 DAY_S = 86400.0
 
 
+EVERYBODY = -1
+"""As many replicas report as Git says that run."""
+
+
 def key(name: str, kind: str = "VariantAutoscaling", namespace: str = NAMESPACE) -> ResourceKey:
     return ResourceKey(cluster=CLUSTER, namespace=namespace, kind=kind, name=name)
 
@@ -161,7 +165,7 @@ class Fleet:
             self.workloads.append(
                 _workload(name, namespace, path, replicas, runs_on, target_annotations or {}, workload or {})
             )
-        self.observations[resource_key] = Observation(performance=Performance(itl_s=0.01), replicas_reporting=99)
+        self.observations[resource_key] = Observation(performance=Performance(itl_s=0.01), replicas_reporting=EVERYBODY)
         return resource_key
 
     def offer(self, arrival_rate_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
@@ -271,6 +275,12 @@ class Fleet:
         source = Source(kind=SourceKind.RESOURCE, place=place("apps/objectives.yaml", 7))
         return replace(variant, priority=Sourced(value=self.priorities[variant.key.name], source=source))
 
+    def _reporting(self, resource_key: ResourceKey, observation: Any) -> Any:
+        if not isinstance(observation, Observation) or observation.replicas_reporting != EVERYBODY:
+            return observation
+        counts = {each.key.name: each.replicas or 0 for each in self.workloads}
+        return replace(observation, replicas_reporting=counts.get(resource_key.name, 0))
+
     def variant(self, name: str = "llama") -> Variant:
         """The one variant of that name."""
         (found,) = (variant for variant in self.variants() if variant.key.name == name)
@@ -289,7 +299,7 @@ class Fleet:
             broken=tuple(self.broken),
             loads=self.loads,
             past=self.past,
-            observations=self.observations,
+            observations={key: self._reporting(key, each) for key, each in self.observations.items()},
             views=replace(self.views, replicas=self.replicas),
             saturation=self.saturation,
             live=self.live,

@@ -1,5 +1,6 @@
 """Where there are fewer devices than the models ask for: who gets them, who waits, and who is held."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,3 +153,33 @@ def test_what_devices_do_not_admit_is_not_waited_for(fleet: Any, make: Any) -> N
     fleet.offer(25.0)
     fleet.stock(H100=2, L4=0)
     assert fleet.desired() == {"one": "2 x H100", "two": "0 x L4"}
+
+
+@pytest.fixture
+def owned(fleet: Any) -> Any:
+    """A model that wants three H100, beside one that somebody else scales."""
+    fleet.add("owned", replicas=2, model_id="owned", annotations={"ignore": True})
+    fleet.add("ours", replicas=1, model_id="ours")
+    fleet.offer(25.0, "owned")
+    fleet.offer(25.0, "ours")
+    fleet.stock(H100=6)
+    return fleet
+
+
+def test_what_runs_beyond_git_is_nobody_elses(owned: Any, make: Any) -> None:
+    assert owned.desired()["ours"] == "3 x H100"
+    owned.observations[make.key("owned")] = replace(owned.observations[make.key("owned")], replicas_reporting=4)
+    assert owned.desired()["ours"] == "2 x H100"
+    words = "2 more than in Git run: what they take of us-east/H100 is nobody else's"
+    assert words in [step.reason for step in owned.decision("owned").steps]
+
+
+def test_what_the_cluster_asks_for_counts_before_it_reports(owned: Any) -> None:
+    owned.watch([5.0] * 13, "owned")
+    assert owned.desired()["ours"] == "1 x H100"
+
+
+def test_nobody_is_shrunk_for_what_runs_beyond_git(owned: Any) -> None:
+    owned.set_replicas("ours", 3)
+    owned.watch([9.0] * 13, "owned")
+    assert owned.desired()["ours"] == "3 x H100"
