@@ -1,7 +1,8 @@
 """Devices that one pull request frees go to another only after its merge: each must fit if it is merged alone.
 
 Of every other group a pool counts the largest of what runs, what its open pull request takes, and what is proposed now.
-What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what comes.
+What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what comes, but
+not what moves: its old replicas run until the new ones serve, and a move into what another leaves might never end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,7 +84,17 @@ class _Waiting:
         return max(self._use(pool, group, self._current), self._use(pool, group, opened))
 
     def _use(self, pool: str, group: str, allocations: Allocations) -> int:
-        return sum(self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[group])
+        after = sum(self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[group])
+        return after + self._left(pool, group, allocations)
+
+    def _left(self, pool: str, group: str, allocations: Allocations) -> int:
+        """What moves to other pools holds of this one meanwhile."""
+        moving = ((self._current[key], allocations[key], key) for key in self._members[group])
+        return sum(
+            self._each(pool, key, before) * before.replicas
+            for before, after, key in moving
+            if after.replicas and after.accelerator != before.accelerator and not self._each(pool, key, after)
+        )
 
     def _each(self, pool: str, key: ResourceKey, allocation: Allocation) -> int:
         return self._taking.devices(key, allocation.accelerator).get(pool, 0)
@@ -109,5 +120,7 @@ class _Waiting:
             kept = before.replicas if is_moved else max(after.replicas - -(-excess // each), before.replicas)
             self.allocations[key] = before if is_moved else replace(after, replicas=kept)
             self._cut.add(key)
+            is_left = excess <= self._left(pool.name, group, self.allocations)
+            until = "what moves away frees" if is_left else "other pull requests free"
             planned = f"{after.replicas} x {after.accelerator} is planned"
-            self.words[key] = f"waits until other pull requests free devices of {pool.name}: {planned}"
+            self.words[key] = f"waits until {until} devices of {pool.name}: {planned}"

@@ -88,6 +88,33 @@ def test_inside_one_pull_request_what_goes_makes_room(fleet: Any) -> None:
     assert fleet.desired() == {"first": "1 x H100", "second": "3 x H100"}
 
 
+def test_a_move_makes_no_room_before_it_is_over(fleet: Any, make: Any) -> None:
+    fleet.price(H100=6.0, A100=1.0)
+    fleet.add("mover", replicas=3, model_id="mover", profiles=(make.profile("H100"), make.profile("A100")))
+    fleet.add("grower", replicas=1, model_id="grower")
+    fleet.offer(25.0, "mover")
+    fleet.offer(25.0, "grower")
+    fleet.stock(H100=4, A100=3)
+    assert fleet.desired() == {"mover": "3 x A100", "grower": "1 x H100"}
+    words = "waits until what moves away frees devices of us-east/H100: 3 x H100 is planned"
+    assert allocation_reason(fleet, "grower") == words
+    assert fleet.aim() == {"mover": "3 x A100", "grower": "3 x H100"}
+
+
+def test_nobody_moves_into_what_the_other_leaves(fleet: Any, make: Any) -> None:
+    fleet.price(H100=6.0, A100=5.0)
+    either = (make.profile("H100"), make.profile("A100"))
+    fleet.add("first", replicas=3, model_id="first", profiles=either, annotations={"accelerator": "A100"})
+    fleet.add(
+        "second", replicas=3, runs_on="A100", model_id="second", profiles=either, annotations={"accelerator": "H100"}
+    )
+    fleet.offer(25.0, "first")
+    fleet.offer(25.0, "second")
+    fleet.stock(H100=3, A100=3)
+    assert fleet.desired() == {"first": "3 x H100", "second": "3 x A100"}
+    assert fleet.plan().with_outcome(Outcome.CHANGE) == ()
+
+
 def test_what_an_open_pull_request_takes_is_taken(rivals: Any, make: Any) -> None:
     rivals.set_replicas("first", 3)
     rivals.offer(15.0, "first")
