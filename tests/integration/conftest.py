@@ -30,13 +30,15 @@ class Clock:
         return self.fleet.now_s
 
 
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy, token or setting of this machine takes part."""
-    for name in list(os.environ):
-        is_ours = name.startswith(("RECONCILER_", "GITHUB_", "GITLAB_", "GITEA_"))
-        if is_ours or name.lower().endswith("_proxy") or name in ("NO_COLOR", "FORCE_COLOR"):
-            monkeypatch.delenv(name)
+@pytest.fixture(scope="session", autouse=True)
+def bare_environment() -> Iterator[None]:
+    """No proxy, token or setting of this machine takes part, in what serves many tests neither."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            is_ours = name.startswith(("RECONCILER_", "GITHUB_", "GITLAB_", "GITEA_"))
+            if is_ours or name.lower().endswith("_proxy") or name in ("NO_COLOR", "FORCE_COLOR"):
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")

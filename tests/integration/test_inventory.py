@@ -1,6 +1,5 @@
 """Devices as a real Prometheus tells them, over series shaped like those of kube-state-metrics."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
@@ -132,13 +131,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the written history is served."""
     with prometheus_over(written(), tmp_path_factory.mktemp("prometheus")) as base:
         yield base
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy stands between us and this machine."""
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
 
 
 def ask(url: str, name: str) -> tuple[Settings, tuple[Answer, ...]]:

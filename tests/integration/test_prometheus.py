@@ -1,6 +1,5 @@
 """Our questions to a real Prometheus, and its answers against numbers computed by hand."""
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -66,13 +65,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the written history is served."""
     with prometheus_over(written(), tmp_path_factory.mktemp("prometheus")) as base:
         yield base
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy stands between us and this machine."""
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
 
 
 def cluster_at(url: str, **queries: str) -> ClusterSettings:

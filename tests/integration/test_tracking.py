@@ -1,7 +1,6 @@
 """Metric targets through a real Prometheus: queries, history and decision against the same series fed directly."""
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -118,13 +117,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the written history is served."""
     with prometheus_over(written(), tmp_path_factory.mktemp("prometheus")) as base:
         yield base
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy stands between us and this machine."""
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
 
 
 def target(
