@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Candidate, Problem, Requirement
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.cover import VALUE_TOLERANCE, Choice, Cover, Rank, cheapest_cover
 from reconciler.optimizer.lines import Line, line_of
+from reconciler.optimizer.taking import carried_by_pinned
 
 
 class SeparableSolver:
@@ -94,7 +95,7 @@ def _solve_model(
     lines = [each for each in offered if each]
     if not lines:
         return
-    carried = sum(_carried_by_pinned(problem, requirement, variant) for variant in variants)
+    carried = carried_by_pinned(problem, requirement)
     asked = _Ask(
         requirement=requirement,
         demand=max(requirement.amount - carried, 0.0),
@@ -102,14 +103,6 @@ def _solve_model(
         in_order=problem.in_order,
     )
     tally.take_cover(asked, cheapest_cover(lines, asked.demand, _rank_for(problem)))
-
-
-def _carried_by_pinned(problem: Problem, requirement: Requirement, variant: ResourceKey) -> float:
-    pinned = problem.pinned.get(variant)
-    if pinned is None:
-        return 0.0
-    key = CandidateKey(variant=variant, accelerator=pinned.accelerator)
-    return requirement.per_replica.get(key, 0.0) * pinned.replicas
 
 
 def _lines(problem: Problem, requirement: Requirement, candidates: Iterable[Candidate]) -> tuple[Line, ...]:

@@ -64,6 +64,17 @@ class Taking:
         return math.fsum(self.weight(key, each.accelerator) * each.replicas for key, each in members if each.replicas)
 
 
+def carried_by_pinned(problem: Problem, requirement: Requirement) -> float:
+    """What variants that keep their allocation carry of a requirement."""
+    if not problem.pinned:
+        return 0.0
+    return math.fsum(
+        each * kept.replicas
+        for key, each in requirement.per_replica.items()
+        if (kept := problem.pinned.get(key.variant)) is not None and kept.accelerator == key.accelerator
+    )
+
+
 def served_now(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
     """What a variant's replicas that are ready carry."""
     current = problem.current[key]

@@ -24,6 +24,7 @@ from reconciler.optimizer.fleet.formulation import (
     shared_of,
 )
 from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.taking import carried_by_pinned, served_now
 
 
 def formulate(problem: Problem) -> Formulation:
@@ -140,11 +141,6 @@ def _standing_candidate(problem: Problem, variant: ResourceKey, offered: Iterabl
     return Candidate(key=key, weight=weight, cost_per_hour=None, devices=problem.current_devices.get(variant, {}))
 
 
-def carried_by(requirement: Requirement, key: CandidateKey) -> float:
-    """What one replica carries; of a finished answer each replica counts as one."""
-    return 1.0 if requirement.fixed is not None else requirement.per_replica.get(key, 0.0)
-
-
 def _choices(problem: Problem, offers: _Offers) -> Choices:
     offered = offers.choices
     is_standing = [each.key.accelerator == offer.current.accelerator for _, offer, each, _ in offered]
@@ -205,8 +201,8 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
     amounts, prices = np.zeros((count, width)), np.zeros((count, width))
     for row, requirement in enumerate(offers.requirements):
         pinned = _pinned_members(problem, requirement)
-        rest = sum(_carried_pinned(problem, requirement, key) for key in pinned)
-        kept = sum(_served_pinned(problem, requirement, key) for key in pinned)
+        rest = carried_by_pinned(problem, requirement)
+        kept = sum(served_now(problem, requirement, key) for key in pinned)
         near[row] = max(requirement.near_amount - kept, 0.0)
         wanted = [(_worth_of(each), each) for each in requirement.segments]
         if requirement.fixed is not None:
@@ -245,17 +241,6 @@ def _members(requirement: Requirement) -> list[ResourceKey]:
     if requirement.fixed is not None:
         return sorted(requirement.fixed)
     return sorted({key.variant for key in requirement.per_replica})
-
-
-def _carried_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
-    pinned = problem.pinned[key]
-    return carried_by(requirement, CandidateKey(variant=key, accelerator=pinned.accelerator)) * pinned.replicas
-
-
-def _served_pinned(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
-    current = problem.current[key]
-    each = carried_by(requirement, CandidateKey(variant=key, accelerator=current.accelerator))
-    return each * _ready(problem, key, current)
 
 
 def widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:

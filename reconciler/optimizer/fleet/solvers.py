@@ -30,6 +30,7 @@ from reconciler.optimizer.fleet.proof import sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
 from reconciler.optimizer.inferno import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
+from reconciler.optimizer.taking import carried_by_pinned
 
 _NOISE = 1e-6
 
@@ -205,12 +206,7 @@ def _asked(formulation: Formulation, row: int) -> float:
     requirement, problem = formulation.rows.requirements[row], formulation.problem
     if requirement.fixed is not None:
         return float(sum(count for key, count in requirement.fixed.items() if key not in problem.pinned))
-    pinned = sum(
-        each * problem.pinned[key.variant].replicas
-        for key, each in requirement.per_replica.items()
-        if key.variant in problem.pinned and problem.pinned[key.variant].accelerator == key.accelerator
-    )
-    return max(requirement.amount - pinned, 0.0)
+    return max(requirement.amount - carried_by_pinned(problem, requirement), 0.0)
 
 
 def _obstacle(binding: list[str], prices: Floats) -> str:
