@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Problem, Requirement
+from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
 from reconciler.optimizer.taking import Taking, served_meanwhile, served_now
 
 _NOISE = 1e-6
@@ -55,7 +55,8 @@ class _Check:
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
             is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
-            if is_moved and not self._taking.is_offered(key, allocation.accelerator):
+            candidate = CandidateKey(variant=key, accelerator=allocation.accelerator)
+            if is_moved and self._taking.offered(candidate) is None:
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])

@@ -59,7 +59,7 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
     if problem.objective == "inferno":
         fixed, slope = transition_line(
             current_accelerator=current.accelerator,
-            current_cost_per_hour=current.replicas * problem.current_weights[variant],
+            current_cost_per_hour=current.replicas * problem.current_weights.get(variant, 0.0),
             accelerator=candidate.key.accelerator,
             replica_cost_per_hour=candidate.weight,
         )

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
@@ -25,9 +25,9 @@ class Taking:
         """That of a problem's replicas."""
         return cls(problem, {candidate.key: candidate for candidate in problem.candidates})
 
-    def is_offered(self, key: ResourceKey, accelerator: str) -> bool:
-        """Whether the variant may choose that accelerator."""
-        return CandidateKey(variant=key, accelerator=accelerator) in self._candidates
+    def offered(self, key: CandidateKey) -> Candidate | None:
+        """The candidate of that key; None where it may not be chosen."""
+        return self._candidates.get(key)
 
     def devices(self, key: ResourceKey, accelerator: str) -> Mapping[str, int]:
         """What one replica takes of each pool."""
@@ -41,6 +41,15 @@ class Taking:
         """What one replica weighs."""
         candidate = self._candidates.get(CandidateKey(variant=key, accelerator=accelerator))
         return self._problem.current_weights.get(key, 0.0) if candidate is None else candidate.weight
+
+    def standing(self, key: ResourceKey) -> Candidate:
+        """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
+        place = CandidateKey(variant=key, accelerator=self._problem.current[key].accelerator)
+        offered = self._candidates.get(place)
+        if offered is not None:
+            return replace(offered, start_weight=0.0)
+        weight, devices = self._problem.current_weights.get(key, 0.0), self._problem.current_devices.get(key, NOTHING)
+        return Candidate(key=place, weight=weight, cost_per_hour=None, devices=devices)
 
     def pools(self, allocations: Allocations) -> tuple[Counter[str], Counter[str]]:
         """What is taken of each pool after the change, and while what was and what comes run together."""

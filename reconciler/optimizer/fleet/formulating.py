@@ -1,15 +1,15 @@
 """From a problem to its arrays: who may choose what, what each row asks, and what everybody shares."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
 from reconciler.optimizer.fleet.formulation import (
     UNBOUNDED,
     WHILE_CHANGING,
@@ -24,7 +24,7 @@ from reconciler.optimizer.fleet.formulation import (
     shared_of,
 )
 from reconciler.optimizer.fleet.sparse import Floats, Integers
-from reconciler.optimizer.taking import carried_by_pinned, served_now
+from reconciler.optimizer.taking import Taking, carried_by_pinned, served_now
 
 
 def formulate(problem: Problem) -> Formulation:
@@ -66,14 +66,12 @@ class _Offers:
 
     @classmethod
     def of(cls, problem: Problem) -> "_Offers":
-        candidates: dict[ResourceKey, list[Candidate]] = {}
-        for candidate in problem.candidates:
-            candidates.setdefault(candidate.key.variant, []).append(candidate)
+        taking = Taking.of(problem)
         requirements = tuple(sorted(problem.requirements, key=lambda each: each.model))
         found = [
             offer
             for row, requirement in enumerate(requirements)
-            for offer in _offers_of(problem, row, requirement, candidates)
+            for offer in _offers_of(problem, row, requirement, taking)
         ]
         choices = tuple(
             (index, offer, candidate, carried)
@@ -83,62 +81,47 @@ class _Offers:
         return cls(requirements, tuple(found), choices)
 
 
-def _offers_of(
-    problem: Problem, row: int, requirement: Requirement, candidates: Mapping[ResourceKey, list[Candidate]]
-) -> Iterator[_Offer]:
+def _offers_of(problem: Problem, row: int, requirement: Requirement, taking: Taking) -> Iterator[_Offer]:
+    pinned = problem.pinned
     if requirement.fixed is not None:
         for variant in sorted(requirement.fixed):
-            if variant not in problem.pinned:
-                standing = _standing_candidate(problem, variant, candidates.get(variant, ()))
-                yield _offer_of(problem, row, variant, (standing,), {standing.key.accelerator: 1.0}, requirement.fixed)
+            if variant not in pinned:
+                yield _offer_of(problem, row, requirement, [(taking.standing(variant), 1.0)])
         return
-    carried: dict[ResourceKey, dict[str, float]] = {}
-    for key, amount in requirement.per_replica.items():
-        carried.setdefault(key.variant, {})[key.accelerator] = amount
-    for variant in sorted(carried, key=_place):
-        own = carried[variant]
-        usable = [each for each in candidates.get(variant, ()) if own.get(each.key.accelerator, 0.0) > 0]
-        if usable and variant not in problem.pinned:
-            usable.sort(key=lambda each: (each.order, each.key.accelerator))
-            yield _offer_of(problem, row, variant, tuple(usable), own, None)
+    offered = [
+        (candidate, carried)
+        for key, carried in requirement.per_replica.items()
+        if carried > 0 and key.variant not in pinned and (candidate := taking.offered(key)) is not None
+    ]
+    offered.sort(key=_place)
+    for _, group in groupby(offered, key=lambda pair: pair[0].key.variant):
+        yield _offer_of(problem, row, requirement, list(group))
 
 
-_place = attrgetter("cluster", "namespace", "kind", "name", "part")
-"""Of a key its place among others, as it compares; comparing tuples is what keys do, only slower."""
+def _place(offered: tuple[Candidate, float]) -> tuple[str, str, str, str, str, int, str]:
+    """Variants as their keys compare, which is what comparing keys does, only slower; then by the resource's order."""
+    candidate, _ = offered
+    key = candidate.key.variant
+    return key.cluster, key.namespace, key.kind, key.name, key.part, candidate.order, candidate.key.accelerator
 
 
-def _offer_of(
-    problem: Problem,
-    row: int,
-    variant: ResourceKey,
-    candidates: tuple[Candidate, ...],
-    carried: Mapping[str, float],
-    fixed: Mapping[ResourceKey, int] | None,
-) -> _Offer:
-    bounds, current = problem.bounds[variant], problem.current[variant]
-    ready = _ready(problem, variant, current)
+def _offer_of(problem: Problem, row: int, requirement: Requirement, offered: list[tuple[Candidate, float]]) -> _Offer:
+    variant = offered[0][0].key.variant
+    bounds, current, fixed = problem.bounds[variant], problem.current[variant], requirement.fixed
     most = UNBOUNDED if bounds.maximum is None else bounds.maximum
     return _Offer(
         variant=variant,
         row=row,
-        candidates=candidates,
-        carried=tuple(carried[each.key.accelerator] for each in candidates),
+        candidates=tuple(candidate for candidate, _ in offered),
+        carried=tuple(carried for _, carried in offered),
         lowest=bounds.minimum if fixed is None else min(bounds.minimum, fixed[variant]),
         highest=most if fixed is None else fixed[variant],
         current=current,
-        ready=ready,
-        served=carried.get(current.accelerator, 0.0) * ready,
+        ready=min(problem.ready.get(variant, current.replicas), current.replicas)
+        if problem.ready
+        else current.replicas,
+        served=served_now(problem, requirement, variant) if current.replicas else 0.0,
     )
-
-
-def _standing_candidate(problem: Problem, variant: ResourceKey, offered: Iterable[Candidate]) -> Candidate:
-    """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
-    key = CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator)
-    for each in offered:
-        if each.key == key:
-            return replace(each, start_weight=0.0)
-    weight = problem.current_weights.get(variant, 0.0)
-    return Candidate(key=key, weight=weight, cost_per_hour=None, devices=problem.current_devices.get(variant, {}))
 
 
 def _choices(problem: Problem, offers: _Offers) -> Choices:
@@ -162,10 +145,6 @@ def _choices(problem: Problem, offers: _Offers) -> Choices:
         serving=np.array(serving, dtype=np.float64),
         is_standing=np.array(is_standing, dtype=np.bool_),
     )
-
-
-def _ready(problem: Problem, variant: ResourceKey, current: Allocation) -> int:
-    return min(problem.ready.get(variant, current.replicas), current.replicas)
 
 
 def _order_penalties(problem: Problem, offers: _Offers) -> Floats:

@@ -74,10 +74,9 @@ def test_each_model_alone_and_all_together_reach_the_same_value_where_nothing_bi
     compared = 0
     for seed in range(80):
         drawn = draw_fleet(seed)
-        rows = tuple(each for each in drawn.requirements if each.fixed is None)
         problem = replace(
             drawn,
-            requirements=tuple(replace(each, near_amount=0.0, active_limit=None) for each in rows),
+            requirements=tuple(replace(each, near_amount=0.0, active_limit=None) for each in drawn.requirements),
             pools=(),
             budgets=(),
             change_limits=(),
