@@ -30,6 +30,10 @@ _DEARER = 100.0
 _RAISES = 3
 
 
+class UnsolvableError(Exception):
+    """Raised where numbers of such different size meet that a programme over them has no answer: nothing is known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Configurations with what they are worth."""
@@ -70,7 +74,10 @@ class Generated:
 
 
 def generate(formulation: Formulation) -> Generated:
-    """Configurations and prices until nobody knows better, or the rounds are over; the bound holds in either case."""
+    """Configurations and prices until nobody knows better, or the rounds are over; the bound holds in either case.
+
+    Raises UnsolvableError where a programme over these numbers has no answer.
+    """
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)))
     known = known_of(formulation, free.configurations)
@@ -222,6 +229,8 @@ def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _Programm
         b_eq=np.ones(blocks),
         method="highs",
     )
+    if answer.x is None:
+        raise UnsolvableError(answer.message)
     return _Programme(
         value=float(answer.fun),
         share=answer.x[:count],

@@ -24,6 +24,9 @@ _STEEPNESS = 4.0
 _COST_SHARE = 1e-3
 """What all costs together count beside one part of one model's demand: they only decide between equals."""
 
+_LEAST_SPENT = 1e-100
+"""What costs less than this costs nothing."""
+
 _SLACK = 1e-9
 
 
@@ -80,7 +83,7 @@ def _sharing(formulation: Formulation, granted: Floats, asking: Floats, steepnes
     amounts = np.clip(np.minimum(asking[:, None], np.arange(1, STEPS + 1) * step) - begins, 0.0, left)
     prices = np.where(amounts > 0, weights / np.where(step > 0, step, 1.0), 0.0)
     spent = _spent(formulation)
-    scale = _COST_SHARE / spent if spent > 0 else 0.0
+    scale = _COST_SHARE / spent if _LEAST_SPENT < spent < np.inf else 0.0
     cheap = replace(
         formulation,
         choices=replace(choices, fixed=choices.fixed * scale, cost=choices.cost * scale, start=choices.start * scale),

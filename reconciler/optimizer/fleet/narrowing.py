@@ -33,6 +33,7 @@ class Narrowing:
     _left: Floats
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, priced: Formulation, limit: Floats) -> "Narrowing":
         """For configurations that cost at most `limit`, by row."""
         choices, variants, rows = priced.choices, priced.variants, priced.rows
@@ -59,6 +60,7 @@ class Narrowing:
             _left=(limit - covered - idle_value(priced) + room)[choices.row],
         )
 
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:
         """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first.
 
@@ -67,14 +69,14 @@ class Narrowing:
         left = self._left[choice] - self._constant[choice] - np.where(other >= 0, self._least[other], 0.0)
         running, starting, standing = self._running[choice], self._starting[choice], self._standing[choice]
         spare = left - running * standing  # at the standing count
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_running, by_starting = left / running, standing + spare / starting
+        by_running, by_starting = left / running, standing + spare / starting
         is_kept = spare >= 0
         last = np.where(is_kept, np.where(starting > 0, by_starting, UNBOUNDED), np.where(running > 0, by_running, 0.0))
         first = np.where(running < 0, by_running, 1.0)
         # Ever more replicas are ever better: then nothing is known.
         first, last = np.where(starting < 0, 1.0, first), np.where(starting < 0, UNBOUNDED, last)
         first, last = first - TOLERANCE * np.abs(first), last + TOLERANCE * np.abs(last)
+        first, last = np.where(np.isnan(first), 1.0, first), np.where(np.isnan(last), UNBOUNDED, last)
         return np.clip(np.ceil(first), 1, UNBOUNDED).astype(np.int64), np.clip(np.floor(last), 0, most).astype(np.int64)
 
 
@@ -84,9 +86,8 @@ def _clearing(priced: Formulation) -> Floats:
     width = rows.amounts.shape[1]
     row = np.concatenate([choices.row, choices.row, np.repeat(np.arange(len(rows.must)), width)])
     starting = np.maximum(choices.highest - choices.standing, 0)
-    price = np.concatenate(
-        [choices.cost / choices.carried, (choices.cost + choices.start) / choices.carried, rows.prices.ravel()]
-    )
+    running, started = choices.cost / choices.carried, (choices.cost + choices.start) / choices.carried
+    price = np.concatenate([running, started, rows.prices.ravel()])
     supplied = [choices.carried * choices.standing, choices.carried * starting]
     amount = np.minimum(np.concatenate([*supplied, rows.amounts.ravel()]), rows.demand[row])
     order = np.lexsort((price, row))
@@ -98,4 +99,4 @@ def _clearing(priced: Formulation) -> Floats:
     # The first price at which it is met, else the highest there is.
     for chosen in (np.arange(len(row)), np.flatnonzero(is_met)[::-1]):
         found[row[chosen]] = price[chosen]
-    return found
+    return np.where(np.isfinite(found * rows.demand), found, 0.0)

@@ -14,6 +14,7 @@ from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.fleet.conflicts import Settled, settle
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.generation import UnsolvableError
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.levels import shed
 from reconciler.optimizer.fleet.planning import (
@@ -55,6 +56,14 @@ class FleetSolver:
         Where the limits of the search are reached before any plan is found, everything stays as it is.
         """
         settled = Settled(formulation=formulate(problem), conflicts=(), is_changed=False)
+        try:
+            # Numbers beyond all measure end in a programme without an answer, which is told, not in a warning.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._solve(problem, settled)
+        except UnsolvableError:
+            return _unmoved(problem, settled, self.name)
+
+    def _solve(self, problem: Problem, settled: Settled) -> Solution:
         formulation = settled.formulation
         planned = self._planner(formulation)
         if not isinstance(planned, FleetPlan):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.requirements import Problem
@@ -75,6 +75,7 @@ def test_models_answer_prices_as_the_general_programme_does(draw_varied_fleet: D
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 400), prices=st.lists(st.floats(0, 100), min_size=20, max_size=20))
+@example(seed=58, prices=[0.0, 0.0, 5e-324, *[0.0] * 17])
 def test_no_prices_prove_more_than_the_optimum(draw_varied_fleet: Draw, seed: int, prices: list[float]) -> None:
     formulation = formulate(draw_varied_fleet(seed))
     answer = Pricing(formulation).answer(np.array(prices[: len(formulation.shared)]))

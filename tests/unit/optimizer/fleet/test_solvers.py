@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.requirements import Problem
+from reconciler.domain.requirements import Budget, Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import drained, violations
 from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding, solvers
@@ -218,3 +218,13 @@ def test_parts_of_one_object_are_told_apart_whatever_their_order(model: Build, f
         )
         orders.append([key.part for key in formulate(told).variants.keys])
     assert orders == [["H100", "L4"], ["H100", "L4"]]
+
+
+@pytest.mark.parametrize("factor", [5e-324, 1e-30, 1e30, 1e300])
+def test_prices_beyond_all_measure_break_nothing(factor: float, model: Build, fleet: Build) -> None:
+    models = [model(name=f"m{number}", wanted=1 + number, on=("H100", "L4"), weight=1.0) for number in range(4)]
+    problem = fleet(models, {"H100": 3, "L4": 2})
+    candidates = tuple(replace(each, weight=each.weight * factor) for each in problem.candidates)
+    budget = Budget(name="team", variants=frozenset(problem.current), amount=2 * factor)
+    solution = SOLVERS["columns"].solve(replace(problem, candidates=candidates, budgets=(budget,)))
+    assert solution.is_unsolved or not violations(problem, solution.allocations)
