@@ -12,7 +12,6 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import drained, violations
-from reconciler.optimizer.fleet.rounding import GAP
 
 
 class Reached(Protocol):
@@ -42,7 +41,6 @@ def test_a_plan_costs_what_the_best_of_all_plans_costs(
             compared += 1
             assert not solution.conflicts, (seed, name)
             assert not violations(problem, solution.allocations), (seed, name)
-            assert solution.value <= best.value * (1 + GAP) + 1e-6, (seed, name)
-            assert solution.value >= best.value - 1e-6, (seed, name)
+            assert math.isclose(solution.value, best.value, rel_tol=1e-6, abs_tol=1e-6), (seed, name)
             assert solution.lower_bound <= best.value + 1e-6, (seed, name)
     assert compared >= 2 * 20
