@@ -1,38 +1,53 @@
 """What runs beyond what Git says: an autoscaler or a stranger asked for it, and its devices are nobody else's."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from reconciler.decision.inventory import is_counted_by_pods
 from reconciler.decision.standing import Standing
+from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Pool
 
-Taken = Mapping[ResourceKey, Mapping[str, int]]
+Drawn = Mapping[ResourceKey, Mapping[str, int]]
 """What a replica of each variant takes of each pool where it runs now."""
 
 
+def devices_beyond(standings: Iterable[Standing], drawn: Drawn, blind: Collection[str]) -> Drawn:
+    """By held variant what its replicas beyond Git take of each pool; where that is not counted by pods already.
+
+    `blind` are the pools of which nobody knows who holds devices.
+    """
+    found: dict[ResourceKey, dict[str, int]] = {}
+    for standing in standings:
+        count, key = standing.replicas_beyond, standing.variant.key
+        is_told = is_counted_by_pods(standing.variant)
+        taken = {name: each * count for name, each in drawn[key].items() if count and (name in blind or not is_told)}
+        if taken:
+            found[key] = taken
+    return found
+
+
 def pools_beside(
-    pools: Iterable[Pool], standings: Iterable[Standing], held: Collection[ResourceKey], taken: Taken
+    pools: Iterable[Pool], beyond: Drawn, current: Mapping[ResourceKey, Allocation], drawn: Drawn
 ) -> tuple[Pool, ...]:
-    """The pools without what `held` variants run beyond Git.
+    """The pools without what runs beyond Git.
 
     Nobody is shrunk for it: what Git says that runs stays possible, for replicas that are just replaced count twice.
     """
-    planned, beyond = Counter[str](), Counter[str]()
-    for standing in standings:
-        variant = standing.variant
-        for name, each in taken[variant.key].items():
-            planned[name] += each * variant.current.replicas
-            beyond[name] += each * standing.replicas_beyond if variant.key in held else 0
+    planned, gone = Counter[str](), Counter[str]()
+    for key, allocation in current.items():
+        planned.update({name: each * allocation.replicas for name, each in drawn[key].items()})
+    for taken in beyond.values():
+        gone.update(taken)
     return tuple(
-        replace(pool, devices=max(pool.devices - beyond[pool.name], min(pool.devices, planned[pool.name])))
+        replace(pool, devices=max(pool.devices - gone[pool.name], min(pool.devices, planned[pool.name])))
         for pool in pools
     )
 
 
-def beyond_words(standing: Standing, taken: Taken) -> Iterator[str]:
-    """What a held variant runs beyond Git, as a note; nothing where no pool is touched by it."""
-    pools = ", ".join(sorted(taken[standing.variant.key]))
-    if standing.replicas_beyond and pools:
-        yield f"{standing.replicas_beyond} more than in Git run: what they take of {pools} is nobody else's"
+def beyond_words(taken: Mapping[str, int]) -> str:
+    """What a held variant takes beyond Git, as a note."""
+    pools = " and ".join(f"{count} of {name}" for name, count in sorted(taken.items()))
+    return f"more of its replicas run than Git says: the {pools} that they take are nobody else's"

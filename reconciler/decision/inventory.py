@@ -58,15 +58,20 @@ def accelerators_of(variant: Variant) -> tuple[str, ...]:
 
 
 def _planned(variants: Iterable[Variant], catalogs: Mapping[str, Catalog]) -> Planned:
-    """What a plan counts of variants whose live replicas may be others than those in Git, by device type.
-
-    That is of those that stay as they are, those that an autoscaler moves, and those of an unknown accelerator.
-    """
+    """What a plan counts of variants whose live replicas may be others than those in Git, by device type."""
     return {
         variant.key: _counted(variant, catalogs.get(variant.key.cluster, NO_CATALOG))
         for variant in variants
-        if variant.obstacle or variant.is_autoscaled or not variant.current.accelerator
+        if is_counted_by_pods(variant)
     }
+
+
+def is_counted_by_pods(variant: Variant) -> bool:
+    """Whether pods beyond what Git says count as held by others, where anybody knows who holds devices.
+
+    That is of variants that stay as they are, that an autoscaler moves, or that run on an unknown accelerator.
+    """
+    return bool(variant.obstacle) or variant.is_autoscaled or not variant.current.accelerator
 
 
 def _counted(variant: Variant, catalog: Catalog) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.answers import Answers
-from reconciler.decision.beyond import beyond_words, pools_beside
+from reconciler.decision.beyond import beyond_words, devices_beyond, pools_beside
 from reconciler.decision.capacities import Capacities, Capacity, Row
 from reconciler.decision.demands import ModelDemand, demand_of, swings_of
 from reconciler.decision.floors import idle_replicas, priority_of, written_minimum
@@ -303,21 +303,21 @@ class _Draft:
         held = {standing.variant.key: standing.variant.current for standing in standings}
         for variant in free:
             del held[variant.key]
-        taken = {standing.variant.key: self.devices.taken(standing.variant) for standing in standings}
-        for standing in standings:
-            key = standing.variant.key
-            if key in held and (words := tuple(beyond_words(standing, taken))):
-                self.notes[key] = (*self.notes.get(key, ()), *words)
+        current = {standing.variant.key: standing.variant.current for standing in standings}
+        drawn = {standing.variant.key: self.devices.taken(standing.variant) for standing in standings}
+        beyond = devices_beyond((each for each in standings if each.variant.key in held), drawn, self.devices.blind)
+        for key, taken in beyond.items():
+            self.notes[key] = (*self.notes.get(key, ()), beyond_words(taken))
         problem = Problem(
             requirements=tuple(self._ranked(standings)),
             candidates=tuple(self.candidates),
-            current={standing.variant.key: standing.variant.current for standing in standings},
+            current=current,
             current_weights=self.current_weights,
             bounds={variant.key: self._bounds(variant) for variant in free},
             pinned=held,
             in_order=frozenset(variant.key for variant in free if _is_in_order(variant)),
-            pools=pools_beside(self.devices.pools, standings, held, taken),
-            current_devices=taken,
+            pools=pools_beside(self.devices.pools, beyond, current, drawn),
+            current_devices=drawn,
             touch_weights={
                 variant.key: self.current_weights[variant.key] * start_share(variant)
                 for variant in free

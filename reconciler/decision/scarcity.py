@@ -26,6 +26,11 @@ class Devices:
     _inventory: Inventory
     _catalogs: Mapping[str, Catalog]
 
+    @property
+    def blind(self) -> frozenset[str]:
+        """The pools of which nobody knows who holds devices."""
+        return frozenset(pool.name for pool in self._inventory.pools.values() if pool.measured.taken is None)
+
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Devices":
         """Those of a snapshot's inventory."""

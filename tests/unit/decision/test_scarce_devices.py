@@ -184,29 +184,35 @@ def test_what_devices_do_not_admit_is_not_waited_for(fleet: Any, make: Any) -> N
 
 @pytest.fixture
 def owned(fleet: Any) -> Any:
-    """A model that wants three H100, beside one that somebody else scales."""
-    fleet.add("owned", replicas=2, model_id="owned", annotations={"ignore": True})
+    """A model that wants three H100, beside one that a stranger set to four, with two in Git."""
+    fleet.add("theirs", replicas=2, model_id="theirs")
     fleet.add("ours", replicas=1, model_id="ours")
-    fleet.offer(25.0, "owned")
+    fleet.offer(15.0, "theirs")
     fleet.offer(25.0, "ours")
     fleet.stock(H100=6)
     return fleet
 
 
-def test_what_runs_beyond_git_is_nobody_elses(owned: Any, make: Any) -> None:
+def test_what_runs_beyond_git_is_nobody_elses(owned: Any) -> None:
     assert owned.desired()["ours"] == "3 x H100"
-    owned.observations[make.key("owned")] = replace(owned.observations[make.key("owned")], replicas_reporting=4)
-    assert owned.desired()["ours"] == "2 x H100"
-    words = "2 more than in Git run: what they take of us-east/H100 is nobody else's"
-    assert words in [step.reason for step in owned.decision("owned").steps]
-
-
-def test_what_the_cluster_asks_for_counts_before_it_reports(owned: Any) -> None:
-    owned.watch([5.0] * 13, "owned")
-    assert owned.desired()["ours"] == "1 x H100"
+    owned.watch([4.0] * 13, "theirs")
+    assert owned.desired() == {"theirs": "[2 x H100]", "ours": "2 x H100"}
+    words = "more of its replicas run than Git says: the 2 of us-east/H100 that they take are nobody else's"
+    assert words in [step.reason for step in owned.decision("theirs").steps]
 
 
 def test_nobody_is_shrunk_for_what_runs_beyond_git(owned: Any) -> None:
     owned.set_replicas("ours", 3)
-    owned.watch([9.0] * 13, "owned")
+    owned.watch([9.0] * 13, "theirs")
     assert owned.desired()["ours"] == "3 x H100"
+
+
+@pytest.mark.parametrize(("others", "ours"), [(0, "3 x H100"), (None, "2 x H100")])
+def test_what_pods_tell_already_is_not_counted_twice(fleet: Any, make: Any, others: int | None, ours: str) -> None:
+    fleet.add("theirs", replicas=2, model_id="theirs", annotations={"ignore": True})
+    fleet.add("ours", replicas=1, model_id="ours")
+    fleet.offer(15.0, "theirs")
+    fleet.offer(25.0, "ours")
+    fleet.stock(H100=6, others=others)
+    fleet.observations[make.key("theirs")] = replace(fleet.observations[make.key("theirs")], replicas_reporting=4)
+    assert fleet.desired()["ours"] == ours
