@@ -11,7 +11,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.choosing import choose
 from reconciler.optimizer.fleet.configurations import Configurations
-from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.regrets import Regrets
@@ -20,14 +20,17 @@ from reconciler.optimizer.fleet.sparse import Flags
 GAP = 1e-3
 """A plan proven to be this close to the optimum, as a fraction, is good enough."""
 
-LARGEST = 40_000
+LARGEST = 20_000
 """Configurations that one programme may choose among."""
 
-MANY = 100
+MANY = 300
 """A model with more configurations than this enters with its replicas."""
 
-MOST_DIRECT = 2_000
-"""Choices of all models together that enter with their replicas."""
+MOST_DIRECT = 200
+"""Choices of all models together that enter with their replicas: a programme of many proves little."""
+
+SMALL = 2_000
+"""Choices of a whole fleet that may enter with their replicas, where nothing else proves enough."""
 
 _BESIDE = (500, 2_000, 8_000, None)
 """How many singles and pairs enter beside the best of each model, one attempt after the other; at last all that may
@@ -64,14 +67,14 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         known = _unique(added(generated.known, known_of(formulation, everything.configurations)))
         direct = _direct(formulation, known, everything.is_complete)
         listed = known.at(~direct[known.configurations.block])
-        offered = _cheapest(formulation, generated, listed)
+        offered, within = _cheapest(formulation, generated, listed)
         chosen = choose(formulation, offered, direct, GAP / 2)
-        if (everything.is_complete | direct).all() and len(offered) == len(listed):
-            bound = max(bound, min(chosen.bound, generated.bound + regret))
+        if (everything.is_complete | direct).all():
+            bound = max(bound, min(chosen.bound, generated.bound + min(regret, within)))
         best = _better(best, chosen.known, bound)
         if (best is not None and best.is_good) or len(listed) > LARGEST or regret == missing:
             break
-    if (best is None or not best.is_good) and len(formulation.choices.keys) <= MOST_DIRECT:
+    if (best is None or not best.is_good) and len(formulation.choices.keys) <= SMALL:
         chosen = choose(formulation, generated.known, np.ones(formulation.blocks, dtype=np.bool_), GAP / 2)
         best = _better(best, chosen.known, max(bound, chosen.bound))
     return best
@@ -117,11 +120,13 @@ def _unique(known: Known) -> Known:
     return known.at(np.sort(np.unique(keys, axis=0, return_index=True)[1]))
 
 
-def _cheapest(formulation: Formulation, generated: Generated, known: Known) -> Known:
-    """Those of least regret, where there are more than one programme can take."""
+def _cheapest(formulation: Formulation, generated: Generated, known: Known) -> tuple[Known, float]:
+    """As many as one programme can take, those of least regret, and the regret up to which these are all."""
     if len(known) <= LARGEST:
-        return known
-    reduced = known.reduced(generated.prices)
-    block = known.configurations.block
-    regret = reduced - reduced[best_by_block(formulation.blocks, block, reduced)][block]
-    return known.at(np.sort(np.argsort(regret, kind="stable")[:LARGEST]))
+        return known, np.inf
+    reduced, block = known.reduced(generated.prices), known.configurations.block
+    least = np.full(formulation.blocks, np.inf)
+    np.minimum.at(least, block, reduced)
+    regret = reduced - least[block]
+    order = np.argsort(regret, kind="stable")
+    return known.at(np.sort(order[:LARGEST])), float(regret[order[LARGEST]]) * (1 - TOLERANCE)

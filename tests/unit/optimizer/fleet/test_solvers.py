@@ -129,6 +129,7 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are over before they began."""
     monkeypatch.setattr(planning, "_NODES", 1)
     monkeypatch.setattr(rounding, "MOST_DIRECT", 0)
+    monkeypatch.setattr(rounding, "SMALL", 0)
     monkeypatch.setattr(choosing, "NODES", 1)
     monkeypatch.setattr(rounding, "LARGEST", 1)
     monkeypatch.setattr(pricing, "_NODES", 1)
