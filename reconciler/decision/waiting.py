@@ -38,22 +38,28 @@ class _Waiting:
     ) -> None:
         self._current: Allocations = posed.problem.current
         self._taking = Taking.of(posed.problem)
-        self._members: dict[str, list[ResourceKey]] = {}
         self._urgency: dict[ResourceKey, int] = {}
+        groups: dict[str, list[ResourceKey]] = {}
         for standing in standings:
             key = standing.variant.key
-            self._members.setdefault(standing.variant.settings.group.value, []).append(key)
+            groups.setdefault(standing.variant.settings.group.value, []).append(key)
             need = posed.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
-        self._open = {group: self._proposed(group, proposal) for group, proposal in proposals.items()}
+        self._open = {group: self._proposed(groups.get(group, ()), each) for group, each in proposals.items()}
         self.allocations = dict(settled.allocations)
         self.words = dict(settled.waiting)
         self._cut: set[ResourceKey] = set()
+        self._members: dict[str, dict[str, list[ResourceKey]]] = {}
+        for group, keys in groups.items():
+            for key in keys:
+                for pool in self._pools_of(group, key):
+                    self._members.setdefault(pool, {}).setdefault(group, []).append(key)
 
     def fit(self, pool: Pool) -> None:
         """Hand the room of one pool to the groups, the one with the most urgent addition first."""
-        claims = {group: self._claim(pool.name, group) for group in self._members}
-        for group in sorted(self._members, key=lambda each: (-self._most_urgent(pool.name, each), each)):
+        groups = self._members.get(pool.name, {})
+        claims = {group: self._claim(pool.name, group) for group in groups}
+        for group in sorted(groups, key=lambda each: (-self._most_urgent(pool.name, each), each)):
             others = sum(claims.values()) - claims[group]
             room = max(pool.devices - others, self._use(pool.name, group, self._current))
             self._cut_to(pool, group, room)
@@ -68,14 +74,20 @@ class _Waiting:
                 self.allocations[key] = before
                 self.words[key] = "stays until what replaces it has devices"
 
-    def _proposed(self, group: str, proposal: Proposal) -> dict[ResourceKey, Allocation]:
+    def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
+        """The pools that a variant takes anything of: now, as proposed, or as desired."""
+        places = (self._current[key], self._open.get(group, {}).get(key), self.allocations[key])
+        accelerators = {place.accelerator for place in places if place is not None and place.replicas}
+        return {pool for each in accelerators for pool in self._taking.devices(key, each)}
+
+    def _proposed(self, members: Sequence[ResourceKey], proposal: Proposal) -> dict[ResourceKey, Allocation]:
         changes = {change.resource: change for change in proposal.changes}
         return {
             key: Allocation(
                 accelerator=changes[str(key)].accelerator_after or self._current[key].accelerator,
                 replicas=changes[str(key)].replicas_after,
             )
-            for key in self._members.get(group, ())
+            for key in members
             if str(key) in changes
         }
 
@@ -84,12 +96,14 @@ class _Waiting:
         return max(self._use(pool, group, self._current), self._use(pool, group, opened))
 
     def _use(self, pool: str, group: str, allocations: Allocations) -> int:
-        after = sum(self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[group])
+        after = sum(
+            self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[pool][group]
+        )
         return after + self._left(pool, group, allocations)
 
     def _left(self, pool: str, group: str, allocations: Allocations) -> int:
         """What moves to other pools holds of this one meanwhile."""
-        moving = ((self._current[key], allocations[key], key) for key in self._members[group])
+        moving = ((self._current[key], allocations[key], key) for key in self._members[pool][group])
         return sum(
             self._each(pool, key, before) * before.replicas
             for before, after, key in moving
@@ -100,7 +114,7 @@ class _Waiting:
         return self._taking.devices(key, allocation.accelerator).get(pool, 0)
 
     def _most_urgent(self, pool: str, group: str) -> int:
-        adding = [self._urgency[key] for key in self._members[group] if self._added(pool, key) > 0]
+        adding = [self._urgency[key] for key in self._members[pool][group] if self._added(pool, key) > 0]
         return max(adding, default=min(self._urgency.values(), default=0))
 
     def _added(self, pool: str, key: ResourceKey) -> int:
@@ -109,7 +123,7 @@ class _Waiting:
 
     def _cut_to(self, pool: Pool, group: str, room: int) -> None:
         """Take additions back, the least urgent first, until the group fits."""
-        adding = [key for key in self._members[group] if self._added(pool.name, key) > 0]
+        adding = [key for key in self._members[pool.name][group] if self._added(pool.name, key) > 0]
         for key in sorted(adding, key=lambda each: (self._urgency[each], each)):
             excess = self._use(pool.name, group, self.allocations) - room
             if excess <= 0:
