@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Problem, Requirement
 from reconciler.optimizer.taking import Taking, served_meanwhile, served_now
 
 _NOISE = 1e-6
@@ -55,10 +55,9 @@ class _Check:
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
             is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
-            candidate = CandidateKey(variant=key, accelerator=allocation.accelerator)
-            if is_moved and self._taking.offered(candidate) is None:
+            if is_moved and not self._taking.is_offered(key, allocation):
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
-            if key in self._fixed:
+            if self._fixed and key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])
             if not bounds.admits(allocation.replicas):
                 words = f"its bounds are {bounds.minimum} to {bounds.maximum}"
@@ -126,16 +125,22 @@ class _Check:
 
     def active(self) -> Iterator[str]:
         """Variants that serve one model at once; who serves now, or must, may go on."""
+        everybody = {**self._free, **self._problem.pinned}
+        serving = {key for key, each in everybody.items() if each.replicas > 0}
         for requirement in self._problem.requirements:
             if requirement.active_limit is None or requirement.fixed is not None:
                 continue
+            active = {key.variant for key in requirement.per_replica if key.variant in serving}
+            if len(active) <= requirement.active_limit:
+                continue
             members = {key.variant for key in requirement.per_replica}
-            pinned = sum(self._problem.pinned[key].replicas > 0 for key in members & self._problem.pinned.keys())
-            free = members & self._free.keys()
-            serving = pinned + sum(self._free[key].replicas > 0 for key in free)
-            standing = pinned + sum(self._must_serve(key) for key in free)
-            if serving > max(requirement.active_limit, standing):
-                yield f"{requirement.model.model_id} is served by {serving} variants, {requirement.active_limit} may"
+            standing = sum(
+                self._problem.pinned[key].replicas > 0 if key in self._problem.pinned else self._must_serve(key)
+                for key in members & everybody.keys()
+            )
+            if len(active) > standing:
+                words = f"{len(active)} variants, {requirement.active_limit} may"
+                yield f"{requirement.model.model_id} is served by {words}"
 
     def _must_serve(self, key: ResourceKey) -> bool:
         return self._problem.current[key].replicas > 0 or self._problem.bounds[key].minimum > 0

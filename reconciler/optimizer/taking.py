@@ -29,6 +29,10 @@ class Taking:
         """The candidate of that key; None where it may not be chosen."""
         return self._candidates.get(key)
 
+    def is_offered(self, key: ResourceKey, allocation: Allocation) -> bool:
+        """Whether the variant may choose the allocation's accelerator."""
+        return CandidateKey(variant=key, accelerator=allocation.accelerator) in self._candidates
+
     def devices(self, key: ResourceKey, accelerator: str) -> Mapping[str, int]:
         """What one replica takes of each pool."""
         candidate = self._candidates.get(CandidateKey(variant=key, accelerator=accelerator))
