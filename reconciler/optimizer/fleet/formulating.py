@@ -67,7 +67,7 @@ class _Offers:
     @classmethod
     def of(cls, problem: Problem) -> "_Offers":
         taking = Taking.of(problem)
-        requirements = tuple(sorted(problem.requirements, key=lambda each: each.model))
+        requirements = tuple(sorted(problem.requirements, key=_model_place))
         found = [
             offer
             for row, requirement in enumerate(requirements)
@@ -98,8 +98,13 @@ def _offers_of(problem: Problem, row: int, requirement: Requirement, taking: Tak
         yield _offer_of(problem, row, requirement, list(group))
 
 
+def _model_place(requirement: Requirement) -> tuple[str, str, str, str]:
+    model = requirement.model
+    return model.cluster, model.namespace, model.model_id, model.role
+
+
 def _place(offered: tuple[Candidate, float]) -> tuple[str, str, str, str, str, int, str]:
-    """Variants as their keys compare, which is what comparing keys does, only slower; then by the resource's order."""
+    """Variants as their keys compare, only that comparing keys is slower; then by the resource's order."""
     candidate, _ = offered
     key = candidate.key.variant
     return key.cluster, key.namespace, key.kind, key.name, key.part, candidate.order, candidate.key.accelerator
