@@ -34,11 +34,13 @@ class Chosen:
     bound: float
 
 
-def choose(formulation: Formulation, offered: Known, direct: Flags, gap: float) -> Chosen:
-    """The best configuration of each block together, within `gap` (a fraction); `direct` blocks have any at all."""
+def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float) -> Chosen:
+    """The best configuration of each block together, within `gap` (a fraction), of those that are listed.
+
+    `direct` blocks, of which none is listed, have any at all.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    listed = offered.at(~direct[offered.configurations.block])
     part = part_of(formulation, direct[formulation.block_of_row])
     programme = Programme(part.formulation)
     count = len(listed)

@@ -11,6 +11,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, Worth, joined, worth
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.pricing import Answer, Pricing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
 
@@ -62,13 +63,15 @@ class Generated:
     """The configurations that matter, the share that the programme takes of each, and the bound that `prices` prove.
 
     `excess` is by how much each shared row is exceeded even so: where it is not zero, no plan keeps all rows.
-    `infeasible` are blocks without any configuration.
+    `infeasible` are blocks without any configuration. `least` is what each row is worth at best at the prices.
     """
 
     known: Known
     share: Floats
     prices: Floats
     bound: float
+    pairs: Pairs
+    least: Floats
     excess: Floats
     infeasible: Integers
 
@@ -81,9 +84,9 @@ def generate(formulation: Formulation) -> Generated:
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)))
     known = known_of(formulation, free.configurations)
-    proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound)
+    proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound, least=free.least)
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
-        return _unpriced(formulation, known, free)
+        return _unpriced(formulation, pricing.pairs, known, free)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     scarce = pricing.answer(penalty)
     known = added(known, known_of(formulation, scarce.configurations))
@@ -107,6 +110,8 @@ def generate(formulation: Formulation) -> Generated:
         share=programme.share,
         prices=proof.prices,
         bound=proof.bound,
+        pairs=pricing.pairs,
+        least=proof.least,
         excess=programme.excess,
         infeasible=free.infeasible,
     )
@@ -123,7 +128,7 @@ def _asked(
     for prices in ((proof.prices + programme.prices) / 2, programme.prices):
         answer = pricing.answer(prices)
         if answer.bound >= proof.bound:
-            proof = _Proof(prices=prices, bound=answer.bound)
+            proof = _Proof(prices=prices, bound=answer.bound, least=answer.least)
         fresh = known_of(formulation, answer.configurations)
         worth_now = programme.worth_of_block[fresh.configurations.block]
         better = fresh.at(fresh.reduced(programme.prices) < worth_now - _least(worth_now))
@@ -184,23 +189,31 @@ def room(formulation: Formulation) -> Floats:
     return result
 
 
-def _unpriced(formulation: Formulation, known: Known, free: Answer) -> Generated:
+def _unpriced(formulation: Formulation, pairs: Pairs, known: Known, free: Answer) -> Generated:
     """Nothing that is shared binds: the best of each block alone is the best of all."""
     share = np.zeros(len(known))
     if not len(free.infeasible):
         share[best_by_block(formulation.blocks, known.configurations.block, known.worth.value)] = 1.0
     nothing = np.zeros(len(formulation.shared))
     return Generated(
-        known=known, share=share, prices=nothing, bound=free.bound, excess=nothing, infeasible=free.infeasible
+        known=known,
+        share=share,
+        prices=nothing,
+        bound=free.bound,
+        pairs=pairs,
+        least=free.least,
+        excess=nothing,
+        infeasible=free.infeasible,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proof:
-    """The prices that prove most, and the bound that they prove."""
+    """The prices that prove most, the bound that they prove, and what each row is worth at best at them."""
 
     prices: Floats
     bound: float
+    least: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,12 +31,14 @@ _GAP = 1e-6
 class Answer:
     """The best configuration of every block and some beside it, and a bound on any plan's value.
 
-    `infeasible` are the blocks without any configuration; the bound is that of the others.
+    `infeasible` are the blocks without any configuration; the bound is that of the others. `least` is what each row is
+    worth at best, infinite where it has no configuration or is of the general search.
     """
 
     configurations: Configurations
     bound: float
     infeasible: Integers
+    least: Floats
 
 
 class Pricing:
@@ -44,32 +46,27 @@ class Pricing:
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self._pairs = Pairs(formulation)
-        is_searched = ~self._pairs.is_paired
+        self.pairs = Pairs(formulation)
+        is_searched = ~self.pairs.is_paired
         blocks = np.unique(formulation.block_of_row[is_searched])
         self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
 
     def answer(self, prices: Floats) -> Answer:
         """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
         priced = self._formulation.priced(prices)
-        found, least = self._paired(priced)
-        infeasible = [priced.block_of_row[~np.isfinite(least)]]
-        bound = float(least[np.isfinite(least)].sum()) - float(prices @ self._formulation.shared.limits)
+        best = self.pairs.best(priced, near=NEAR)
+        least = least_by_row(priced, best)
+        is_close = np.isfinite(best.value) & (best.value <= (least + NEAR * np.abs(least))[best.row])
+        found, paired = [_configurations(priced, best.at(is_close))], least[self.pairs.is_paired]
+        infeasible = [priced.block_of_row[self.pairs.is_paired & ~np.isfinite(least)]]
+        bound = float(paired[np.isfinite(paired)].sum()) - float(prices @ self._formulation.shared.limits)
         for searched in (each for blocks in self._searched for each in _search(priced, blocks)):
             if searched.configurations is None:
                 infeasible.append(searched.blocks)
             else:
                 found.append(searched.configurations)
                 bound += searched.bound
-        return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible))
-
-    def _paired(self, priced: Formulation) -> tuple[list[Configurations], Floats]:
-        """Configurations near each block's best, and the value of the best; 0 for blocks of the general search."""
-        best = self._pairs.best(priced, near=NEAR)
-        least = least_by_row(priced, best)
-        close = np.isfinite(best.value) & (best.value <= least[best.row] + NEAR * np.abs(least[best.row]))
-        least[~self._pairs.is_paired] = 0.0
-        return [_configurations(priced, best.at(close))], least
+        return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible), least=least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,19 @@ others has the optimum among them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
-from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row, merged, slices
+from reconciler.optimizer.fleet.pairs import Best, Pairs, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
 
 LARGEST_GRID = 2_000_000
 """Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
-
 
 _REACH = 2.0
 """Up to which regret one single or pair a row is looked for, in what a row is worth on average."""
@@ -34,35 +33,42 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """Singles and pairs of at most this regret at their best; others may be among them."""
+
+    regret: float
+    best: Best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Regrets:
-    """The models of which at most two variants serve, at prices of the shared rows."""
+    """The models of which at most two variants serve, at prices of the shared rows.
+
+    `least` is what each row is worth at best, infinite for others.
+    """
 
     priced: Formulation
     pairs: Pairs
     least: Floats
 
-    @classmethod
-    def of(cls, formulation: Formulation, pairs: Pairs, prices: Floats) -> "Regrets":
-        """At prices of the shared rows."""
-        priced = formulation.priced(prices)
-        return cls(priced=priced, pairs=pairs, least=least_by_row(priced, pairs.best(priced)))
+    def within(self, regret: float) -> Near:
+        """Those of at most this regret."""
+        return Near(regret=regret, best=self.pairs.best(self.priced, regret=regret))
 
-    def within(self, beside: int) -> float:
-        """The regret below which so many singles and pairs lie beside the best of each row, or not much fewer."""
+    def beside(self, count: int) -> Near:
+        """So many singles and pairs beside the best of each row, or somewhat fewer: those of least regret."""
         known = self.least[np.isfinite(self.least)]
         if not len(known):
-            return 0.0
-        typical = float(np.abs(known).mean())
-        best = self.pairs.best(self.priced, regret=_REACH * typical * beside / len(known))
-        regret = best.value - self.least[best.row]
+            return self.within(0.0)
+        near = self.within(_REACH * float(np.abs(known).mean()) * count / len(known))
+        regret = near.best.value - self.least[near.best.row]
         regret = np.sort(regret[np.isfinite(regret)])
-        return float(regret[min(len(known) + beside, len(regret)) - 1])
+        return replace(near, regret=min(near.regret, float(regret[min(len(known) + count, len(regret)) - 1])))
 
-    def listed(self, regret: float) -> Listed:
+    def listed(self, near: Near) -> Listed:
         """Every configuration with at most this regret, by whole counts of one or two choices."""
-        best = self.pairs.best(self.priced, regret=regret)
-        limit = self.least + regret
-        best = best.at(best.value <= limit[best.row])
+        limit = self.least + near.regret
+        best = near.best.at(near.best.value <= limit[near.best.row])
         grids = self._grids(best, limit)
         is_large = grids.cells > LARGEST_GRID
         found = merged([best.at(is_large), *(self._within(part, limit) for part in grids.at(~is_large).parts())])

@@ -13,7 +13,6 @@ from reconciler.optimizer.fleet.choosing import choose
 from reconciler.optimizer.fleet.configurations import Configurations
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of
-from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.regrets import Regrets
 from reconciler.optimizer.fleet.sparse import Flags
 
@@ -56,26 +55,29 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     whole = _whole(formulation, generated)
     if whole is not None:
         return whole
-    regrets = Regrets.of(formulation, Pairs(formulation), generated.prices)
+    regrets = Regrets(priced=formulation.priced(generated.prices), pairs=generated.pairs, least=generated.least)
     best, bound = None, generated.bound
     for beside in _BESIDE:
         missing = np.inf if best is None else best.value - generated.bound
-        regret = missing if beside is None else min(regrets.within(beside), missing)
-        if not np.isfinite(regret):
-            break
-        everything = regrets.listed(regret)
+        near = None if beside is None else regrets.beside(beside)
+        if near is None or near.regret > missing:
+            if not np.isfinite(missing):
+                break
+            near = regrets.within(missing)
+        everything = regrets.listed(near)
         known = _unique(added(generated.known, known_of(formulation, everything.configurations)))
         direct = _direct(formulation, known, everything.is_complete)
         listed = known.at(~direct[known.configurations.block])
         offered, within = _cheapest(formulation, generated, listed)
         chosen = choose(formulation, offered, direct, GAP / 2)
         if (everything.is_complete | direct).all():
-            bound = max(bound, min(chosen.bound, generated.bound + min(regret, within)))
+            bound = max(bound, min(chosen.bound, generated.bound + min(near.regret, within)))
         best = _better(best, chosen.known, bound)
-        if (best is not None and best.is_good) or len(listed) > LARGEST or regret == missing:
+        if (best is not None and best.is_good) or len(listed) > LARGEST or near.regret == missing:
             break
     if (best is None or not best.is_good) and len(formulation.choices.keys) <= SMALL:
-        chosen = choose(formulation, generated.known, np.ones(formulation.blocks, dtype=np.bool_), GAP / 2)
+        nothing, everyone = generated.known.at(np.zeros(0, dtype=np.int64)), np.ones(formulation.blocks, dtype=np.bool_)
+        chosen = choose(formulation, nothing, everyone, GAP / 2)
         best = _better(best, chosen.known, max(bound, chosen.bound))
     return best
 

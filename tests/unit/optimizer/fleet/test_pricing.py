@@ -122,10 +122,12 @@ def test_every_configuration_within_a_regret_is_found(draw_varied_fleet: Draw) -
         pairs = Pairs(formulation)
         if len(formulation.rows.requirements) != 1 or not pairs.is_paired.all() or not formulation.choices.keys:
             continue
-        regrets = Regrets.of(formulation, pairs, np.zeros(len(formulation.shared)))
+        priced = formulation.priced(np.zeros(len(formulation.shared)))
+        regrets = Regrets(priced=priced, pairs=pairs, least=least_by_row(priced, pairs.best(priced)))
         if not np.isfinite(regrets.least).all():
             continue
-        found = {tuple(row) for row in regrets.listed(5.0).configurations.counts.toarray().astype(int).tolist()}
+        listed = regrets.listed(regrets.within(5.0)).configurations
+        found = {tuple(row) for row in listed.counts.toarray().astype(int).tolist()}
         for counts in configurations(formulation):
             if value_of(formulation, np.array(counts)) <= regrets.least[0] + 5.0 - 1e-6:
                 compared += 1
