@@ -1,4 +1,4 @@
-"""The independent check of every solution: written from the problem's words, sharing nothing with the solvers."""
+"""The independent check of every solution, from the problem's words: of what solvers use it knows only `taking`."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
