@@ -20,6 +20,12 @@ def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) 
     return (*check.bounds(), *check.pools(), *check.budgets(), *check.changes(), *check.ratios(), *check.active())
 
 
+def exceeded(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
+    """What `allocations` take beyond the upper bounds and the pools: what no answer may do, whatever it reproduces."""
+    check = _Check(problem, allocations)
+    return (*check.most(), *check.steady())
+
+
 def drained(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[ModelKey, ...]:
     """Models of which less than their near amount would serve while the change is under way.
 
@@ -63,17 +69,32 @@ class _Check:
                 words = f"its bounds are {bounds.minimum} to {bounds.maximum}"
                 yield f"{key.label} has {allocation.replicas} replicas, {words}"
 
+    def most(self) -> Iterator[str]:
+        """Nowhere more replicas than the upper bound, or than a finished answer says."""
+        for key, allocation in self._free.items():
+            most = self._fixed.get(key, self._problem.bounds[key].maximum)
+            if most is not None and allocation.replicas > most:
+                yield f"{key.label} has {allocation.replicas} replicas, at most {most} may run"
+
     def pools(self) -> Iterator[str]:
         """In each pool, after the change and while it is under way."""
-        used, both = self._taking.pools(self._free)
+        yield from self.steady()
+        _, both = self._taking.pools(self._free)
         held = self._taken_now(self._problem.pinned)
         now = self._taken_now({key: self._problem.current[key] for key in self._free})
         for pool in self._problem.pools:
             left = pool.devices - held[pool.name]
-            if used[pool.name] > max(left, 0):
-                yield f"pool {pool.name} has {left} devices, the plan takes {used[pool.name]}"
             if pool.surge is not None and both[pool.name] > max(left + pool.surge, now[pool.name]):
                 yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {both[pool.name]}"
+
+    def steady(self) -> Iterator[str]:
+        """In each pool after the change."""
+        used, _ = self._taking.pools(self._free)
+        held = self._taken_now(self._problem.pinned)
+        for pool in self._problem.pools:
+            left = pool.devices - held[pool.name]
+            if used[pool.name] > max(left, 0):
+                yield f"pool {pool.name} has {left} devices, the plan takes {used[pool.name]}"
 
     def _taken_now(self, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
         """What replicas on the accelerators of today take of each pool."""

@@ -1,6 +1,6 @@
 """Solvers of what models share, found by name, and the one that chooses among all: `auto`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
-from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.checking import drained, exceeded, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.fleet.conflicts import Settled, settle
 from reconciler.optimizer.fleet.formulating import formulate
@@ -101,7 +101,9 @@ class AutoSolver:
             if not violations(problem, allocations) and not drained(problem, allocations):
                 return _shown(problem, replace(solution, solver=self._separable.name))
         if problem.objective == "inferno":
-            return _shown(problem, self._inferno.solve(problem))
+            solution = self._inferno.solve(problem)
+            _refuse(solution, exceeded(problem, solution.allocations))
+            return _shown(problem, solution)
         return self._fleet.solve(problem)
 
 
@@ -122,10 +124,13 @@ def _is_separable(problem: Problem) -> bool:
 
 def _checked(settled: Settled, solution: Solution) -> Solution:
     """The solution, after the independent check of the problem that it answers."""
-    broken = violations(settled.formulation.problem, solution.allocations)
+    _refuse(solution, violations(settled.formulation.problem, solution.allocations))
+    return solution
+
+
+def _refuse(solution: Solution, broken: Sequence[str]) -> None:
     if broken:
         raise UnsoundSolutionError(f"solver {solution.solver}: {'; '.join(broken)}")
-    return solution
 
 
 def _unmoved(problem: Problem, settled: Settled, name: str) -> Solution:

@@ -19,7 +19,7 @@ from reconciler.domain.requirements import (
     Requirement,
     Segment,
 )
-from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.checking import drained, exceeded, violations
 
 MODEL = ModelKey(cluster="prod", namespace="llm", model_id="llama")
 
@@ -134,3 +134,13 @@ def test_what_is_ready_may_go_only_as_far_as_the_rest_serves_the_near_amount() -
     assert drained(problem, plan(1, 2, "L4")) == ()
     # Where less is ready than is needed, that much must stay.
     assert drained(replace(problem, ready={key("decode"): 1}), plan(1, 2)) == ()
+
+
+def test_no_answer_may_exceed_an_upper_bound_or_a_pool() -> None:
+    assert exceeded(PROBLEM, plan(7, 1)) == ("llm/decode has 7 replicas, at most 6 may run",)
+    assert exceeded(PROBLEM, plan(6, 3)) == ("pool H100 has 16 devices, the plan takes 18",)
+
+
+def test_a_reproduction_may_go_below_a_bound_and_knows_no_surge() -> None:
+    assert exceeded(PROBLEM, plan(0, 0)) == ()
+    assert violations(PROBLEM, plan(6, 2)) != () == exceeded(PROBLEM, plan(6, 2))
