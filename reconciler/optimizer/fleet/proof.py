@@ -47,11 +47,14 @@ def _changes(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) ->
 
 
 def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[Sensitivity, ...]:
-    """How many models the plan would leave short if demand or capacity were another; finished answers have neither."""
+    """How many models the plan would leave short if demand or capacity were another.
+
+    Finished answers have neither, and what carries nothing anywhere (no target can be met) is no surprise.
+    """
     covered = [
         (_carried(requirement, allocations) / requirement.amount, requirement.model)
         for requirement in problem.requirements
-        if requirement.fixed is None and requirement.amount > 0
+        if requirement.fixed is None and requirement.amount > 0 and any(requirement.per_replica.values())
     ]
     return tuple(_scenario(covered, demand, capacity) for demand, capacity in SCENARIOS) if covered else ()
 

@@ -229,3 +229,12 @@ def test_prices_beyond_all_measure_break_nothing(factor: float, model: Build, fl
     budget = Budget(name="team", variants=frozenset(problem.current), amount=2 * factor)
     solution = SOLVERS["columns"].solve(replace(problem, candidates=candidates, budgets=(budget,)))
     assert solution.is_unsolved or not violations(problem, solution.allocations)
+
+
+def test_what_can_meet_no_target_is_no_surprise(model: Build, fleet: Build) -> None:
+    problem = fleet([model(name="a", wanted=2), model(name="b", wanted=2)], {"H100": 9})
+    hopeless = problem.requirements[1]
+    rows = (problem.requirements[0], replace(hopeless, per_replica=dict.fromkeys(hopeless.per_replica, 0.0)))
+    solution = SOLVERS["auto"].solve(replace(problem, requirements=rows))
+    assert [each.worst.model_id for each in solution.sensitivity if each.worst] == ["a", "a", "a"]
+    assert {each.short for each in solution.sensitivity} == {1}
