@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.steadiness import Steadied, Swing, steady, swing_of
-from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.snapshot import Snapshot
@@ -48,12 +47,13 @@ def demand_of(
 ) -> ModelDemand:
     """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
     headroom = max(variant.settings.headroom.value for variant in members)
-    now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, each.current, carried) for each in members)
-    spare = (_carried(variant, variant.current, carried) / variant.current.replicas for variant in shrinking)
+    now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, carried) for each in members)
+    spare = (_carried(variant, carried) / variant.current.replicas for variant in shrinking)
     steadied = steady(now_per_s, headroom, swing, whole, min(filter(None, spare), default=0.0))
     return ModelDemand(rate_per_s=now_per_s, headroom=headroom, steadied=steadied, swing=swing)
 
 
-def _carried(variant: Variant, allocation: Allocation, carried: Carried) -> float:
-    key = CandidateKey(variant=variant.key, accelerator=allocation.accelerator)
-    return carried.get(key, 0.0) * allocation.replicas
+def _carried(variant: Variant, carried: Carried) -> float:
+    """What a variant's replicas carry now."""
+    key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
+    return carried.get(key, 0.0) * variant.current.replicas

@@ -1,11 +1,10 @@
 """The independent check of every solution, from the problem's words: of what solvers use it knows only `taking`."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Problem, Requirement
+from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
 from reconciler.optimizer.taking import Taking, served_meanwhile, served_now
 
 _NOISE = 1e-6
@@ -17,7 +16,10 @@ def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) 
     Of a shared limit only what is decided counts: where pinned variants alone exceed it, nothing may be added.
     """
     check = _Check(problem, allocations)
-    return (*check.bounds(), *check.pools(), *check.budgets(), *check.changes(), *check.ratios(), *check.active())
+    return (
+        *(*check.bounds(), *check.steady(), *check.changing(), *check.budgets()),
+        *(*check.changes(), *check.ratios(), *check.active()),
+    )
 
 
 def exceeded(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
@@ -55,13 +57,15 @@ class _Check:
             if requirement.fixed is not None
             for key, count in requirement.fixed.items()
         }
+        self._used, self._both = self._taking.pools(self._free)
+        self._held = self._taking.now(problem.pinned)
 
     def bounds(self) -> Iterator[str]:
         """Within its bounds, and on an accelerator that was offered."""
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
             is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
-            if is_moved and not self._taking.is_offered(key, allocation):
+            if is_moved and self._taking.offered(CandidateKey(variant=key, accelerator=allocation.accelerator)) is None:
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if self._fixed and key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])
@@ -76,33 +80,20 @@ class _Check:
             if most is not None and allocation.replicas > most:
                 yield f"{key.label} has {allocation.replicas} replicas, at most {most} may run"
 
-    def pools(self) -> Iterator[str]:
-        """In each pool, after the change and while it is under way."""
-        yield from self.steady()
-        _, both = self._taking.pools(self._free)
-        held = self._taken_now(self._problem.pinned)
-        now = self._taken_now({key: self._problem.current[key] for key in self._free})
-        for pool in self._problem.pools:
-            left = pool.devices - held[pool.name]
-            if pool.surge is not None and both[pool.name] > max(left + pool.surge, now[pool.name]):
-                yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {both[pool.name]}"
-
     def steady(self) -> Iterator[str]:
         """In each pool after the change."""
-        used, _ = self._taking.pools(self._free)
-        held = self._taken_now(self._problem.pinned)
         for pool in self._problem.pools:
-            left = pool.devices - held[pool.name]
-            if used[pool.name] > max(left, 0):
-                yield f"pool {pool.name} has {left} devices, the plan takes {used[pool.name]}"
+            left = pool.devices - self._held[pool.name]
+            if self._used[pool.name] > max(left, 0):
+                yield f"pool {pool.name} has {left} devices, the plan takes {self._used[pool.name]}"
 
-    def _taken_now(self, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
-        """What replicas on the accelerators of today take of each pool."""
-        taken: dict[str, int] = defaultdict(int)
-        for key, each in allocations.items():
-            for pool, devices in self._problem.current_devices.get(key, {}).items():
-                taken[pool] += devices * each.replicas
-        return taken
+    def changing(self) -> Iterator[str]:
+        """In each pool while the change is under way."""
+        now = self._taking.now({key: self._problem.current[key] for key in self._free})
+        for pool in self._problem.pools:
+            left = pool.devices - self._held[pool.name]
+            if pool.surge is not None and self._both[pool.name] > max(left + pool.surge, now[pool.name]):
+                yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {self._both[pool.name]}"
 
     def budgets(self) -> Iterator[str]:
         """Each budget, by the weight of every replica."""

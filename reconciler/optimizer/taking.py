@@ -29,10 +29,6 @@ class Taking:
         """The candidate of that key; None where it may not be chosen."""
         return self._candidates.get(key)
 
-    def is_offered(self, key: ResourceKey, allocation: Allocation) -> bool:
-        """Whether the variant may choose the allocation's accelerator."""
-        return CandidateKey(variant=key, accelerator=allocation.accelerator) in self._candidates
-
     def devices(self, key: ResourceKey, accelerator: str) -> Mapping[str, int]:
         """What one replica takes of each pool."""
         candidate = self._candidates.get(CandidateKey(variant=key, accelerator=accelerator))
@@ -70,6 +66,15 @@ class Taking:
             for name, count in self._problem.current_devices.get(key, NOTHING).items():
                 both[name] += count * before.replicas
         return used, both
+
+    def now(self, allocations: Allocations) -> Counter[str]:
+        """What allocations that stay where they run take of each pool."""
+        taken: Counter[str] = Counter()
+        for key, allocation in allocations.items():
+            if allocation.replicas:
+                for pool, devices in self._problem.current_devices.get(key, NOTHING).items():
+                    taken[pool] += devices * allocation.replicas
+        return taken
 
     def spent(self, allocations: Allocations, variants: Iterable[ResourceKey]) -> float:
         """What the replicas of some variants weigh together."""

@@ -1,6 +1,6 @@
 """From a problem to its arrays: who may choose what, what each row asks, and what everybody shares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -29,14 +29,15 @@ from reconciler.optimizer.taking import Taking, carried_by_pinned, served_now
 
 def formulate(problem: Problem) -> Formulation:
     """The arrays of a problem; pinned variants serve their models and use what they use, but are not among them."""
-    offers = _Offers.of(problem)
+    taking = Taking.of(problem)
+    offers = _Offers.of(problem, taking)
     choices, variants = _choices(problem, offers), _variants(problem, offers)
     return Formulation(
         problem=problem,
         choices=choices,
         variants=variants,
         rows=_rows(problem, offers, choices, variants),
-        shared=_shared(problem, offers, variants),
+        shared=_shared(problem, offers, variants, taking),
         ratios=_ratios(problem, offers),
     )
 
@@ -65,8 +66,7 @@ class _Offers:
     choices: tuple[tuple[int, _Offer, Candidate, float], ...]
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Offers":
-        taking = Taking.of(problem)
+    def of(cls, problem: Problem, taking: Taking) -> "_Offers":
         requirements = tuple(sorted(problem.requirements, key=_model_place))
         found = [
             offer
@@ -262,34 +262,24 @@ def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
     return sum(problem.pinned[key].replicas > 0 for key in _pinned_members(problem, requirement))
 
 
-def _shared(problem: Problem, offers: _Offers, variants: Variants) -> Shared:
-    rows = [*_pool_rows(problem, offers), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
+def _shared(problem: Problem, offers: _Offers, variants: Variants, taking: Taking) -> Shared:
+    rows = [*_pool_rows(problem, offers, taking), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
     return shared_of(rows, len(offers.choices), len(variants.keys))
 
 
-def _pool_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
+def _pool_rows(problem: Problem, offers: _Offers, taking: Taking) -> Iterator[SharedRow]:
     uses: dict[str, Uses] = {pool.name: [] for pool in problem.pools}
     for index, (_, _, candidate, _) in enumerate(offers.choices):
         for name, count in candidate.devices.items():
             if name in uses and count:
                 uses[name].append((index, count))
-    pinned, current = _taken(problem, problem.pinned), _taken(problem, problem.current)
+    pinned, current = taking.now(problem.pinned), taking.now(problem.current)
     for pool in sorted(problem.pools, key=lambda each: each.name):
-        held, now = pinned.get(pool.name, 0), current.get(pool.name, 0)
+        held, now = pinned[pool.name], current[pool.name]
         yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])
         if pool.surge is not None:
             room = max(float(pool.devices + pool.surge - now), 0.0)
             yield SharedRow(f"{pool.name} {WHILE_CHANGING}", room, use_starting=uses[pool.name])
-
-
-def _taken(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> dict[str, int]:
-    """What allocations on current accelerators take of each pool."""
-    taken: dict[str, int] = {}
-    for key, allocation in allocations.items():
-        if allocation.replicas:
-            for pool, devices in problem.current_devices.get(key, {}).items():
-                taken[pool] = taken.get(pool, 0) + devices * allocation.replicas
-    return taken
 
 
 def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:

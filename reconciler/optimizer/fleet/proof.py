@@ -7,7 +7,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.optimizer.fleet.formulation import WHILE_CHANGING
-from reconciler.optimizer.taking import Taking
+from reconciler.optimizer.taking import Allocations, Taking
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -19,30 +19,30 @@ def shared_uses(
     problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float]
 ) -> tuple[SharedUse, ...]:
     """What all variants take of everything shared, pinned ones too, and what one more of it would save an hour."""
-    uses = (*_pools(problem, allocations), *_budgets(problem, allocations), *_changes(problem, allocations))
+    taking, everybody = Taking.of(problem), {**problem.current, **allocations}
+    uses = (*_pools(problem, taking, everybody), *_budgets(problem, taking, everybody), *_changes(problem, everybody))
     return tuple(
         SharedUse(name=name, used=round(used, 6), limit=round(limit, 6), price=round(prices.get(name, 0.0), 6))
         for name, used, limit in uses
     )
 
 
-def _pools(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
-    used, both = Taking.of(problem).pools({**problem.current, **allocations})
+def _pools(problem: Problem, taking: Taking, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
+    used, both = taking.pools(everybody)
     for pool in sorted(problem.pools, key=lambda each: each.name):
         yield pool.name, float(used[pool.name]), float(pool.devices)
         if pool.surge is not None:
             yield f"{pool.name} {WHILE_CHANGING}", float(both[pool.name]), float(pool.devices + pool.surge)
 
 
-def _budgets(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
-    taking, everybody = Taking.of(problem), {**problem.current, **allocations}
+def _budgets(problem: Problem, taking: Taking, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
     for budget in sorted(problem.budgets, key=lambda each: each.name):
         yield budget.name, taking.spent(everybody, budget.variants), budget.amount
 
 
-def _changes(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> Iterator[tuple[str, float, float]]:
+def _changes(problem: Problem, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
     for limit in sorted(problem.change_limits, key=lambda each: each.name):
-        changed = sum(allocations.get(key, problem.current[key]) != problem.current[key] for key in limit.variants)
+        changed = sum(everybody[key] != problem.current[key] for key in limit.variants)
         yield limit.name, float(changed), float(limit.changes)
 
 
