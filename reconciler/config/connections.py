@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 from pydantic.alias_generators import to_camel
 
 from reconciler.config.values import HeaderName, HiddenText, LabelName, QuantityName, Query, Text, Url
-from reconciler.resources.wording import join_words
+from reconciler.manifests.wording import join_words
 
 SHOWN_KEYS = 4
 

@@ -11,7 +11,7 @@ from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import parse_documents
-from reconciler.resources.wording import describe
+from reconciler.manifests.wording import describe
 
 REPOSITORY_FILE = "reconciler.yaml"
 MAX_FILES = 50

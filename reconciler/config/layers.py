@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests import Document, Field, Value
-from reconciler.resources.wording import name_field
+from reconciler.manifests.wording import name_field
 
 APPENDED = frozenset({"overrides", "policies"})
 

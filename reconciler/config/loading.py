@@ -13,13 +13,13 @@ from reconciler.config.origins import origin_of
 from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import Configuration
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
-from reconciler.decision.products import PRODUCTS
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
+from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
+from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
-from reconciler.resources.wording import describe, join_words
 
 DEFAULT_CLUSTER = "default"
 ONE_CLUSTER = "one cluster"

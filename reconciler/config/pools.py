@@ -10,8 +10,8 @@ from reconciler.config.layers import Entry
 from reconciler.config.values import Count, DeviceCount, Money, Name
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.settings import ON_DEMAND
+from reconciler.manifests.wording import describe
 from reconciler.resources.validation import describe_unknown
-from reconciler.resources.wording import describe
 
 
 class Pool(Section):

@@ -46,7 +46,7 @@ from reconciler.config.values import (
 )
 from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.settings import GitSettings, PullRequestSettings, Settings
-from reconciler.resources.wording import describe
+from reconciler.manifests.wording import describe
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"

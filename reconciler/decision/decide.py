@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from reconciler.decision.answers import answer
-from reconciler.decision.capacities import Capacities
-from reconciler.decision.case import Case
-from reconciler.decision.draining import keep_serving
-from reconciler.decision.groups import head_branch
-from reconciler.decision.independence import make_independent
-from reconciler.decision.narration import decision_for
-from reconciler.decision.outlook import Outlook
-from reconciler.decision.problems import Posed, pose, rows_of
-from reconciler.decision.proposals import blocked_group, open_by_group, settle_with_open
-from reconciler.decision.scarcity import scarcity_assumed
-from reconciler.decision.standing import Standing, is_counted, standings_of
-from reconciler.decision.waiting import wait_for_devices
+from reconciler.decision.context import DecisionContext
+from reconciler.decision.engines.answers import answer
+from reconciler.decision.engines.capacities import Capacities
+from reconciler.decision.explanation.decisions import decision_for
+from reconciler.decision.problem.devices import scarcity_assumed
+from reconciler.decision.problem.formulation import FormulatedProblem, formulate, rows_of
+from reconciler.decision.projection import Projection
+from reconciler.decision.staging.devices import wait_for_devices
+from reconciler.decision.staging.draining import keep_serving
+from reconciler.decision.staging.groups import head_branch
+from reconciler.decision.staging.independence import make_independent
+from reconciler.decision.staging.proposals import blocked_group, open_by_group, settle_with_open
+from reconciler.decision.variant_states import VariantState, is_counted, variant_states
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
 from reconciler.domain.proposals import ProposalState
@@ -33,46 +33,46 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     `refused` are changes that a draft could not write, with the reason: those variants stay as they are, so that
     the plan that is shown is the plan that is written. Reads no clock, no file and no network.
     """
-    standings = standings_of(snapshot, refused or {})
-    capacities = Capacities(rows_of(standings))
-    posed = pose(standings, capacities, answer(snapshot, standings), snapshot)
-    solution = SOLVERS[SOLVER].solve(posed.problem)
-    allocations = {standing.variant.key: _allocation(solution, standing) for standing in standings}
-    groups = {standing.variant.settings.group.value for standing in standings}
+    states = variant_states(snapshot, refused or {})
+    capacities = Capacities(rows_of(states))
+    formulated = formulate(states, capacities, answer(snapshot, states), snapshot)
+    solution = SOLVERS[SOLVER].solve(formulated.problem)
+    allocations = {state.variant.key: _allocation(solution, state) for state in states}
+    groups = {state.variant.settings.group.value for state in states}
     proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
-    settled = keep_serving(posed, settle_with_open(standings, posed, allocations, proposals))
-    settled = make_independent(standings, posed.needs, settled)
-    settled = wait_for_devices(standings, posed, settled, proposals)
-    case = Case(
+    staged = keep_serving(formulated, settle_with_open(states, formulated, allocations, proposals))
+    staged = make_independent(states, formulated.needs, staged)
+    staged = wait_for_devices(states, formulated, staged, proposals)
+    context = DecisionContext(
         snapshot=snapshot,
         capacities=capacities,
-        posed=posed,
+        formulated=formulated,
         solution=solution,
-        settled=settled,
-        before=Outlook(posed.needs, capacities, posed.problem.current),
-        after=Outlook(posed.needs, capacities, settled.allocations),
+        staged=staged,
+        before=Projection(formulated.needs, capacities, formulated.problem.current),
+        after=Projection(formulated.needs, capacities, staged.allocations),
         shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
-        held=_held(posed, solution),
+        held=_held(formulated, solution),
     )
     decisions = [
-        *(decision_for(case, standing) for standing in standings),
+        *(decision_for(context, state) for state in states),
         *(_broken(snapshot, broken) for broken in snapshot.broken),
     ]
-    return _plan(case, standings, decisions)
+    return _plan(context, states, decisions)
 
 
-def _held(posed: Posed, solution: Solution) -> dict[ResourceKey, str]:
+def _held(formulated: FormulatedProblem, solution: Solution) -> dict[ResourceKey, str]:
     """What nothing could be chosen for: for itself, for rules that contradict each other, or for lack of any plan."""
     held = dict(solution.reasons) if solution.is_unsolved else {}
     for conflict in solution.conflicts:
-        members = (key for model in conflict.models for key in posed.needs.variants_of.get(model, ()))
+        members = (key for model in conflict.models for key in formulated.needs.variants_of.get(model, ()))
         held |= dict.fromkeys(members, conflict.reason)
-    return {**held, **posed.stuck}
+    return {**held, **formulated.stuck}
 
 
-def _allocation(solution: Solution, standing: Standing) -> Allocation:
+def _allocation(solution: Solution, state: VariantState) -> Allocation:
     """What the solution says; where it is silent, what stands in Git."""
-    return solution.allocations.get(standing.variant.key, standing.variant.current)
+    return solution.allocations.get(state.variant.key, state.variant.current)
 
 
 def _broken(snapshot: Snapshot, broken: BrokenResource) -> Decision:
@@ -98,9 +98,9 @@ def _group_of_broken(snapshot: Snapshot, key: ResourceKey) -> str:
     return "/".join(values) or "all"
 
 
-def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decision]) -> Plan:
-    snapshot = case.snapshot
-    lacking = _lacking(case, standings)
+def _plan(context: DecisionContext, states: Sequence[VariantState], decisions: Sequence[Decision]) -> Plan:
+    snapshot = context.snapshot
+    lacking = _lacking(context, states)
     return Plan(
         now_s=snapshot.now_s,
         repository=snapshot.repository,
@@ -108,42 +108,46 @@ def _plan(case: Case, standings: Sequence[Standing], decisions: Sequence[Decisio
         commit=snapshot.commit,
         recording=snapshot.fingerprint,
         currency=snapshot.settings.currency,
-        groups=tuple(_group(case, name, members, lacking) for name, members in _by_group(decisions).items()),
+        groups=tuple(_group(context, name, members, lacking) for name, members in _by_group(decisions).items()),
         totals=_totals(snapshot, decisions),
-        solver=case.solution.solver or SOLVER,
-        solve_status=case.solution.status,
-        gap=case.solution.gap,
+        solver=context.solution.solver or SOLVER,
+        solve_status=context.solution.status,
+        gap=context.solution.gap,
         objective=snapshot.settings.objective,
         assumptions=_assumptions(snapshot, decisions),
         findings=snapshot.findings,
         failures=snapshot.failures,
         warnings=snapshot.warnings,
         notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
-        value=case.solution.value,
-        shared=case.solution.shared,
-        greedy_value=case.solution.greedy_value,
-        sensitivity=case.solution.sensitivity,
+        value=context.solution.value,
+        shared=context.solution.shared,
+        greedy_value=context.solution.greedy_value,
+        sensitivity=context.solution.sensitivity,
     )
 
 
-def _lacking(case: Case, standings: Sequence[Standing]) -> dict[str, str]:
+def _lacking(context: DecisionContext, states: Sequence[VariantState]) -> dict[str, str]:
     """Resources that an open proposal must not lose a value of, with what is wrong with what was seen of them.
 
     Where only a part of the load was seen, that is a value which that part alone would lower.
     """
-    snapshot = case.snapshot
+    snapshot = context.snapshot
     proposed = {
         change.resource: change.replicas_after
         for proposal in snapshot.proposals
         if proposal.state is ProposalState.OPEN
         for change in proposal.changes
     }
-    lowered = (key for key in case.posed.partial if case.settled.allocations[key].replicas < proposed.get(str(key), 0))
-    unknown = (standing.variant.key for standing in standings if standing.lacks_metrics)
+    lowered = (
+        key
+        for key in context.formulated.partial
+        if context.staged.allocations[key].replicas < proposed.get(str(key), 0)
+    )
+    unknown = (state.variant.key for state in states if state.lacks_metrics)
     unread = (broken.key for broken in snapshot.broken)
     missing = {str(key): f"metrics of {key} are missing" for key in (*unknown, *unread, *lowered)}
-    astray = (standing.variant.key for standing in standings if standing.is_stray)
-    return missing | {str(key): f"live replicas of {key} stay away from Git" for key in astray}
+    drifted = (state.variant.key for state in states if state.is_drifted)
+    return missing | {str(key): f"live replicas of {key} stay away from Git" for key in drifted}
 
 
 def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
@@ -153,17 +157,19 @@ def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
     return groups
 
 
-def _group(case: Case, name: str, decisions: Sequence[Decision], lacking: Mapping[str, str]) -> GroupPlan:
-    settings = case.snapshot.settings
+def _group(context: DecisionContext, name: str, decisions: Sequence[Decision], lacking: Mapping[str, str]) -> GroupPlan:
+    settings = context.snapshot.settings
     changes = [decision for decision in decisions if decision.outcome is Outcome.CHANGE]
     branch = head_branch(settings.git.branch_prefix, name)
-    proposals = [proposal for proposal in case.snapshot.proposals if proposal.head_branch == branch]
+    proposals = [proposal for proposal in context.snapshot.proposals if proposal.head_branch == branch]
     return GroupPlan(
         name=name,
         head_branch=branch,
         decisions=tuple(decisions),
-        kept_proposal=case.settled.kept.get(name),
-        blocked=blocked_group(changes, proposals, lacking, case.snapshot.now_s, settings.pull_requests.reopen_after_s),
+        kept_proposal=context.staged.kept.get(name),
+        blocked=blocked_group(
+            changes, proposals, lacking, context.snapshot.now_s, settings.pull_requests.reopen_after_s
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.domain.allocations import Allocation, Performance
-from reconciler.domain.declarations import StatusShape
+from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SloOutlook:
+class SloProjection:
     """A target beside what is expected before and after the change, same statistic, in seconds; None is unknown.
 
     `name` is itl, wait or ttft; `statistic` is `p95` or `mean`. `before_s` infinite: the load exceeds the capacity.
@@ -130,7 +130,7 @@ class Decision:
     demand: float | None = None
     capacity_before: float | None = None
     capacity_after: float | None = None
-    slos: tuple[SloOutlook, ...] = ()
+    slos: tuple[SloProjection, ...] = ()
     fullness: Fullness | None = None
     cost_before_per_hour: float | None = None
     cost_after_per_hour: float | None = None
@@ -149,10 +149,10 @@ class Decision:
         return self.current.accelerator != self.desired.accelerator
 
     @property
-    def worst_slo(self) -> SloOutlook | None:
+    def worst_slo(self) -> SloProjection | None:
         """The target that is or would be used up most, relative to its limit; None without targets."""
 
-        def used(slo: SloOutlook) -> float:
+        def used(slo: SloProjection) -> float:
             return max(value for value in (slo.before_s, slo.after_s, 0.0) if value is not None) / slo.target_s
 
         return max(self.slos, key=used, default=None)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.answers import NoAnswer
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
+from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.findings import Finding
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -13,9 +15,7 @@ from reconciler.domain.inventory import Inventory
 from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
-from reconciler.domain.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
-from reconciler.domain.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.variants import Variant
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.conditions import Condition
-from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.declared.moves import EntryPlace
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.moves import EntryPlace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.service_classes import ServiceClass

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
-from reconciler.optimizer.taking import Taking, served_meanwhile, served_now
+from reconciler.optimizer.device_use import DeviceUse, served_meanwhile, served_now
 
 _NOISE = 1e-6
 
@@ -49,7 +49,7 @@ def drained(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> 
 class _Check:
     def __init__(self, problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> None:
         self._problem = problem
-        self._taking = Taking.of(problem)
+        self._device_use = DeviceUse.of(problem)
         self._free = {key: each for key, each in allocations.items() if key not in problem.pinned}
         self._fixed = {
             key: count
@@ -57,15 +57,18 @@ class _Check:
             if requirement.fixed is not None
             for key, count in requirement.fixed.items()
         }
-        self._used, self._both = self._taking.pools(self._free)
-        self._held = self._taking.now(problem.pinned)
+        self._used, self._both = self._device_use.pools(self._free)
+        self._held = self._device_use.now(problem.pinned)
 
     def bounds(self) -> Iterator[str]:
         """Within its bounds, and on an accelerator that was offered."""
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
             is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
-            if is_moved and self._taking.offered(CandidateKey(variant=key, accelerator=allocation.accelerator)) is None:
+            if (
+                is_moved
+                and self._device_use.offered(CandidateKey(variant=key, accelerator=allocation.accelerator)) is None
+            ):
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if self._fixed and key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])
@@ -89,7 +92,7 @@ class _Check:
 
     def changing(self) -> Iterator[str]:
         """In each pool while the change is under way."""
-        now = self._taking.now({key: self._problem.current[key] for key in self._free})
+        now = self._device_use.now({key: self._problem.current[key] for key in self._free})
         for pool in self._problem.pools:
             left = pool.devices - self._held[pool.name]
             if pool.surge is not None and self._both[pool.name] > max(left + pool.surge, now[pool.name]):
@@ -102,7 +105,7 @@ class _Check:
                 self._problem.current_weights.get(key, 0.0) * self._problem.pinned[key].replicas
                 for key in budget.variants & self._problem.pinned.keys()
             )
-            spent = self._taking.spent(self._free, budget.variants & self._free.keys())
+            spent = self._device_use.spent(self._free, budget.variants & self._free.keys())
             if spent > max(budget.amount - pinned, 0.0) + _NOISE * max(budget.amount, 1.0):
                 yield f"budget {budget.name} has {budget.amount - pinned:g}, the plan spends {spent:g}"
 

@@ -9,8 +9,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.cover import VALUE_TOLERANCE, Choice, Cover, Rank, cheapest_cover
+from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 from reconciler.optimizer.lines import Line, line_of
-from reconciler.optimizer.taking import Taking, carried_by_pinned
 
 
 class SeparableSolver:
@@ -24,10 +24,10 @@ class SeparableSolver:
         A model whose bounds forbid covering its demand gets as much as they admit, and a shortfall that says so.
         """
         offers = _offers_by_variant(problem.candidates)
-        tally, taking = _Tally(allocations=dict(problem.pinned)), Taking.of(problem)
+        tally, device_use = _Tally(allocations=dict(problem.pinned)), DeviceUse.of(problem)
         for requirement in sorted(problem.requirements, key=lambda each: each.model):
             if requirement.fixed is not None:
-                tally.take_fixed(problem, requirement.fixed, taking)
+                tally.take_fixed(problem, requirement.fixed, device_use)
             else:
                 _solve_model(problem, requirement, offers, tally)
         return tally.solution()
@@ -43,12 +43,12 @@ class _Tally:
     value: float = 0.0
     lower_bound: float = 0.0
 
-    def take_fixed(self, problem: Problem, fixed: Mapping[ResourceKey, int], taking: Taking) -> None:
+    def take_fixed(self, problem: Problem, fixed: Mapping[ResourceKey, int], device_use: DeviceUse) -> None:
         for variant, replicas in sorted(fixed.items()):
             if variant not in problem.pinned:
                 current = problem.current[variant]
                 self.allocations[variant] = replace(current, replicas=replicas)
-                value = line_of(problem, taking.standing(variant), 1.0, Bounds(minimum=0)).value_at(replicas)
+                value = line_of(problem, device_use.standing(variant), 1.0, Bounds(minimum=0)).value_at(replicas)
                 self.value += value
                 self.lower_bound += value
 

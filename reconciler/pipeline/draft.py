@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
-from reconciler.decision.proposals import proposed_change
-from reconciler.domain.declarations import DocumentRef, StatusShape
+from reconciler.decision.staging.proposals import proposed_change
+from reconciler.domain.declared.declarations import DocumentRef, StatusShape
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan

@@ -10,9 +10,6 @@ from functools import reduce
 from operator import or_
 
 from reconciler.config.loading import ONE_CLUSTER
-from reconciler.decision.declarations import fold
-from reconciler.decision.fitting import Told, choose_variants, learn_profiles, read_history
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.fitted import Fitting
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
@@ -28,6 +25,9 @@ from reconciler.metrics import (
 from reconciler.metrics.grids import Grid, grid_of
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
+from reconciler.snapshot.declarations import fold
+from reconciler.snapshot.fitting import Told, choose_variants, learn_profiles, read_history
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 logger = logging.getLogger(__name__)
 

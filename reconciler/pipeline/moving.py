@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.decision.products import PRODUCT_KEYS
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator
-from reconciler.domain.declarations import DocumentRef, Workload
-from reconciler.domain.moves import EntryPlace, FieldPath, OverlayPatch, PodPlace, WrittenField
+from reconciler.domain.declared.declarations import DocumentRef, Workload
+from reconciler.domain.declared.moves import EntryPlace, FieldPath, OverlayPatch, PodPlace, WrittenField
 from reconciler.domain.plan import Decision
+from reconciler.domain.products import PRODUCT_KEYS
 from reconciler.domain.variants import Option, Variant
 from reconciler.manifests import EditRefused, SetEmbedded, SetScalar, Value, format_field
 from reconciler.pipeline.patching import Patching, plant

@@ -4,11 +4,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.decision.asking import Asking, ask_by_cluster
-from reconciler.decision.declarations import Commit, clusters_of, fold, read_commit
-from reconciler.decision.nodes import device_names
+from reconciler.decision.questions import Asking, ask_by_cluster
 from reconciler.domain.answers import Answer
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.proposals import Proposal
@@ -20,6 +18,8 @@ from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.metrics import clusters_seen, device_queries, live_queries, queries_for
 from reconciler.metrics.tracked import tracking_queries
 from reconciler.pipeline.doors import Doors, Progress, no_progress
+from reconciler.snapshot.declarations import Commit, clusters_of, fold, read_commit
+from reconciler.snapshot.inventory.nodes import device_names
 
 logger = logging.getLogger(__name__)
 

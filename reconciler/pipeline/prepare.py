@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from reconciler.decision.declarations import read_declaration
-from reconciler.decision.snapshot import read_snapshot
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.drafts import Edited
 from reconciler.domain.plan import Plan
 from reconciler.domain.recording import Recording
@@ -15,6 +13,8 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.pipeline.draft import settle
 from reconciler.pipeline.recording import fingerprint
 from reconciler.rendering import Renderer
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.decision.declarations import read_recorded
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.git import EntryKind, Repository
 from reconciler.manifests import Field, Value, format_field, parse_documents
 from reconciler.pipeline.prepare import Prepared
 from reconciler.placement import Fleet
+from reconciler.snapshot.declarations import read_recorded
 
 TOOLS = (("kustomize", ("kustomize", "build")), ("kubectl", ("kubectl", "kustomize")))
 TIMEOUT_S = 120.0

@@ -14,9 +14,10 @@ from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
 from reconciler.manifests import Document, parse_readable
+from reconciler.manifests.wording import quote
 from reconciler.pipeline.ignoring import is_ignored
-from reconciler.placement.build import objects_in
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
+from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import identify
 from reconciler.placement.origins import Source
 from reconciler.placement.repository import (
@@ -29,7 +30,6 @@ from reconciler.placement.repository import (
     name_of,
     resolve,
 )
-from reconciler.resources.wording import quote
 
 RULE = "synced-configuration"
 MARKER = "+argocd:skip-file-rendering"

@@ -7,11 +7,7 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
-from reconciler.decision.building import count_objects
-from reconciler.decision.cost_order import find_contradicted_costs
-from reconciler.decision.declarations import Clusters, Commit, clusters_of, fold, read_commit
-from reconciler.decision.variants import build_catalogs, join_variants
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
@@ -20,6 +16,10 @@ from reconciler.pipeline.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
 from reconciler.pipeline.session import Wanted
 from reconciler.pipeline.synced import IGNORE_FILE, find_synced_configuration, is_own, may_tell
+from reconciler.snapshot.built_objects import count_objects
+from reconciler.snapshot.declarations import Clusters, Commit, clusters_of, fold, read_commit
+from reconciler.snapshot.variants.cost_order import find_contradicted_costs
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 CONFIGURATION = "configuration"
 UNREADABLE = "unreadable-document"

@@ -12,14 +12,14 @@ from reconciler.errors import InputError
 from reconciler.manifests import Field, Value
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications
-from reconciler.placement.build import Builder, Gathering
 from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read
-from reconciler.placement.kustomization import Kustomization
+from reconciler.placement.kustomize.build import Builder, Gathering
+from reconciler.placement.kustomize.kustomization import Kustomization
+from reconciler.placement.kustomize.transformers import set_namespace
 from reconciler.placement.objects import BuiltObject, Draft, Identity, Obstacle, Root, identify
 from reconciler.placement.origins import AS_BUILT, Source
 from reconciler.placement.repository import Repository, directory_of, is_yaml
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
-from reconciler.placement.transformers import set_namespace
 
 MAX_DEPLOYERS: Final = 20_000
 _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}

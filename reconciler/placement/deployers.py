@@ -6,7 +6,7 @@ from typing import Final
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.errors import InputError
-from reconciler.placement.kustomization import (
+from reconciler.placement.kustomize.kustomization import (
     Kustomization,
     LabelRule,
     PatchRule,

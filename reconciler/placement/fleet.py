@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Field
-from reconciler.placement.build import Builder
 from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
+from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.markers import IGNORE, Marker
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import Address, Origin

@@ -8,15 +8,15 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests import Field
+from reconciler.manifests.wording import join_words, quote
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import ARGO_GROUP, override_sections
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.kustomize.patches import parse_inline
 from reconciler.placement.objects import BuiltObject, Obstacle, split_version
 from reconciler.placement.origins import Embedding, OriginKind, Source, origin_of_source
-from reconciler.placement.patches import parse_inline
 from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
 from reconciler.placement.repository import CHART_NAME, Repository, directory_of, join, name_of, resolve
-from reconciler.resources.wording import join_words, quote
 
 HELM_RELEASE: Final = "HelmRelease"
 APPLICATION: Final = "Application"

@@ -6,8 +6,8 @@ from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, InsertBlock
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.kustomize.transformers import SCALED_KINDS
 from reconciler.placement.objects import BuiltObject, Root
-from reconciler.placement.transformers import SCALED_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

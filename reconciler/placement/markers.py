@@ -11,8 +11,8 @@ from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, OpenFile, Value
 from reconciler.manifests.nodes import MappingNode, Node, ScalarNode, SequenceNode, build_tree
+from reconciler.manifests.wording import describe, name_field, quote
 from reconciler.placement.origins import value_at
-from reconciler.resources.wording import describe, name_field, quote
 
 PREFIX: Final = "reconciler.io/"
 IGNORE: Final = "ignore"

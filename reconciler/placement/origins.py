@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
-from reconciler.resources.wording import describe, name_field
+from reconciler.manifests.wording import describe, name_field
 
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
 AS_BUILT: Final = -1

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.moves import OverlayPatch, PatchPath
+from reconciler.domain.declared.moves import OverlayPatch, PatchPath
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.insertions import own_kustomization
-from reconciler.placement.kustomization import Kustomization, PatchRule, read_document
+from reconciler.placement.kustomize.kustomization import Kustomization, PatchRule, read_document
+from reconciler.placement.kustomize.strategic import merge_keys_of
 from reconciler.placement.objects import BuiltObject, Identity, Root, identify
 from reconciler.placement.origins import Source
 from reconciler.placement.repository import join, resolve
-from reconciler.placement.strategic import merge_keys_of
 
 PATCH_NAME: Final = "reconciler-accelerators.yaml"
 """The file beside an overlay's kustomization that is ours."""

@@ -10,9 +10,9 @@ from reconciler.manifests import Field
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, Draft, Identity, identify, split_version
 from reconciler.placement.origins import Source
-from reconciler.placement.selectors import Selector, Unclear
 
 _AUTOSCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
 _PAUSED: Final = "autoscaling.keda.sh/paused"

@@ -6,12 +6,12 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Field, Value
+from reconciler.manifests.wording import describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import Marker
 from reconciler.placement.objects import BuiltObject, Obstacle
 from reconciler.placement.origins import AS_BUILT, Origin, OriginKind
 from reconciler.resources.objects import is_templated
-from reconciler.resources.wording import describe, join_words, name_field
 
 REPLICAS: Final[Field] = ("spec", "replicas")
 _MOST_NAMED: Final = 3

@@ -6,7 +6,7 @@ from typing import Final
 
 from reconciler.errors import InputError
 from reconciler.manifests import Value
-from reconciler.placement.build import Builder
+from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,

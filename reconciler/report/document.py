@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
-from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloOutlook, Step
+from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
 
@@ -133,7 +133,7 @@ def _allocation(allocation: Allocation) -> Json:
     return {"accelerator": allocation.accelerator or None, "replicas": allocation.replicas}
 
 
-def _slo(slo: SloOutlook) -> Json:
+def _slo(slo: SloProjection) -> Json:
     # An infinite time is null like an unknown one; whether the target is met tells them apart.
     return {
         "name": slo.name,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, Fullness, SloOutlook, Verdict, VerdictKind
+from reconciler.domain.plan import Decision, Fullness, SloProjection, Verdict, VerdictKind
 from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, quantity, shift
 from reconciler.report.plain import one_line
 
@@ -84,7 +84,7 @@ def change_row(decision: Decision, label: str, *, marked: bool = True) -> Change
     )
 
 
-def slo_row(slo: SloOutlook) -> SloRow:
+def slo_row(slo: SloProjection) -> SloRow:
     """The row of one target."""
     mark = {True: "✅", False: "⚠️", None: ""}[slo.is_met_after]
     return SloRow(
@@ -111,7 +111,7 @@ def _percent(fraction: float | None) -> str:
     return UNKNOWN if fraction is None else f"{fraction * 100:.0f} %"
 
 
-def slo_name(slo: SloOutlook) -> str:
+def slo_name(slo: SloProjection) -> str:
     """`TTFT p95`, `wait p95`, `ITL`: a mean is what people expect without a word."""
     name = QUANTITIES.get(slo.name, slo.name)
     return name if slo.statistic == "mean" else f"{name} {slo.statistic}"

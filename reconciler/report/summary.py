@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.plan import Decision, Outcome, Plan, SloOutlook, VerdictKind
+from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
 from reconciler.domain.solutions import SolveStatus
 from reconciler.report.labels import model_name, short_labels_of
 from reconciler.report.numbers import (
@@ -28,10 +28,10 @@ NOTHING_PROVEN = 0.00005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """A model that misses a target, with the outlook that says so."""
+    """A model that misses a target, with the projection that says so."""
 
     decision: Decision
-    slo: SloOutlook
+    slo: SloProjection
 
 
 def title(changes: Sequence[Decision], group: str, currency: str) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declarations import Annotation
+from reconciler.domain.declared.declarations import Annotation
 from reconciler.domain.findings import Finding
+from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import describe_unknown
-from reconciler.resources.wording import join_words, quote
 
 PREFIX = "reconciler.io/"
 _MAX_TEXT = 253

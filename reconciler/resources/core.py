@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reconciler.domain.declarations import IgnoredNamespace
-from reconciler.domain.saturation_settings import UpstreamNamespace
+from reconciler.domain.declared.declarations import IgnoredNamespace
+from reconciler.domain.declared.saturation_settings import UpstreamNamespace
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 

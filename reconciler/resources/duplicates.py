@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.resources.wording import MOST_NAMED, name_first
+from reconciler.manifests.wording import MOST_NAMED, name_first
 
 
 class Keyed(Protocol):

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from reconciler.resources.wording import quote
+from reconciler.manifests.wording import quote
 
 _EXAMPLES = 'a duration like "15s" or "1h30m"'
 # Twelve digits of hours are a hundred million years.

@@ -12,10 +12,10 @@ from pydantic import Field
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
+from reconciler.manifests.wording import quote
 from reconciler.resources.embedded import EmbeddedText, parse_embedded
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape, validate
-from reconciler.resources.wording import quote
 
 _DEFAULT = "default"
 _LEFT_OUT = "this entry is left out"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeGuard, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from reconciler.resources.wording import describe, join_words
+from reconciler.manifests.wording import describe, join_words
 
 _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 _DEFAULT = re.compile(r" \(= .*\)$")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from reconciler.domain.declarations import (
+from reconciler.domain.declared.declarations import (
     BrokenResource,
     Declaration,
     IgnoredNamespace,
@@ -15,16 +15,16 @@ from reconciler.domain.declarations import (
     VariantResource,
     Workload,
 )
+from reconciler.domain.declared.saturation_settings import UpstreamNamespace
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.saturation_settings import UpstreamNamespace
+from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import FoldedInference, fold_inference
 from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
 from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
 from reconciler.resources.objects import Piece, UpstreamSettings
 from reconciler.resources.scopes import settle
-from reconciler.resources.wording import MOST_NAMED, name_first
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)

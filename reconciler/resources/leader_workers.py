@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.manifests.wording import describe
 from reconciler.resources.objects import KubernetesObject, Piece, is_templated
 from reconciler.resources.validation import LooseShape, validate
-from reconciler.resources.wording import describe
 from reconciler.resources.workloads import PodTemplate, TemplateFields, find_unknown, mapping_at, read_scale_target
 
 GROUP_PATH = ("spec", "leaderWorkerTemplate")

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from reconciler.domain.declarations import (
+from reconciler.domain.declared.declarations import (
     BrokenResource,
     DocumentRef,
     IgnoredNamespace,
@@ -17,15 +17,15 @@ from reconciler.domain.declarations import (
     VariantResource,
     Workload,
 )
+from reconciler.domain.declared.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
+from reconciler.domain.declared.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
+from reconciler.domain.declared.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
+from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
-from reconciler.domain.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
-from reconciler.domain.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
-from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.manifests import Document
+from reconciler.manifests.wording import name_field
 from reconciler.resources.validation import LooseShape
-from reconciler.resources.wording import name_field
 
 DEFAULT_NAMESPACE = "default"
 # Substitution by Flux, by a Helm chart, by Kustomize's old vars: what stands there is not what is applied.

@@ -7,13 +7,13 @@ from typing import TypeAlias
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.findings import Finding
-from reconciler.domain.launch import LaunchSettings
+from reconciler.manifests.wording import describe
 from reconciler.resources.engines import read_launch, tell_engine
 from reconciler.resources.objects import KubernetesObject, is_templated
 from reconciler.resources.served_names import find_served_names
 from reconciler.resources.validation import LooseShape
-from reconciler.resources.wording import describe
 
 # Extended resources that are accelerators, and how the names of others begin.
 _DEVICE_RESOURCES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu"})

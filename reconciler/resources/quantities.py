@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from reconciler.resources.wording import describe
+from reconciler.manifests.wording import describe
 
 _EXAMPLES = 'a quantity like 10, "0.75", "500m" or "1Ki"'
 _QUANTITY = re.compile(

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests import Document
+from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.apps import read_deployment, read_stateful_set
 from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
@@ -30,7 +31,6 @@ from reconciler.resources.scalers import read_autoscaler, read_scaled_object
 from reconciler.resources.undecided import NOTED_KINDS, find_undecided
 from reconciler.resources.upstream import read_config_map
 from reconciler.resources.validation import LooseShape, validate
-from reconciler.resources.wording import describe, join_words, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings, LimiterSettings, SaturationEntry
 from reconciler.domain.findings import Finding
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.saturation_settings import AnalyzerSettings, LimiterSettings, SaturationEntry
 from reconciler.domain.thresholds import ThresholdLayer
+from reconciler.manifests.wording import quote
 from reconciler.resources.entries import Entry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 from reconciler.resources.validation import LooseShape, Shape
-from reconciler.resources.wording import quote
 
 SATURATION_CONFIG_MAPS = ("wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config")
 """The names that upstream has given it, the newest first."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.saturation_settings import ZeroEntry
+from reconciler.manifests.wording import quote
 from reconciler.resources.durations import parse_duration
 from reconciler.resources.entries import Entry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
-from reconciler.resources.wording import quote
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
 

@@ -10,12 +10,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declarations import Form, ReplicaField, ReplicaOwner, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Form, ReplicaField, ReplicaOwner, StatusShape, VariantResource
 from reconciler.domain.findings import Severity
+from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
 from reconciler.resources.validation import LooseShape, validate
-from reconciler.resources.wording import quote
 
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.domain.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.resources.objects import UpstreamSettings
 from reconciler.resources.saturation import SATURATION_CONFIG_MAPS
 

@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.tracking import LabelOperator, LabelRequirement, LabelSelector
+from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector
+from reconciler.manifests.wording import join_words
 from reconciler.resources.validation import Shape
-from reconciler.resources.wording import join_words
 
 _OPERATORS = tuple(LabelOperator)
 _NEEDS_VALUES = (LabelOperator.IN, LabelOperator.NOT_IN)

@@ -6,9 +6,9 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from reconciler.domain.findings import Finding, Severity
+from reconciler.manifests.wording import describe
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
 from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
-from reconciler.resources.wording import describe
 
 Model = TypeVar("Model", bound=BaseModel)
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})

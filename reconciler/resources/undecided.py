@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from reconciler.domain.declared.kthena import BACKEND_KINDS, FieldPath
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import BACKEND_KINDS, FieldPath
 from reconciler.resources.objects import KubernetesObject
 
 RULE = "undecided-field"

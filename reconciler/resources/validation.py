@@ -10,8 +10,8 @@ from pydantic_core import ErrorDetails
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
+from reconciler.manifests.wording import MAX_SHOWN, describe, quote
 from reconciler.resources.expectations import describe_expected, is_secret, list_names
-from reconciler.resources.wording import MAX_SHOWN, describe, quote
 
 Field: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Field], Place]

@@ -14,14 +14,14 @@ from statistics import median
 import yaml
 
 from reconciler.decision.decide import decide
-from reconciler.decision.declarations import read_declaration
-from reconciler.decision.snapshot import read_snapshot
 from reconciler.domain.plan import Outcome
 from reconciler.pipeline.draft import settle
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
 from reconciler.report.text import plan_text
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
 from tests.bench.answers import series_in
 from tests.bench.fleet import CALM, Fleet
 from tests.bench.observing import observe_fleet

@@ -16,11 +16,11 @@ from statistics import median
 
 import yaml
 
-from reconciler.decision.declarations import clusters_of, fold, read_commit
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests import InsertBlock, SetScalar, apply_edits
+from reconciler.snapshot.declarations import clusters_of, fold, read_commit
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.bench.processes import Spent, run_python
 
 DIRECTORIES = 500

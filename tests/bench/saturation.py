@@ -14,7 +14,7 @@ from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation import (
     BoundHistory,
     ModelReadings,
-    VariantState,
+    VariantFacts,
     layer_thresholds,
     replay_bounds,
     reproduce_percent,
@@ -84,7 +84,7 @@ def _model(index: int) -> ModelReadings:
     return ModelReadings(
         model=ModelKey(cluster="prod", namespace="chat", model_id=f"model-{index}"),
         variants=tuple(
-            VariantState(key=key, accelerator=accelerator, cost=5.0 + number, current_replicas=REPLICAS)
+            VariantFacts(key=key, accelerator=accelerator, cost=5.0 + number, current_replicas=REPLICAS)
             for number, (key, accelerator) in enumerate(zip(keys, ACCELERATORS, strict=True))
         ),
         replicas=tuple(

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import pytest
 
-from reconciler.decision.declarations import read_declaration
 from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
@@ -19,6 +18,7 @@ from reconciler.pipeline.recording import fingerprint, read_recording, write_rec
 from reconciler.rendering import Renderer
 from reconciler.report import plain, tables
 from reconciler.report.text import plan_text
+from reconciler.snapshot.declarations import read_declaration
 from tests.bench.answers import FORGOTTEN
 from tests.bench.fleet import Fleet
 from tests.bench.observing import Observation, observe_fleet

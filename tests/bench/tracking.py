@@ -13,12 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from reconciler.decision.tracked import track_targets
+from reconciler.decision.engines.tracked import track_targets
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     Behavior,
@@ -31,6 +28,9 @@ from reconciler.domain.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 
 TARGETS = 1_000

@@ -5,13 +5,13 @@ import tracemalloc
 
 import pytest
 
-from reconciler.decision.declarations import read_declaration
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.findings import Finding
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests import Document, parse_readable
 from reconciler.resources import KINDS
+from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz
 from tests.fuzz.oracle import fields_of
 

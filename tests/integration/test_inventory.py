@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from reconciler.decision.catalogs import build_catalog
-from reconciler.decision.inventory import take_inventory
-from reconciler.decision.nodes import device_names
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics import device_queries, read_observed, warnings_of
 from reconciler.prometheus import PrometheusClient
+from reconciler.snapshot.catalogs import build_catalog
+from reconciler.snapshot.inventory.nodes import device_names
+from reconciler.snapshot.inventory.pools import take_inventory
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 from tests.servers.variants import make_variant
 

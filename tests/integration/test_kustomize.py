@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.manifests import Value, parse_documents, parse_readable
-from reconciler.placement.build import Builder
+from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.repository import Repository
 
 FOLDER = Path(__file__).parents[1] / "testdata" / "clusters"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.domain.declared.moves import FieldPath
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.moves import FieldPath
 from reconciler.manifests import Value, parse_documents, parse_readable
 from reconciler.placement import Repository, find_used
 from tests.integration.test_kustomize import UNBUILDABLE, render

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.decision.tracked import TrackedAnswer, track_targets
+from reconciler.decision.engines.tracked import TrackedAnswer, track_targets
 from reconciler.domain.answers import AnswerStatus
-from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     BackendHistory,
@@ -30,6 +27,9 @@ from reconciler.domain.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 from reconciler.prometheus import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over

@@ -7,16 +7,12 @@ from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.decision.building import declare
-from reconciler.decision.declarations import clusters_of, read_commit
-from reconciler.decision.placing import place_numbers
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource
+from reconciler.domain.declared.kthena import KthenaResources
+from reconciler.domain.declared.llmaz import Llmaz
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import KthenaResources
-from reconciler.domain.llmaz import Llmaz
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
@@ -26,6 +22,10 @@ from reconciler.pipeline.edits import Editor
 from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
+from reconciler.snapshot.built_objects import declare
+from reconciler.snapshot.declarations import clusters_of, read_commit
+from reconciler.snapshot.places.placing import place_numbers
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 CASES = Path(__file__).parents[1] / "testdata" / "clusters"
 SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet")

@@ -6,15 +6,11 @@ All that may move goes to the second accelerator of `move`; what is `planned` ke
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.decision.building import declare
-from reconciler.decision.declarations import clusters_of, read_commit
-from reconciler.decision.placing import place_numbers
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import Declaration, DocumentRef, Workload
+from reconciler.domain.declared.declarations import Declaration, DocumentRef, Workload
+from reconciler.domain.declared.moves import FieldPath
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.moves import FieldPath
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.recording import ManifestFile
@@ -27,6 +23,10 @@ from reconciler.pipeline.edits import Editor
 from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
+from reconciler.snapshot.built_objects import declare
+from reconciler.snapshot.declarations import clusters_of, read_commit
+from reconciler.snapshot.places.placing import place_numbers
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.tools.sample_clusters import CASES, case_names
 
 ALPHAS_S, BETA_S, BATCH = (0.006958, 0.0062), 0.000042, 64

@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.decision.asking import ask_by_cluster
-from reconciler.decision.snapshot import read_snapshot
-from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Answer
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.drafts import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
@@ -17,6 +15,8 @@ from reconciler.metrics.attribution import target_of
 from reconciler.pipeline.draft import settle
 from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.servers.answers import Replica, answering
 from tests.tools.sample_clusters import declare_targets, what_is_said
 from tests.tools.sample_moves import declare_moves, declare_planned

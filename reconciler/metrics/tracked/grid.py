@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.domain.tracking import SYNC_PERIOD_S, TrackedTarget
+from reconciler.domain.declared.tracking import SYNC_PERIOD_S, TrackedTarget
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.matrices import Row, decode_matrix
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from reconciler.domain.answers import Answer
+from reconciler.domain.declared.tracking import BackendHistory, TrackedHistory, TrackedTarget
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.domain.tracking import BackendHistory, TrackedHistory, TrackedTarget
 from reconciler.metrics.expressions import LabelNames, label_names
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.grouping import grouped

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.domain.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
+from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
 from reconciler.metrics.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
 from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import LabelNames, exported_label

@@ -6,9 +6,9 @@ from enum import StrEnum
 from string import Template
 
 from reconciler.domain.answers import Query
+from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.domain.tracking import TrackedTarget
 from reconciler.metrics.batches import batches_of
 from reconciler.metrics.expressions import LabelNames, duration, label_names, matchers, render
 from reconciler.metrics.grids import Grid

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.domain.tracking import TrackedBackend, TrackedTarget
+from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
 from reconciler.metrics.decoding import decode
 from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.grids import Grid

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.declared.tracking import (
+    LabelSelector,
+    PodMetric,
+    PrometheusMetric,
+    Series,
+    TrackedBackend,
+    TrackedTarget,
+)
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.domain.tracking import LabelSelector, PodMetric, PrometheusMetric, Series, TrackedBackend, TrackedTarget
 from reconciler.metrics.decoding import printable
 from reconciler.metrics.readings import Named
 from reconciler.metrics.tracked.grid import Integers

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from reconciler.domain.declared.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.domain.settings import PrometheusSettings
-from reconciler.domain.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.metrics.grouping import grouped
 from reconciler.metrics.readings import Named
 from reconciler.metrics.tracked.grid import Floats, Integers, Table, lone_values

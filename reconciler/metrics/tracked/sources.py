@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from reconciler.domain.settings import PrometheusSettings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     LabelRequirement,
     LabelSelector,
     PodMetric,
     PrometheusMetric,
     TrackedTarget,
 )
+from reconciler.domain.settings import PrometheusSettings
 from reconciler.metrics.expressions import exported_label
 
 Source = TypeVar("Source", PodMetric, PrometheusMetric)

@@ -10,6 +10,7 @@ import numpy as np
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
+from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned, served_now
 from reconciler.optimizer.fleet.formulation import (
     UNBOUNDED,
     WHILE_CHANGING,
@@ -24,20 +25,19 @@ from reconciler.optimizer.fleet.formulation import (
     shared_of,
 )
 from reconciler.optimizer.fleet.sparse import Floats, Integers
-from reconciler.optimizer.taking import Taking, carried_by_pinned, served_now
 
 
 def formulate(problem: Problem) -> Formulation:
     """The arrays of a problem; pinned variants serve their models and use what they use, but are not among them."""
-    taking = Taking.of(problem)
-    offers = _Offers.of(problem, taking)
+    device_use = DeviceUse.of(problem)
+    offers = _Offers.of(problem, device_use)
     choices, variants = _choices(problem, offers), _variants(problem, offers)
     return Formulation(
         problem=problem,
         choices=choices,
         variants=variants,
         rows=_rows(problem, offers, choices, variants),
-        shared=_shared(problem, offers, variants, taking),
+        shared=_shared(problem, offers, variants, device_use),
         ratios=_ratios(problem, offers),
     )
 
@@ -66,12 +66,12 @@ class _Offers:
     choices: tuple[tuple[int, _Offer, Candidate, float], ...]
 
     @classmethod
-    def of(cls, problem: Problem, taking: Taking) -> "_Offers":
+    def of(cls, problem: Problem, device_use: DeviceUse) -> "_Offers":
         requirements = tuple(sorted(problem.requirements, key=_model_place))
         found = [
             offer
             for row, requirement in enumerate(requirements)
-            for offer in _offers_of(problem, row, requirement, taking)
+            for offer in _offers_of(problem, row, requirement, device_use)
         ]
         choices = tuple(
             (index, offer, candidate, carried)
@@ -81,17 +81,17 @@ class _Offers:
         return cls(requirements, tuple(found), choices)
 
 
-def _offers_of(problem: Problem, row: int, requirement: Requirement, taking: Taking) -> Iterator[_Offer]:
+def _offers_of(problem: Problem, row: int, requirement: Requirement, device_use: DeviceUse) -> Iterator[_Offer]:
     pinned = problem.pinned
     if requirement.fixed is not None:
         for variant in sorted(requirement.fixed):
             if variant not in pinned:
-                yield _offer_of(problem, row, requirement, [(taking.standing(variant), 1.0)])
+                yield _offer_of(problem, row, requirement, [(device_use.standing(variant), 1.0)])
         return
     offered = [
         (candidate, carried)
         for key, carried in requirement.per_replica.items()
-        if carried > 0 and key.variant not in pinned and (candidate := taking.offered(key)) is not None
+        if carried > 0 and key.variant not in pinned and (candidate := device_use.offered(key)) is not None
     ]
     offered.sort(key=_place)
     for _, group in groupby(offered, key=lambda pair: pair[0].key.variant):
@@ -262,18 +262,18 @@ def _serving_pinned(problem: Problem, requirement: Requirement) -> int:
     return sum(problem.pinned[key].replicas > 0 for key in _pinned_members(problem, requirement))
 
 
-def _shared(problem: Problem, offers: _Offers, variants: Variants, taking: Taking) -> Shared:
-    rows = [*_pool_rows(problem, offers, taking), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
+def _shared(problem: Problem, offers: _Offers, variants: Variants, device_use: DeviceUse) -> Shared:
+    rows = [*_pool_rows(problem, offers, device_use), *_budget_rows(problem, offers), *_change_rows(problem, variants)]
     return shared_of(rows, len(offers.choices), len(variants.keys))
 
 
-def _pool_rows(problem: Problem, offers: _Offers, taking: Taking) -> Iterator[SharedRow]:
+def _pool_rows(problem: Problem, offers: _Offers, device_use: DeviceUse) -> Iterator[SharedRow]:
     uses: dict[str, Uses] = {pool.name: [] for pool in problem.pools}
     for index, (_, _, candidate, _) in enumerate(offers.choices):
         for name, count in candidate.devices.items():
             if name in uses and count:
                 uses[name].append((index, count))
-    pinned, current = taking.now(problem.pinned), taking.now(problem.current)
+    pinned, current = device_use.now(problem.pinned), device_use.now(problem.current)
     for pool in sorted(problem.pools, key=lambda each: each.name):
         held, now = pinned[pool.name], current[pool.name]
         yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])

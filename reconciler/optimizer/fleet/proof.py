@@ -6,8 +6,8 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Sensitivity, SharedUse
+from reconciler.optimizer.device_use import Allocations, DeviceUse
 from reconciler.optimizer.fleet.formulation import WHILE_CHANGING
-from reconciler.optimizer.taking import Allocations, Taking
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -19,25 +19,29 @@ def shared_uses(
     problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float]
 ) -> tuple[SharedUse, ...]:
     """What all variants take of everything shared, pinned ones too, and what one more of it would save an hour."""
-    taking, everybody = Taking.of(problem), {**problem.current, **allocations}
-    uses = (*_pools(problem, taking, everybody), *_budgets(problem, taking, everybody), *_changes(problem, everybody))
+    device_use, everybody = DeviceUse.of(problem), {**problem.current, **allocations}
+    uses = (
+        *_pools(problem, device_use, everybody),
+        *_budgets(problem, device_use, everybody),
+        *_changes(problem, everybody),
+    )
     return tuple(
         SharedUse(name=name, used=round(used, 6), limit=round(limit, 6), price=round(prices.get(name, 0.0), 6))
         for name, used, limit in uses
     )
 
 
-def _pools(problem: Problem, taking: Taking, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
-    used, both = taking.pools(everybody)
+def _pools(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
+    used, both = device_use.pools(everybody)
     for pool in sorted(problem.pools, key=lambda each: each.name):
         yield pool.name, float(used[pool.name]), float(pool.devices)
         if pool.surge is not None:
             yield f"{pool.name} {WHILE_CHANGING}", float(both[pool.name]), float(pool.devices + pool.surge)
 
 
-def _budgets(problem: Problem, taking: Taking, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
+def _budgets(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
     for budget in sorted(problem.budgets, key=lambda each: each.name):
-        yield budget.name, taking.spent(everybody, budget.variants), budget.amount
+        yield budget.name, device_use.spent(everybody, budget.variants), budget.amount
 
 
 def _changes(problem: Problem, everybody: Allocations) -> Iterator[tuple[str, float, float]]:

@@ -11,6 +11,7 @@ from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import drained, exceeded, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
+from reconciler.optimizer.device_use import carried_by_pinned
 from reconciler.optimizer.fleet.conflicts import Settled, settle
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
@@ -31,7 +32,6 @@ from reconciler.optimizer.fleet.proof import sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
 from reconciler.optimizer.inferno import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
-from reconciler.optimizer.taking import carried_by_pinned
 
 _NOISE = 1e-6
 

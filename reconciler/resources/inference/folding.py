@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.domain.declarations import BrokenResource
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.inference import (
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.inference import (
     EXPERIMENTAL_GROUP,
     ROUTER_GROUP,
     Inference,
@@ -17,9 +15,11 @@ from reconciler.domain.inference import (
     ModelRewrite,
     PoolRef,
 )
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.priorities import list_routed_clusters
-from reconciler.resources.wording import escape, join_words, quote
 
 _Referring = InferenceObjective | InferenceModel | ModelRewrite
 Kind = TypeVar("Kind", InferencePool, InferenceObjective, InferenceModel, ModelRewrite)

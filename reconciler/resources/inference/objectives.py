@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.inference import (
+from reconciler.domain.declared.inference import (
     DEFAULT_PRIORITY,
     ROUTER_GROUP,
     Criticality,
@@ -14,6 +13,7 @@ from reconciler.domain.inference import (
     InferenceObjective,
     WeightedModel,
 )
+from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import (
     ExperimentalPoolRefFields,

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reconciler.domain.declared.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
 from reconciler.domain.findings import Finding
-from reconciler.domain.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import Fields, Group, KindName, ObjectName, Port, group_of
 from reconciler.resources.objects import KubernetesObject, Piece

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declarations import Workload
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.inference import (
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.inference import (
     DEFAULT_PRIORITY,
     ROUTER_GROUP,
     Inference,
@@ -15,6 +14,7 @@ from reconciler.domain.inference import (
     ModelRewrite,
     PoolRef,
 )
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 
 _GROUPS_OF_PODS = ("LeaderWorkerSet", "Playground", "Service")

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef
+from reconciler.domain.declared.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape
 

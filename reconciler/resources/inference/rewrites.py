@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.inference import ModelRewrite, RewriteRule, WeightedModel
+from reconciler.domain.declared.inference import ModelRewrite, RewriteRule, WeightedModel
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import Fields, PoolRefFields, Weight, as_pool_ref, group_of
 from reconciler.resources.objects import KubernetesObject, Piece

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.domain.declared.kthena import BindingResource, HeterogeneousTarget, HomogeneousTarget
+from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.findings import Finding
-from reconciler.domain.kthena import BindingResource, HeterogeneousTarget, HomogeneousTarget
-from reconciler.domain.tracking import Generation
+from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, read_with
 from reconciler.resources.kthena.references import Era, tell_era
 from reconciler.resources.kthena.scaled_targets import (
@@ -16,7 +17,6 @@ from reconciler.resources.kthena.scaled_targets import (
 from reconciler.resources.kthena.statuses import BindingStatus
 from reconciler.resources.kthena.target_fields import AnyHeterogeneousFields, AnyHomogeneousFields, BindingFields
 from reconciler.resources.objects import KubernetesObject, Piece
-from reconciler.resources.wording import join_words
 
 _OLD = ("scalingConfiguration", "optimizerConfiguration")
 _NEW = ("homogeneousTarget", "heterogeneousTarget")

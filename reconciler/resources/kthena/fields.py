@@ -5,11 +5,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.tracking import LONGEST_WINDOW_S
+from reconciler.domain.declared.tracking import LONGEST_WINDOW_S
+from reconciler.manifests.wording import quote
 from reconciler.resources.durations import parse_duration
 from reconciler.resources.quantities import Quantity
 from reconciler.resources.validation import Shape
-from reconciler.resources.wording import quote
 
 MAX_REPLICAS = 1_000_000
 _LARGEST_INT32 = 2**31 - 1

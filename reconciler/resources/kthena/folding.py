@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.domain.declarations import BrokenResource
-from reconciler.domain.findings import Finding
-from reconciler.domain.kthena import (
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.kthena import (
     BindingResource,
     KthenaResources,
     ModelResource,
     PolicyResource,
     ServingResource,
 )
+from reconciler.domain.findings import Finding
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.kthena.joining import find_contradictions
 

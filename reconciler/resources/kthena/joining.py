@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.kthena import KthenaResources
+from reconciler.domain.declared.tracking import Rate, Select
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import KthenaResources
-from reconciler.domain.tracking import Rate, Select
+from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.policy_specs import describe_stuck
 from reconciler.resources.kthena.tracked_targets import Followed, Following, Unfollowed, follow
-from reconciler.resources.wording import join_words
 
 _POLICY_KINDS = ("AutoscalingPolicy", "AutoscalingPolicyBinding")
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from reconciler.domain.declared.kthena import FieldPath
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import FieldPath
+from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.model_fields import (
     LARGEST_SUM,
     AnyBackendFields,
@@ -19,7 +20,6 @@ from reconciler.resources.kthena.policy_specs import check_spec
 from reconciler.resources.kthena.scaled_targets import check_bounds
 from reconciler.resources.kthena.workers import check_workers
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.wording import quote
 
 _SPEC = ("spec",)
 

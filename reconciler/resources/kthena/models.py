@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.domain.declarations import Workload
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import Place
-from reconciler.domain.kthena import (
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
     FieldPath,
     LoraAdapter,
@@ -17,7 +15,9 @@ from reconciler.domain.kthena import (
     StringMatch,
     Worker,
 )
-from reconciler.domain.tracking import Generation
+from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Place
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.durations import parse_duration
 from reconciler.resources.kthena.model_fields import (

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.domain.declared.kthena import PolicyResource, TargetSpec
+from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.findings import Finding
-from reconciler.domain.kthena import PolicyResource, TargetSpec
-from reconciler.domain.tracking import Generation
+from reconciler.manifests.wording import join_words
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
 from reconciler.resources.kthena.policy_specs import AnyPolicyFields, check_spec, read_spec
@@ -20,7 +21,6 @@ from reconciler.resources.kthena.scaled_targets import (
 from reconciler.resources.kthena.statuses import PolicyStatus, read_observed_generation
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
 from reconciler.resources.objects import KubernetesObject, Piece
-from reconciler.resources.wording import join_words
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
 _SPEC = ("spec",)

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
-from reconciler.domain.kthena import FieldPath, PolicySpec
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.kthena import FieldPath, PolicySpec
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Behavior,
     MetricTarget,
@@ -15,6 +13,9 @@ from reconciler.domain.tracking import (
     Rate,
     Select,
 )
+from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Place
+from reconciler.manifests.wording import describe, quote
 from reconciler.resources.durations import parse_duration
 from reconciler.resources.kthena.fields import (
     BehaviorFields,
@@ -29,7 +30,6 @@ from reconciler.resources.kthena.fields import (
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.quantities import read_quantity
-from reconciler.resources.wording import describe, quote
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1
 AnyPolicyFields: TypeAlias = PolicyFieldsBeforeV1 | TargetPolicyFields

@@ -6,14 +6,14 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from reconciler.domain.declarations import Annotation, ReplicaField
+from reconciler.domain.declared.declarations import Annotation, ReplicaField
+from reconciler.domain.declared.kthena import FieldPath
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import FieldPath
+from reconciler.manifests.wording import describe
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import validate
-from reconciler.resources.wording import describe
 
 Spec = TypeVar("Spec", bound=BaseModel)
 Settings = Mapping[str, Annotation]

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from reconciler.domain.declared.kthena import DisaggregatedTarget, FieldPath, RatioConstraint, RoleTarget
+from reconciler.domain.declared.tracking import RatioRange
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import DisaggregatedTarget, FieldPath, RatioConstraint, RoleTarget
-from reconciler.domain.tracking import RatioRange
+from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.fields import MetricFields
 from reconciler.resources.kthena.policy_specs import check_metrics, read_metrics
 from reconciler.resources.kthena.references import Era, check_reference, read_reference
@@ -12,7 +13,6 @@ from reconciler.resources.kthena.scaled_targets import check_bounds, check_sourc
 from reconciler.resources.kthena.target_fields import DisaggregatedFields, RatioFields, RoleFields
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.quantities import read_quantity
-from reconciler.resources.wording import describe, quote
 
 
 def read_disaggregated(

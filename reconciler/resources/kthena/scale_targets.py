@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declarations import Workload
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.kthena import (
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.kthena import (
     KthenaResources,
     ModelBackend,
     ModelResource,
@@ -13,7 +12,8 @@ from reconciler.domain.kthena import (
     ServingResource,
     TargetReference,
 )
-from reconciler.domain.tracking import Generation
+from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.identity import ResourceKey
 from reconciler.resources.kthena.references import MODEL_INFER, MODEL_SERVING
 
 _LEADER = "leader"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.kthena import (
+from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
     FieldPath,
     HeterogeneousTarget,
@@ -11,7 +10,9 @@ from reconciler.domain.kthena import (
     MetricEndpoint,
     ScaledTarget,
 )
-from reconciler.domain.tracking import MetricSource, PodMetric, PrometheusMetric
+from reconciler.domain.declared.tracking import MetricSource, PodMetric, PrometheusMetric
+from reconciler.domain.findings import Finding, Severity
+from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.fields import Bounds
 from reconciler.resources.kthena.references import Era, check_target, read_reference
 from reconciler.resources.kthena.target_fields import (
@@ -29,7 +30,6 @@ from reconciler.resources.kthena.target_fields import (
 )
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.selectors import read_selector
-from reconciler.resources.wording import quote
 
 _ROLE = "Role"
 _CITED = {

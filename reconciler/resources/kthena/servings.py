@@ -7,17 +7,17 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declarations import Annotation, Workload
+from reconciler.domain.declared.declarations import Annotation, Workload
+from reconciler.domain.declared.kthena import FieldPath, ServingResource, ServingRole
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.kthena import FieldPath, ServingResource, ServingRole
+from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.fields import NonEmpty
 from reconciler.resources.kthena.reading import field_of
 from reconciler.resources.kthena.references import tell_era
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, validate
-from reconciler.resources.wording import describe, quote
 from reconciler.resources.workloads import MAX_REPLICAS, PodTemplate, TemplateFields, compose, find_unknown
 
 _SPEC_FIELDS = (

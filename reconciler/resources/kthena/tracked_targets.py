@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import (
+from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
     BindingResource,
     DisaggregatedTarget,
@@ -20,7 +19,7 @@ from reconciler.domain.kthena import (
     RoleTarget,
     ScaledTarget,
 )
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     Generation,
     MetricSource,
@@ -30,6 +29,7 @@ from reconciler.domain.tracking import (
     TrackedBackend,
     TrackedTarget,
 )
+from reconciler.domain.identity import Place, ResourceKey
 from reconciler.resources.kthena.scale_targets import Found, Index, Missing, index_of, pod_labels, pods_of_backend
 
 _POLICY = "AutoscalingPolicy"

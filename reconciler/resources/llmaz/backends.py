@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from reconciler.domain.declared.llmaz import Amounts, EnvVar, HpaMetric, HpaPolicy, HpaRules, HpaTrigger
 from reconciler.domain.findings import Finding
-from reconciler.domain.llmaz import Amounts, EnvVar, HpaMetric, HpaPolicy, HpaRules, HpaTrigger
+from reconciler.manifests.wording import describe, escape
 from reconciler.resources.llmaz.fields import Fields, Quantities, Written, as_texts, check_devices, count_devices
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.quantities import read_quantity
 from reconciler.resources.selectors import SelectorFields, read_selector
 from reconciler.resources.validation import LooseShape
-from reconciler.resources.wording import describe, escape
 
 _PERCENT = 100.0
 _Path = tuple[str | int, ...]

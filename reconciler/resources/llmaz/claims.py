@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reconciler.domain.declared.llmaz import Claim, ModelRef, ModelRole
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import Claim, ModelRef, ModelRole
+from reconciler.manifests.wording import quote
 from reconciler.resources.llmaz.fields import Fields
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.wording import quote
 
 CLAIM, CLAIMS = ("spec", "modelClaim"), ("spec", "modelClaims")
 NOTES = dict.fromkeys(

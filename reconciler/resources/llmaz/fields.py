@@ -8,11 +8,11 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reconciler.domain.findings import Finding
+from reconciler.manifests.wording import describe, quote
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.pods import is_device_resource
 from reconciler.resources.quantities import read_quantity
 from reconciler.resources.validation import Shape
-from reconciler.resources.wording import describe, quote
 
 SKIP_LOADER = "llmaz.io/skip-model-loader"
 MAX_INT32 = 2**31 - 1

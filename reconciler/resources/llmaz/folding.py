@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.domain.declarations import BrokenResource, ReplicaOwner
+from reconciler.domain.declared.declarations import BrokenResource, ReplicaOwner
+from reconciler.domain.declared.llmaz import (
+    BackendRuntime,
+    GlobalConfig,
+    InferenceService,
+    Llmaz,
+    OpenModel,
+    Playground,
+)
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.llmaz import BackendRuntime, GlobalConfig, InferenceService, Llmaz, OpenModel, Playground
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.llmaz.served_models import find_owners
 from reconciler.resources.llmaz.traps import find_traps

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from reconciler.domain.declared.llmaz import GlobalConfig
 from reconciler.domain.findings import Severity, finding_of
-from reconciler.domain.llmaz import GlobalConfig
 from reconciler.errors import InputError
 from reconciler.resources.embedded import parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.domain.declarations import Workload
-from reconciler.domain.llmaz import MODEL_LABEL, BackendConfig, BackendRuntime, Claim, RecommendedConfig
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.llmaz import MODEL_LABEL, BackendConfig, BackendRuntime, Claim, RecommendedConfig
 from reconciler.resources.engines import read_launch, tell_engine
 
 DEFAULT_CONFIG, SPECULATIVE_CONFIG = "default", "speculative-decoding"

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reconciler.domain.declared.llmaz import DEFAULT_OWNER, Flavor, ModelHub, ModelSource, OpenModel
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.llmaz import DEFAULT_OWNER, Flavor, ModelHub, ModelSource, OpenModel
+from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.conditions import Time, read_conditions
 from reconciler.resources.llmaz.fields import Fields, Quantities, as_texts, check_devices, check_name, count_devices
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.wording import join_words, quote
 
 _PROTOCOLS = ("oss", "s3", "gcs", "ollama", "host")
 _ADDRESSES: Mapping[str, tuple[re.Pattern[str], str]] = {

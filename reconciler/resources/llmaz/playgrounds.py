@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declarations import Workload
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, Claim, ElasticConfig, Playground
 from reconciler.domain.findings import Finding
-from reconciler.domain.llmaz import DEFAULT_BACKEND, BackendConfig, Claim, ElasticConfig, Playground
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.llmaz.backends import (
     EnvFields,

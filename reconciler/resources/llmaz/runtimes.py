@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from reconciler.domain.declared.llmaz import BackendRuntime, RecommendedConfig
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.llmaz import BackendRuntime, RecommendedConfig
+from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.llmaz.backends import (
     EnvFields,
     ResourcesFields,
@@ -21,7 +22,6 @@ from reconciler.resources.llmaz.backends import (
 from reconciler.resources.llmaz.fields import Fields, Written
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.wording import join_words, quote
 
 _CONFIGS = "recommendedConfigs"
 _PLACEHOLDER = re.compile(r"\{\{-?\s*(.{0,64}?)\s*-?\}\}", re.DOTALL)

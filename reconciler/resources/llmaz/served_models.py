@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declarations import BrokenResource, Declaration, ReplicaOwner, Workload
-from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.llmaz import (
+from reconciler.domain.declared.declarations import BrokenResource, Declaration, ReplicaOwner, Workload
+from reconciler.domain.declared.llmaz import (
     FAMILY_LABEL,
     BackendRuntime,
     GlobalConfig,
@@ -15,9 +14,10 @@ from reconciler.domain.llmaz import (
     RankedFlavor,
     Serving,
 )
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.llmaz.flavors import place_on, rank_flavors
 from reconciler.resources.llmaz.launching import DEFAULT_CONFIG, SPECULATIVE_CONFIG, run_backend
-from reconciler.resources.wording import escape, join_words, quote
 
 SCHEDULER = "inftyai-scheduler"
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declarations import Workload
+from reconciler.domain.declared.declarations import Workload
+from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService, Rollout
 from reconciler.domain.findings import Finding
-from reconciler.domain.llmaz import MODEL_LABEL, InferenceService, Rollout
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.leader_workers import split_group
 from reconciler.resources.llmaz.claims import NOTES, SeveralClaims, as_claims, check_roles

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.domain.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
+from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.command_lines import read_flags
 from reconciler.resources.llmaz.fields import SKIP_LOADER
 from reconciler.resources.llmaz.flavors import rank_flavors
 from reconciler.resources.llmaz.launching import find_config
 from reconciler.resources.llmaz.served_models import SCHEDULER, Shelf
-from reconciler.resources.wording import escape, join_words, quote
 
 _UNLOADED = ("s3", "gcs")
 _TENSOR_PARALLEL = ("tensor-parallel-size", "tp", "tp-size")

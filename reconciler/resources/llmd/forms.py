@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declarations import Form, StatusShape
+from reconciler.domain.declared.declarations import Form, StatusShape
+from reconciler.manifests.wording import join_words
 from reconciler.resources.llmd.spec import FlatProfileSpec, NameSpec, ParmsProfileSpec, Spec, TargetSpec
-from reconciler.resources.wording import join_words
 
 _TARGET_FIELDS = ("scaleTargetRef", "minReplicas", "maxReplicas")
 _PROFILE_FIELDS = ("sloClassRef", "modelProfile")

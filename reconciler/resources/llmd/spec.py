@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.manifests.wording import quote
 from reconciler.resources.validation import Shape
-from reconciler.resources.wording import quote
 
 # Beyond this, in milliseconds or money, a number is a mistake: 10^9 ms are eleven days.
 _LARGEST = 1e9

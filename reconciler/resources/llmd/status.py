@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declarations import StatusShape
+from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.conditions import ConditionFields, Time
 from reconciler.resources.llmd.spec import Decimal, NonEmpty

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
-from reconciler.domain.declarations import Annotation, SloClassRef, VariantResource
+from reconciler.domain.declared.declarations import Annotation, SloClassRef, VariantResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
+from reconciler.manifests.wording import describe, escape, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.conditions import read_conditions
 from reconciler.resources.llmd.forms import FormOfSpec, find_contradiction, tell_form
@@ -23,7 +24,6 @@ from reconciler.resources.llmd.spec import (
 from reconciler.resources.llmd.status import check_status
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
 from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
-from reconciler.resources.wording import describe, escape, quote
 
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _DEPLOYMENT = "Deployment"

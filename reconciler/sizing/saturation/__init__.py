@@ -22,7 +22,7 @@ from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.reproduction import reproduce_percent, reproduce_tokens
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
 from reconciler.sizing.saturation.throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantState
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 
 __all__ = [
     "BoundHistory",
@@ -39,7 +39,7 @@ __all__ = [
     "ThroughputReadings",
     "ThroughputSample",
     "TransitionTest",
-    "VariantState",
+    "VariantFacts",
     "WorkloadKey",
     "ZeroRule",
     "analyze_throughput",

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
-from reconciler.domain.saturation_settings import AnalyzerSettings
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound
 from reconciler.sizing.saturation.enforcer import ZeroRule
 from reconciler.sizing.saturation.replicas import Screened, screen
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
 from reconciler.sizing.saturation.throughput import ThroughputReadings
-from reconciler.sizing.saturation.variants import VariantState, obstacle_of
+from reconciler.sizing.saturation.variants import VariantFacts, obstacle_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class ModelReadings:
     """
 
     model: ModelKey
-    variants: tuple[VariantState, ...]
+    variants: tuple[VariantFacts, ...]
     replicas: tuple[ReplicaMetrics, ...] = ()
     queue: UpstreamQueue | None = None
     zero_rule: ZeroRule = field(default_factory=ZeroRule)
@@ -41,7 +41,7 @@ class ModelReadings:
         """The effective thresholds."""
         return self.layered.thresholds
 
-    def sound_variants(self) -> tuple[VariantState, ...]:
+    def sound_variants(self) -> tuple[VariantFacts, ...]:
         """The variants whose own numbers can be used, sorted; of two with one key, none."""
         obstacles = self.obstacles()
         return tuple(sorted((each for each in self.variants if each.key not in obstacles), key=lambda each: each.key))

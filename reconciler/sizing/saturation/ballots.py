@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.figures import Figure
-from reconciler.domain.saturation_settings import AnalyzerSettings
 from reconciler.sizing.saturation.answer import TOKEN_UNITS, ModelReadings, threshold_figures
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
 from reconciler.sizing.saturation.compute_bound import ObservedBound
@@ -15,7 +15,7 @@ from reconciler.sizing.saturation.signals import Ballot, queued_tokens, token_ba
 from reconciler.sizing.saturation.thresholds import BUILT_IN, Thresholds
 from reconciler.sizing.saturation.throughput import ThroughputAnalysis, analyze_throughput
 from reconciler.sizing.saturation.tokens import replica_tokens
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 # Upstream's names. Its `saturation` is the analyzer `tokens`.
 _TOKENS, _THROUGHPUT = "saturation", "throughput"
@@ -41,7 +41,7 @@ class _Voice:
     scale_down: float
 
 
-def cast_ballots(readings: ModelReadings, active: tuple[VariantState, ...]) -> Votes:
+def cast_ballots(readings: ModelReadings, active: tuple[VariantFacts, ...]) -> Votes:
     """Return the votes on the variants that run.
 
     The analyzer `saturation` votes unless it is disabled, `throughput` if it is listed and enabled.
@@ -77,7 +77,7 @@ class _TokenAnalysis:
     observed: tuple[ObservedBound, ...]
 
 
-def _of_tokens(readings: ModelReadings, active: Sequence[VariantState], voice: _Voice) -> _TokenAnalysis:
+def _of_tokens(readings: ModelReadings, active: Sequence[VariantFacts], voice: _Voice) -> _TokenAnalysis:
     screened, thresholds = readings.screened(), readings.thresholds
     tokens = {
         variant.key: tuple(
@@ -104,7 +104,7 @@ def _of_tokens(readings: ModelReadings, active: Sequence[VariantState], voice: _
     )
 
 
-def _of_throughput(readings: ModelReadings, active: Sequence[VariantState], voice: _Voice) -> ThroughputAnalysis:
+def _of_throughput(readings: ModelReadings, active: Sequence[VariantFacts], voice: _Voice) -> ThroughputAnalysis:
     if readings.throughput is None:
         return ThroughputAnalysis(ballot=None, reasons=("throughput: nobody asked for its samples",))
     return analyze_throughput(

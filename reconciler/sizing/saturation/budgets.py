@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 Devices = Mapping[str, int]
 
@@ -13,7 +13,7 @@ Devices = Mapping[str, int]
 class Grant:
     """Replicas added to one variant."""
 
-    variant: VariantState
+    variant: VariantFacts
     replicas: int
 
     @property
@@ -55,7 +55,7 @@ class Budget:
         kind = self._type(accelerator)
         return min((pool.get(kind, 0.0) for pool in self._pools(namespace)), default=math.inf)
 
-    def room(self, variant: VariantState) -> float:
+    def room(self, variant: VariantFacts) -> float:
         """Whole replicas of a variant that still fit."""
         return self.free(variant.accelerator, variant.key.namespace) // variant.devices
 

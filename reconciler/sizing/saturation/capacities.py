@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
 from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class VariantTokens:
     of them.
     """
 
-    variant: VariantState
+    variant: VariantFacts
     per_instance_tokens: float | None
     origin: Origin
     instances: int
@@ -72,7 +72,7 @@ def mean_lengths(replicas: Iterable[ReplicaMetrics]) -> MeanLengths | None:
 
 
 def variant_tokens(
-    variants: Sequence[VariantState],
+    variants: Sequence[VariantFacts],
     replicas: Mapping[ResourceKey, Sequence[ReplicaTokens]],
     lengths: MeanLengths | None,
     thresholds: Thresholds,
@@ -97,7 +97,7 @@ def variant_tokens(
 
 
 def _describe(
-    variant: VariantState, own: Sequence[ReplicaTokens], capacity: float | None, origin: Origin
+    variant: VariantFacts, own: Sequence[ReplicaTokens], capacity: float | None, origin: Origin
 ) -> VariantTokens:
     ready, instances = variant.ready_replicas, len(own) or variant.ready_replicas
     ratio = instances / ready if ready and instances > ready else 1.0
@@ -114,8 +114,8 @@ def _describe(
 
 
 def _without_replicas(
-    variant: VariantState,
-    variants: Sequence[VariantState],
+    variant: VariantFacts,
+    variants: Sequence[VariantFacts],
     records: Mapping[ResourceKey, float],
     lengths: MeanLengths | None,
     thresholds: Thresholds,
@@ -139,7 +139,7 @@ def _without_replicas(
 
 
 def _compatible_capacity(
-    variant: VariantState, variants: Sequence[VariantState], records: Mapping[ResourceKey, float]
+    variant: VariantFacts, variants: Sequence[VariantFacts], records: Mapping[ResourceKey, float]
 ) -> float | None:
     for other in variants:
         if (
@@ -158,7 +158,7 @@ def _is_launched_alike(one: LaunchSettings | None, other: LaunchSettings | None)
     return one.is_compatible(other)
 
 
-def _record(variant: VariantState) -> float | None:
+def _record(variant: VariantFacts) -> float | None:
     stored = variant.stored.capacity_tokens if variant.stored is not None else None
     return stored if _is_positive(stored) else None
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from reconciler.domain.launch import LaunchSettings
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.sizing.saturation.variants import VariantFacts
 
 BUCKETS = ("short", "medium", "long")
 BUCKET_LIMITS_TOKENS = (100.0, 500.0)
@@ -59,7 +59,7 @@ class ComputeBound:
     observed: ObservedBound | None = None
 
 
-def workload_of(variant: VariantState, output_tokens: float | None) -> WorkloadKey:
+def workload_of(variant: VariantFacts, output_tokens: float | None) -> WorkloadKey:
     """Return the key under which observed bounds of a variant are remembered."""
     bucket = BUCKETS[bisect_right(BUCKET_LIMITS_TOKENS, output_tokens or 0.0)]
     return WorkloadKey(accelerator=variant.accelerator, devices=variant.devices, bucket=bucket)

@@ -8,7 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.budgets import Budget, Grant
 from reconciler.sizing.saturation.signals import Ballot
-from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantState, by_role
+from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
 
 Remaining = MutableMapping[tuple[int, Role], float]
 Replicas = MutableMapping[ResourceKey, int]
@@ -20,7 +20,7 @@ _LEAST_CUT = 0.01
 class _Pick:
     """The variant chosen for a role with what binds it: the analyzer that asks for most replicas of it."""
 
-    variant: VariantState
+    variant: VariantFacts
     per_replica: float
     demand: float
     replicas: int
@@ -36,7 +36,7 @@ class _Pick:
         return max(whole, min(1, self.replicas))
 
 
-def cost_aware(variants: Sequence[VariantState], ballots: Sequence[Ballot]) -> dict[ResourceKey, int]:
+def cost_aware(variants: Sequence[VariantFacts], ballots: Sequence[Ballot]) -> dict[ResourceKey, int]:
     """Return the replicas of one model: up when any live analyzer lacks anything in any role, else down."""
     replicas = {variant.key: variant.current_replicas for variant in variants}
     live = [ballot for ballot in ballots if ballot.is_live]
@@ -58,7 +58,7 @@ def required_by(ballots: Sequence[Ballot]) -> Remaining:
 
 
 def grow(
-    variants: Sequence[VariantState],
+    variants: Sequence[VariantFacts],
     ballots: Sequence[Ballot],
     remaining: Remaining,
     replicas: Replicas,
@@ -99,7 +99,7 @@ def _joint(picks: Sequence[_Pick], budget: Budget) -> tuple[Grant, ...]:
         share = min(share / excess, share * (1 - _LEAST_CUT))
 
 
-def shrink(variants: Sequence[VariantState], ballots: Sequence[Ballot], replicas: Replicas) -> None:
+def shrink(variants: Sequence[VariantFacts], ballots: Sequence[Ballot], replicas: Replicas) -> None:
     """Remove replicas, the dearest first, of every role in which all live analyzers that know it have spare."""
     spare: Remaining = {
         (index, role): signal.spare for index, ballot in enumerate(ballots) for role, signal in ballot.signals.items()
@@ -119,13 +119,13 @@ def per_replica_of(ballots: Sequence[Ballot], key: ResourceKey) -> float | None:
     return next((value for ballot in ballots if (value := _carried(ballot, key)) > 0), None)
 
 
-def efficiency_of(variant: VariantState, per_replica: float) -> tuple[float, str, ResourceKey]:
+def efficiency_of(variant: VariantFacts, per_replica: float) -> tuple[float, str, ResourceKey]:
     """Return the order in which variants are filled: cost per unit carried, then name."""
     return variant.cost / per_replica, variant.name, variant.key
 
 
 def _pick(
-    group: Sequence[VariantState],
+    group: Sequence[VariantFacts],
     role: Role,
     ballots: Sequence[Ballot],
     remaining: Remaining,
@@ -156,8 +156,8 @@ def _pick(
 
 
 def _removable(
-    variant: VariantState,
-    group: Sequence[VariantState],
+    variant: VariantFacts,
+    group: Sequence[VariantFacts],
     ballots: Sequence[Ballot],
     spare: Remaining,
     replicas: Mapping[ResourceKey, int],

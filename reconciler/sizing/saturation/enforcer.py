@@ -7,7 +7,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import UpstreamQueue
 from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.signals import screen_queue
-from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantState
+from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Enforced:
     reason: str = ""
 
 
-def enforce(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantState], rule: ZeroRule) -> Enforced:
+def enforce(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantFacts], rule: ZeroRule) -> Enforced:
     """Return the replicas with an idle model at zero where that is allowed, and one replica kept where it is not."""
     if not variants or not rule.is_countable or any(variant.floor > 0 for variant in variants):
         return Enforced(replicas=replicas)
@@ -53,7 +53,7 @@ def enforce(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantState
     )
 
 
-def wake(variants: Sequence[VariantState], queue: UpstreamQueue | None) -> dict[ResourceKey, int]:
+def wake(variants: Sequence[VariantFacts], queue: UpstreamQueue | None) -> dict[ResourceKey, int]:
     """Return upstream's answer for variants at zero while requests wait: one replica of every one of them."""
     waiting = screen_queue(queue).num_waiting if queue is not None else None
     asleep = [variant for variant in variants if variant.current_replicas == 0]

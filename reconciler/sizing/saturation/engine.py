@@ -26,7 +26,7 @@ from reconciler.sizing.saturation.need import Need, described_in_tokens, need_in
 from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.signals import screen_queue
 from reconciler.sizing.saturation.tokens import ReplicaTokens
-from reconciler.sizing.saturation.variants import VariantState, by_role
+from reconciler.sizing.saturation.variants import VariantFacts, by_role
 
 # Sums of capacities in another order differ by this much: no reason to add a replica.
 _ROUNDING = 1e-9
@@ -98,7 +98,7 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     )
 
 
-def _answer_role(role: Role, group: Sequence[VariantState], seen: _Seen) -> _RoleAnswer:
+def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _Seen) -> _RoleAnswer:
     if not any(variant.current_replicas for variant in group):
         return _wake(seen.readings)
     need = _need(role, group, seen)
@@ -109,7 +109,7 @@ def _answer_role(role: Role, group: Sequence[VariantState], seen: _Seen) -> _Rol
     return _settle(need, group, seen)
 
 
-def _settle(need: Need, group: Sequence[VariantState], seen: _Seen) -> _RoleAnswer:
+def _settle(need: Need, group: Sequence[VariantFacts], seen: _Seen) -> _RoleAnswer:
     """More than it has, exactly what it has, or less: less only when everything is known and nothing is on its way."""
     pending = sum(variant.pending_replicas for variant in group)
     running_unsized = [each.key.label for each in group if each.current_replicas and each.key in need.unsized]
@@ -134,7 +134,7 @@ def _settle(need: Need, group: Sequence[VariantState], seen: _Seen) -> _RoleAnsw
     return _RoleAnswer(amount=need.has, reason=reason, need=need)
 
 
-def _need(role: Role, group: Sequence[VariantState], seen: _Seen) -> Need:
+def _need(role: Role, group: Sequence[VariantFacts], seen: _Seen) -> Need:
     """In tokens where every variant that runs has a capacity in tokens, else in replicas."""
     described = [seen.described[variant.key] for variant in group]
     if all(each.per_replica_tokens is not None for each in described if each.variant.current_replicas):
@@ -151,7 +151,7 @@ def _wake(readings: ModelReadings) -> _RoleAnswer:
     return _RoleAnswer(amount=0.0, reason="at zero, and no request waits")
 
 
-def _requirement(model: ModelKey, group: Sequence[VariantState], answer: _RoleAnswer) -> Requirement:
+def _requirement(model: ModelKey, group: Sequence[VariantFacts], answer: _RoleAnswer) -> Requirement:
     carried = answer.need.per_replica if answer.need is not None else {variant.key: 1.0 for variant in group}
     return Requirement(
         model=model,
@@ -167,7 +167,7 @@ def _requirement(model: ModelKey, group: Sequence[VariantState], answer: _RoleAn
 
 def _held(
     readings: ModelReadings,
-    groups: Mapping[Role, Sequence[VariantState]],
+    groups: Mapping[Role, Sequence[VariantFacts]],
     answers: Mapping[Role, _RoleAnswer],
 ) -> dict[ResourceKey, str]:
     held = readings.obstacles()

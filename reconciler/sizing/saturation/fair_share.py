@@ -7,7 +7,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.sizing.saturation.budgets import Budget
 from reconciler.sizing.saturation.cost_aware import Remaining, Replicas, grow, required_by, shrink
 from reconciler.sizing.saturation.signals import Ballot
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class ModelBallots:
     """A model with its variants and what the analyzers say of it."""
 
     model: ModelKey
-    variants: tuple[VariantState, ...]
+    variants: tuple[VariantFacts, ...]
     ballots: tuple[Ballot, ...]
     priority: float = 1.0
 

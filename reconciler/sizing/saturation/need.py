@@ -15,7 +15,7 @@ from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.signals import queued_tokens, screen_queue
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, tokens_in_use
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 # A full queue says that more is needed, not how much: one replica's queue asks for one more at most.
 _MOST_PER_QUEUE = 2.0
@@ -121,7 +121,7 @@ def need_in_tokens(
     )
 
 
-def need_in_replicas(group: Sequence[VariantState], screened: Screened, readings: ModelReadings) -> Need:
+def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings: ModelReadings) -> Need:
     """Return the need of a role in replicas loaded as far as `percent` lets them be.
 
     One replica's share is its KV cache usage over (limit - spare), or its queue over (limit - spare), whichever asks
@@ -189,14 +189,14 @@ def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role
 
 
 def _in_tokens(
-    replica: ReplicaMetrics, variant: VariantState, thresholds: Thresholds, history: BoundHistory
+    replica: ReplicaMetrics, variant: VariantFacts, thresholds: Thresholds, history: BoundHistory
 ) -> ReplicaTokens | None:
     if replica.kv_cache_usage is None and replica.num_waiting is None:
         return None
     return replica_tokens(replica, variant, thresholds, history, corrects_history=True)
 
 
-def _believed(history: BoundHistory, replicas: Mapping[VariantState, Sequence[ReplicaMetrics]]) -> BoundHistory:
+def _believed(history: BoundHistory, replicas: Mapping[VariantFacts, Sequence[ReplicaMetrics]]) -> BoundHistory:
     """The history without the bounds that a replica exceeds right now."""
     for variant, own in replicas.items():
         for each in own:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.saturation.percent import PercentAnalysis
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 
 class TransitionTest(StrEnum):
@@ -26,7 +26,7 @@ class Targets:
 
 def percent_targets(
     analysis: PercentAnalysis,
-    variants: Sequence[VariantState],
+    variants: Sequence[VariantFacts],
     reporting: Mapping[ResourceKey, int],
     *,
     transition_test: TransitionTest = TransitionTest.PENDING,
@@ -45,7 +45,7 @@ def percent_targets(
     return Targets(replicas=_clamped(replicas, variants), reason=reason)
 
 
-def _is_moving(variant: VariantState, reporting: Mapping[ResourceKey, int], test: TransitionTest) -> bool:
+def _is_moving(variant: VariantFacts, reporting: Mapping[ResourceKey, int], test: TransitionTest) -> bool:
     if variant.desired_replicas not in (0, variant.current_replicas):
         return True
     if test is TransitionTest.PENDING:
@@ -53,12 +53,12 @@ def _is_moving(variant: VariantState, reporting: Mapping[ResourceKey, int], test
     return reporting.get(variant.key, 0) != variant.current_replicas
 
 
-def _wanted_before(variant: VariantState) -> int:
+def _wanted_before(variant: VariantFacts) -> int:
     return variant.desired_replicas or variant.current_replicas
 
 
 def _step(
-    analysis: PercentAnalysis, variants: Sequence[VariantState], reporting: Mapping[ResourceKey, int]
+    analysis: PercentAnalysis, variants: Sequence[VariantFacts], reporting: Mapping[ResourceKey, int]
 ) -> tuple[dict[ResourceKey, int], str]:
     replicas = {variant.key: variant.current_replicas for variant in variants}
     if analysis.scales_up:
@@ -76,7 +76,7 @@ def _step(
     return replicas, analysis.reason or "within thresholds"
 
 
-def _clamped(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantState]) -> dict[ResourceKey, int]:
+def _clamped(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantFacts]) -> dict[ResourceKey, int]:
     return {variant.key: variant.clamp(replicas[variant.key]) for variant in variants}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reconciler.sizing.saturation.compute_bound import Origin
 from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.tokens import ReplicaTokens
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Pods:
     words: tuple[str, ...]
 
 
-def sort_pods(variant: VariantState, screened: Screened, clear: Set[str] | None = None) -> Pods:
+def sort_pods(variant: VariantFacts, screened: Screened, clear: Set[str] | None = None) -> Pods:
     """Return a variant's pods sorted; where `clear` is given, those of which every instance is among it say all."""
     judged: list[str] = []
     doubtful: list[str] = []
@@ -37,7 +37,7 @@ def sort_pods(variant: VariantState, screened: Screened, clear: Set[str] | None 
     return Pods(judged=tuple(judged), doubtful=tuple(doubtful), silent=silent, words=tuple(words))
 
 
-def clear_labels(variant: VariantState, tokens: Sequence[ReplicaTokens], screened: Screened) -> Set[str]:
+def clear_labels(variant: VariantFacts, tokens: Sequence[ReplicaTokens], screened: Screened) -> Set[str]:
     """Return the replicas whose demand and capacity are known: a record, or the others' lengths, is a guess.
 
     One that works on something must say how long its requests are: what waits, and what it can hold, hang on it.

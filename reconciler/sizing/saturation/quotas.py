@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.saturation.budgets import Devices
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 _UNLIMITED = -1
 _ANY_NAMESPACE = "default"
@@ -72,7 +72,7 @@ class Quota:
 class Wish:
     """Replicas that a variant should have; `spare` is its model's spare capacity (the smaller, the sooner served)."""
 
-    variant: VariantState
+    variant: VariantFacts
     replicas: int
     spare: float = 0.0
 

@@ -25,7 +25,7 @@ from reconciler.sizing.saturation.compute_bound import (
 )
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import replica_tokens
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantState
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class _Seen:
     """One replica's history where its KV cache usage is known, arrays of shape (ticks,); NaN is not known."""
 
     pod: str
-    variant: VariantState
+    variant: VariantFacts
     kv_tokens: float
     at_s: Floats
     kv_cache_usage: Floats
@@ -57,7 +57,7 @@ class _Seen:
 def replay_bounds(
     traces: Iterable[Trace],
     kv_tokens_by_pod: Mapping[str, float],
-    variants: Iterable[VariantState],
+    variants: Iterable[VariantFacts],
     thresholds: Thresholds,
     *,
     corrects_history: bool = False,
@@ -91,7 +91,7 @@ def replay_bounds(
 def replay_capacities(
     traces: Iterable[Trace],
     kv_tokens_by_pod: Mapping[str, float],
-    variants: Iterable[VariantState],
+    variants: Iterable[VariantFacts],
     thresholds: Thresholds,
     history: BoundHistory,
 ) -> dict[ResourceKey, StoredCapacity]:
@@ -146,7 +146,7 @@ def _as_reported(seen: _Seen) -> ReplicaMetrics:
 def _seen(
     traces: Iterable[Trace],
     kv_tokens_by_pod: Mapping[str, float],
-    variants: Iterable[VariantState],
+    variants: Iterable[VariantFacts],
     *,
     fills_lengths: bool,
 ) -> Iterator[_Seen]:
@@ -160,7 +160,7 @@ def _seen(
                 yield seen
 
 
-def _of_pod(trace: Trace, variant: VariantState, kv_tokens: float, *, fills_lengths: bool) -> _Seen:
+def _of_pod(trace: Trace, variant: VariantFacts, kv_tokens: float, *, fills_lengths: bool) -> _Seen:
     usage = _sound(trace, "kv_cache_usage", len(trace.series.get("kv_cache_usage", ())), most=1.0)
     waiting, inputs, outputs = (
         _sound(trace, name, usage.size) for name in ("num_waiting", "input_tokens", "output_tokens")

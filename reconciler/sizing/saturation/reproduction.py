@@ -19,7 +19,7 @@ from reconciler.sizing.saturation.percent import analyze_percent
 from reconciler.sizing.saturation.percent_targets import TransitionTest, percent_targets
 from reconciler.sizing.saturation.quotas import Quota, Wish, limit
 from reconciler.sizing.saturation.rescale import Rescaled, rescale
-from reconciler.sizing.saturation.variants import VariantState, by_role
+from reconciler.sizing.saturation.variants import VariantFacts, by_role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class _Draft:
     """A model's replicas on their way through the cycle; `spare` orders models in the limiter."""
 
     readings: ModelReadings
-    active: tuple[VariantState, ...]
+    active: tuple[VariantFacts, ...]
     replicas: Mapping[ResourceKey, int]
     reasons: tuple[str, ...]
     figures: tuple[Figure, ...]
@@ -125,7 +125,7 @@ def _token_draft(readings: ModelReadings, votes: Votes, decided: Mapping[Resourc
     )
 
 
-def _active(readings: ModelReadings) -> tuple[VariantState, ...]:
+def _active(readings: ModelReadings) -> tuple[VariantFacts, ...]:
     """Upstream sees only variants that run: a variant at zero is left to the wake-up loop."""
     return tuple(variant for variant in readings.sound_variants() if variant.current_replicas > 0)
 

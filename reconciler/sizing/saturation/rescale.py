@@ -9,7 +9,7 @@ from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.budgets import Budget, Grant
 from reconciler.sizing.saturation.cost_aware import efficiency_of, per_replica_of
 from reconciler.sizing.saturation.fair_share import ModelBallots
-from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantState, by_role
+from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
 from reconciler.sizing.saturation.water_filling import Claim, divide
 
 
@@ -59,7 +59,7 @@ def devices_wanted(model: ModelBallots) -> int:
     return sum(_role_devices(model, role) for role in by_role(model.variants))
 
 
-def reclaim(variants: Sequence[VariantState], replicas: dict[ResourceKey, int], devices: int) -> None:
+def reclaim(variants: Sequence[VariantFacts], replicas: dict[ResourceKey, int], devices: int) -> None:
     """Remove whole replicas of up to that many devices of a role, the dearest first; floors and the last one stay."""
     left = devices
     for variant in sorted(variants, key=lambda each: (-each.cost, each.name, each.key)):
@@ -71,7 +71,7 @@ def reclaim(variants: Sequence[VariantState], replicas: dict[ResourceKey, int], 
 
 
 def fill(
-    variants: Sequence[VariantState],
+    variants: Sequence[VariantFacts],
     model: ModelBallots,
     replicas: dict[ResourceKey, int],
     devices: int,
@@ -133,7 +133,7 @@ def _claim(model: ModelBallots, demand: int, budget: int) -> Claim:
     return Claim(name=str(model.model), weight=model.priority * demand, cap=cap, floor=floor)
 
 
-def _held(variants: Sequence[VariantState]) -> int:
+def _held(variants: Sequence[VariantFacts]) -> int:
     return sum(variant.current_replicas * variant.devices for variant in variants)
 
 

@@ -12,7 +12,7 @@ from reconciler.sizing.saturation.latency_line import FULL_USAGE
 from reconciler.sizing.saturation.latency_windows import ThroughputSample, VariantThroughput, play_back
 from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.signals import Ballot, Signal, is_live, screen_queue, signal_of
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 _UNIT = "tokens/s"
 # What waits is to be through within so many steps of a full replica per token.
@@ -46,7 +46,7 @@ class ThroughputAnalysis:
 class _Member:
     """A variant that decodes, and what its samples tell; `is_current`: it reported when the model did last."""
 
-    variant: VariantState
+    variant: VariantFacts
     told: VariantThroughput | None
     is_current: bool
 
@@ -83,7 +83,7 @@ class _Member:
 
 
 def analyze_throughput(
-    variants: Sequence[VariantState],
+    variants: Sequence[VariantFacts],
     readings: ThroughputReadings,
     queue: UpstreamQueue | None = None,
     *,
@@ -115,7 +115,7 @@ def analyze_throughput(
     return ThroughputAnalysis(ballot=ballot, reasons=reasons, figures=figures)
 
 
-def _members(variants: Sequence[VariantState], readings: ThroughputReadings) -> tuple[_Member, ...]:
+def _members(variants: Sequence[VariantFacts], readings: ThroughputReadings) -> tuple[_Member, ...]:
     samples: dict[ResourceKey, list[ThroughputSample]] = {}
     for sample in readings.samples:
         if math.isfinite(sample.at_s) and sample.at_s <= readings.now_s:

@@ -15,7 +15,7 @@ from reconciler.sizing.saturation.compute_bound import (
 )
 from reconciler.sizing.saturation.replicas import number_fault
 from reconciler.sizing.saturation.thresholds import Thresholds
-from reconciler.sizing.saturation.variants import VariantState
+from reconciler.sizing.saturation.variants import VariantFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ReplicaTokens:
 
 def replica_tokens(
     replica: ReplicaMetrics,
-    variant: VariantState,
+    variant: VariantFacts,
     thresholds: Thresholds,
     history: BoundHistory,
     *,
@@ -88,7 +88,7 @@ def waiting_tokens(replica: ReplicaMetrics, role: Role) -> float:
 
 
 def _from_record(
-    replica: ReplicaMetrics, variant: VariantState, thresholds: Thresholds, waiting: float
+    replica: ReplicaMetrics, variant: VariantFacts, thresholds: Thresholds, waiting: float
 ) -> ReplicaTokens | None:
     stored = variant.stored.total_kv_tokens if variant.stored is not None else None
     if stored is None or stored <= 0 or number_fault(stored):
@@ -107,7 +107,7 @@ def _from_record(
 
 def _compute_bound(
     replica: ReplicaMetrics,
-    variant: VariantState,
+    variant: VariantFacts,
     thresholds: Thresholds,
     history: BoundHistory,
     *,

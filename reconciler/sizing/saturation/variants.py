@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.replicas import Role
 
 # What a variant costs when its author says nothing (wva.md 1.1).
@@ -28,7 +28,7 @@ class StoredCapacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariantState:
+class VariantFacts:
     """A variant as Git and the cluster know it; counts are replicas (groups, where a replica is a group of pods).
 
     `desired_replicas` is the previous answer (0: none), `cost` that of one replica, in any unit that ranks the
@@ -78,13 +78,13 @@ class VariantState:
         return max(self.max_replicas - replicas, 0) if self.max_replicas else math.inf
 
 
-def by_role(variants: Iterable[VariantState]) -> Mapping[Role, tuple[VariantState, ...]]:
+def by_role(variants: Iterable[VariantFacts]) -> Mapping[Role, tuple[VariantFacts, ...]]:
     """Return the variants of each role that is played, each group sorted by key."""
     ordered = sorted(variants, key=lambda variant: variant.key)
     return {role: group for role in sorted(Role) if (group := tuple(each for each in ordered if each.role is role))}
 
 
-def obstacle_of(variant: VariantState) -> str:
+def obstacle_of(variant: VariantFacts) -> str:
     """Return in words why a variant's own numbers cannot be used; empty when they can."""
     counts = {
         "current replicas": variant.current_replicas,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.tracking import Behavior, Rate, Select
+from reconciler.domain.declared.tracking import Behavior, Rate, Select
 from reconciler.sizing.tracking.arrays import Bools, Integers, milliseconds
 from reconciler.sizing.tracking.windows import Best
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.tracking import Backend, Policy
+from reconciler.domain.declared.tracking import Backend, Policy
 from reconciler.sizing.tracking.arrays import Floats
 
 

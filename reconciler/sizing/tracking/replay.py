@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.tracking import RatioRange
+from reconciler.domain.declared.tracking import RatioRange
 from reconciler.sizing.tracking.arrays import NEVER_MS, Bools, Integers, milliseconds
 from reconciler.sizing.tracking.correct import Behaviors, Correction, Past, Wish, correct, stack_behaviors
 from reconciler.sizing.tracking.history import Target

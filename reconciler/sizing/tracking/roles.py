@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from reconciler.domain.tracking import RatioRange
+from reconciler.domain.declared.tracking import RatioRange
 
 # The schema's largest replica count: ratios beyond it or its inverse cannot be.
 MOST_OF_A_ROLE = 1_000_000

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.groups import head_branch
-from reconciler.decision.variants import build_catalogs, join_variants
+from reconciler.decision.staging.groups import head_branch
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.declarations import (
+from reconciler.domain.declared.declarations import (
     Annotation,
     BrokenResource,
     Declaration,
@@ -30,20 +29,21 @@ from reconciler.domain.declarations import (
     VariantResource,
     Workload,
 )
+from reconciler.domain.declared.moves import PodPlace
+from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.loads import Load, Observation, PastArrivals
-from reconciler.domain.moves import PodPlace
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics
-from reconciler.domain.saturation_settings import SaturationRules
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import ReplicaViews, Snapshot
 from reconciler.domain.variants import Variant
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
 PRODUCT = "nvidia.com/gpu.product"

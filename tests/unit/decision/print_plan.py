@@ -3,16 +3,23 @@
 import hashlib
 
 from reconciler.decision.decide import decide
-from reconciler.decision.variants import build_catalogs, join_variants
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.allocations import Performance
-from reconciler.domain.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource, Workload
+from reconciler.domain.declared.declarations import (
+    Declaration,
+    DocumentRef,
+    Form,
+    StatusShape,
+    VariantResource,
+    Workload,
+)
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Snapshot
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 PRODUCT = "nvidia.com/gpu.product"
 ACCELERATORS = {"H100": 6.0, "A100": 4.0, "L4": 1.0}

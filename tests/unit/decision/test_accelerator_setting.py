@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import Form, ListedCost
-from reconciler.domain.moves import EntryPlace, PodPlace
+from reconciler.domain.declared.declarations import Form, ListedCost
+from reconciler.domain.declared.moves import EntryPlace, PodPlace
 from reconciler.domain.plan import Outcome
 
 PRODUCT = "nvidia.com/gpu.product"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import Form
+from reconciler.domain.declared.declarations import Form
 from reconciler.domain.plan import Outcome, VerdictKind
 
 

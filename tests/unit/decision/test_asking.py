@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.decision.asking import ask_by_cluster
-from reconciler.domain.declarations import Declaration, Form
+from reconciler.decision.questions import ask_by_cluster
+from reconciler.domain.declared.declarations import Declaration, Form
+from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.identity import Place
-from reconciler.domain.saturation_settings import ZeroEntry
 
 
 def needs(fleet: Any, **fields: Any) -> Any:

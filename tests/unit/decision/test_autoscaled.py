@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import DocumentRef, Form, ReplicaField, ReplicaOwner
+from reconciler.domain.declared.declarations import DocumentRef, Form, ReplicaField, ReplicaOwner
 from reconciler.domain.plan import Outcome
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.decision.chain import asked_queries, chain_of
 from reconciler.decision.decide import decide
+from reconciler.decision.explanation.chain import asked_queries, chain_of
 from reconciler.domain.answers import Absence
-from reconciler.domain.declarations import Form
+from reconciler.domain.declared.declarations import Form
 from reconciler.domain.figures import Figure
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import ListedClass, SloClassRef
+from reconciler.domain.declared.declarations import ListedClass, SloClassRef
 from reconciler.domain.plan import Outcome
 from reconciler.domain.service_classes import SloTarget
 

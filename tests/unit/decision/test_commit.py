@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from reconciler.decision.declarations import Commit, read_commit
 from reconciler.domain.recording import ManifestFile
+from reconciler.snapshot.declarations import Commit, read_commit
 
 RELEASE = """\
 apiVersion: argoproj.io/v1alpha1

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.decision.engines import choose_engines
-from reconciler.domain.declarations import Form
+from reconciler.decision.engines.choosing import choose_engines
+from reconciler.domain.declared.declarations import Form
 from reconciler.domain.engines import Engine
 
 

@@ -21,16 +21,15 @@ from pydantic.fields import FieldInfo
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.decision.asking import Asking, ask_by_cluster
 from reconciler.decision.decide import decide
-from reconciler.decision.declarations import read_declaration
-from reconciler.decision.snapshot import read_snapshot
+from reconciler.decision.questions import Asking, ask_by_cluster
 from reconciler.domain.answers import Query
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Severity
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
+from reconciler.manifests.wording import name_field
 from reconciler.metrics import queries_for
 from reconciler.metrics.tracked import tracking_queries
 from reconciler.resources.inference.objectives import ObjectiveFields
@@ -39,7 +38,8 @@ from reconciler.resources.kthena.model_fields import BoosterFieldsG3, BoosterFie
 from reconciler.resources.kthena.target_fields import BindingFields, TargetPolicyFields
 from reconciler.resources.llmaz.models import OpenModelFields
 from reconciler.resources.llmd.spec import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec
-from reconciler.resources.wording import name_field
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
 from tests.servers.seen import Pod, Seen
 
 WORLDS = Path(__file__).parents[2] / "testdata" / "api-fields"

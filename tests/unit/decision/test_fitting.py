@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, Told, choose_variants, learn_profiles
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.declared.declarations import DocumentRef, Form, StatusShape, Workload
 from reconciler.domain.fitted import FittedModel, UnusedVariant
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
@@ -17,6 +16,7 @@ from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.variants import Option, Variant, VariantSettings
 from reconciler.errors import ConfigurationError
+from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, Told, choose_variants, learn_profiles
 
 DAY = "2026-11-20"
 ALPHA_S, BETA_S = 0.008, 0.0001

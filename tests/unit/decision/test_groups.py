@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.groups import head_branch
-from reconciler.domain.declarations import BrokenResource
+from reconciler.decision.staging.groups import head_branch
+from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
 
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.catalogs import build_catalog
-from reconciler.decision.inventory import take_inventory
-from reconciler.decision.nodes import device_names
-from reconciler.decision.scarcity import devices_drawn, pools_of
+from reconciler.decision.problem.devices import devices_drawn, pools_of
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.declarations import ListedCost
+from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import DevicePool, Holder, Inventory
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
 from reconciler.metrics import DevicesSeen, Holding, Node
+from reconciler.snapshot.catalogs import build_catalog
+from reconciler.snapshot.inventory.nodes import device_names
+from reconciler.snapshot.inventory.pools import take_inventory
 from tests.servers.variants import make_variant
 
 GPU, CPU, MIG = "nvidia_com_gpu", "cpu", "nvidia_com_mig_1g_10gb"

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import Absence
-from reconciler.domain.declarations import Form
+from reconciler.domain.declared.declarations import Form
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.variants import build_catalogs
-from reconciler.domain.declarations import Declaration, ListedCost
+from reconciler.domain.declared.declarations import Declaration, ListedCost
 from reconciler.domain.settings import PoolSettings
+from reconciler.snapshot.variants.joining import build_catalogs
 
 PRODUCT = "nvidia.com/gpu.product"
 LABEL = "inference.optimization/acceleratorName"

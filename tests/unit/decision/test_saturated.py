@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.declarations import Form
+from reconciler.domain.declared.declarations import Form
+from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.plan import Outcome
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import UpstreamQueue
-from reconciler.domain.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.thresholds import ThresholdLayer
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}

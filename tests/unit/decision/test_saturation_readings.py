@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.saturation_readings import read_model
-from reconciler.domain.declarations import Form
+from reconciler.decision.engines.saturation_readings import read_model
+from reconciler.domain.declared.declarations import Form
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ZeroRules
 from reconciler.domain.engines import Engine
 from reconciler.domain.history import Trace
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.saturation_settings import AnalyzerSettings, SaturationRules, ZeroRules
 from reconciler.domain.thresholds import ThresholdLayer
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 600.0}

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decision.tracked import TrackedAnswer, rule_for, track_targets
-from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.tracking import (
+from reconciler.decision.engines.tracked import TrackedAnswer, rule_for, track_targets
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     BackendHistory,
@@ -29,6 +27,8 @@ from reconciler.domain.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.tracking import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 
 NAN = float("nan")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declarations import Form
+from reconciler.domain.declared.declarations import Form
 from reconciler.domain.plan import Outcome
 
 SHARES = "shares its model's load with llm/other, whose capacity is unknown: "

@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.plan import SloOutlook
+from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.recording import fingerprint_of
@@ -83,11 +83,11 @@ def test_a_target_prints_its_statistic() -> None:
         (math.nextafter(0.5, 1), None, (False, None)),
     ],
 )
-def test_an_outlook_says_whether_the_target_is_met(
+def test_a_projection_says_whether_the_target_is_met(
     before_s: float | None, after_s: float | None, met: tuple[bool | None, bool | None]
 ) -> None:
-    outlook = SloOutlook(name="wait", statistic="p95", target_s=0.5, before_s=before_s, after_s=after_s)
-    assert (outlook.is_met_before, outlook.is_met_after) == met
+    projection = SloProjection(name="wait", statistic="p95", target_s=0.5, before_s=before_s, after_s=after_s)
+    assert (projection.is_met_before, projection.is_met_after) == met
 
 
 def test_a_catalog_finds_every_spelling_and_prefers_the_name() -> None:

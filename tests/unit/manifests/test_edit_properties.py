@@ -158,17 +158,15 @@ def test_setting_a_scalar_changes_only_that_scalar_or_is_refused(choice: Choice,
 
 @given(choices(), st.integers(0, 99))
 def test_setting_a_scalar_there_and_back_gives_the_same_bytes(choice: Choice, value: int) -> None:
+    def written(data: bytes, number: int) -> bytes:
+        return apply_edits("f.yaml", data, [SetScalar(document=choice.document, field=choice.field, value=number)])
+
     try:
-        first = apply_edits(
-            "f.yaml", choice.data, [SetScalar(document=choice.document, field=choice.field, value=value)]
-        )
+        # A number that is there already keeps its spelling (0x1f), so another one is written first.
+        first = written(written(choice.data, value + 1), value)
     except EditRefused:
         return
-    middle, back = (
-        apply_edits("f.yaml", first, [SetScalar(document=choice.document, field=choice.field, value=value + 1)]),
-        SetScalar(document=choice.document, field=choice.field, value=value),
-    )
-    assert apply_edits("f.yaml", middle, [back]) == first
+    assert written(written(first, value + 1), value) == first
 
 
 @given(choices(), st.sampled_from(["5", "a: 1\nb:\n  c: x\n", "- 1\n- k: v\n", "|\n  text\n", "{}"]))

@@ -12,9 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     Generation,
     LabelOperator,
@@ -29,6 +27,8 @@ from reconciler.domain.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 
 NAN = float("nan")

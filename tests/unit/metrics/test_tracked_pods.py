@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.domain.declared.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.metrics.readings import Named
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, is_selected
 

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     Generation,
@@ -27,6 +25,8 @@ from reconciler.domain.tracking import (
     TrackedBackend,
     TrackedTarget,
 )
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.tracked import tracking_queries
 
 NOW_S = 1_790_000_000.0

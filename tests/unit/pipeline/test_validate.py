@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.decision import cost_order
 from reconciler.domain.findings import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline import disk, synced, validate
 from reconciler.pipeline.session import Wanted
 from reconciler.pipeline.validate import Checked, validate_commit, validate_paths
 from reconciler.resources import undecided
+from reconciler.snapshot.variants import cost_order
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS
 

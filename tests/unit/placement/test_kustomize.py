@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import parse_documents
 from reconciler.placement import BuiltObject, Fleet, OriginKind, Repository
-from reconciler.placement.build import Budget, Builder
+from reconciler.placement.kustomize.build import Budget, Builder
 
 Build = Callable[..., Fleet]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.allocations import Allocation, Performance
-from reconciler.domain.declarations import StatusShape
+from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import (
@@ -17,7 +17,7 @@ from reconciler.domain.plan import (
     GroupPlan,
     Outcome,
     Plan,
-    SloOutlook,
+    SloProjection,
     Step,
     Totals,
     Verdict,
@@ -65,8 +65,8 @@ def scaled_up() -> Decision:
         capacity_before=31.8,
         capacity_after=53.0,
         slos=(
-            SloOutlook(name="wait", statistic="p95", target_s=0.5, before_s=1.9, after_s=0.31),
-            SloOutlook(name="itl", statistic="mean", target_s=0.024, before_s=0.021, after_s=0.0182),
+            SloProjection(name="wait", statistic="p95", target_s=0.5, before_s=1.9, after_s=0.31),
+            SloProjection(name="itl", statistic="mean", target_s=0.024, before_s=0.021, after_s=0.0182),
         ),
         cost_before_per_hour=20.64,
         cost_after_per_hour=34.40,
@@ -94,7 +94,7 @@ def moved_to_h100() -> Decision:
         demand=9.1,
         capacity_before=11.0,
         capacity_after=10.2,
-        slos=(SloOutlook(name="itl", statistic="mean", target_s=0.08, before_s=0.063, after_s=0.038),),
+        slos=(SloProjection(name="itl", statistic="mean", target_s=0.08, before_s=0.063, after_s=0.038),),
         cost_before_per_hour=23.82,
         cost_after_per_hour=20.64,
         steps=(
@@ -114,7 +114,7 @@ def scaled_down() -> Decision:
         demand=1.2,
         capacity_before=6.0,
         capacity_after=3.0,
-        slos=(SloOutlook(name="ttft", statistic="p95", target_s=1.0, before_s=0.1, after_s=0.12),),
+        slos=(SloProjection(name="ttft", statistic="p95", target_s=1.0, before_s=0.1, after_s=0.12),),
         steps=(Step(stage="allocation", before="4", after="2", reason="fewest replicas: its price is not known"),),
     )
 
@@ -202,7 +202,7 @@ def priced_plan(plan: Plan) -> Plan:
 @pytest.fixture
 def overloaded_plan() -> Plan:
     """One change of a model that cannot serve its demand at all, and still misses its target afterwards."""
-    slo = SloOutlook(name="ttft", statistic="p95", target_s=0.5, before_s=math.inf, after_s=0.62)
+    slo = SloProjection(name="ttft", statistic="p95", target_s=0.5, before_s=math.inf, after_s=0.62)
     change = dataclasses.replace(scaled_up(), slos=(slo,))
     return make_plan(change, totals=Totals(cost_before_per_hour=20.64, cost_after_per_hour=34.40))
 

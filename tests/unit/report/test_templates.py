@@ -11,7 +11,7 @@ from jinja2 import Environment, meta, nodes
 from markdown_it import MarkdownIt
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declarations import StatusShape
+from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Decision, MovedFile, Outcome, Plan, Step
 from reconciler.rendering import Renderer, shipped_templates

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests import parse_documents
 from reconciler.resources import KINDS, FileDeclaration, merge, read_file
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import Place
+from reconciler.manifests.wording import name_field
 from reconciler.resources.durations import Duration, parse_duration
 from reconciler.resources.quantities import IntOrString, Quantity, read_quantity
 from reconciler.resources.validation import Shape, validate
-from reconciler.resources.wording import name_field
 
 
 class Amounts(Shape):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 
 CASES = ["profile-form", "target-form", "objects", "config-maps", "saturation"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Severity
 from reconciler.manifests import parse_documents
 from reconciler.resources import FileDeclaration, merge, read_file

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.conditions import Condition
-from reconciler.domain.declarations import (
+from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.declarations import (
     Annotation,
     Declaration,
     Form,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declarations import Declaration, Form, ReplicaOwner
+from reconciler.domain.declared.declarations import Declaration, Form, ReplicaOwner
 from reconciler.domain.identity import Place
 from reconciler.resources.served_names import find_served_names
 

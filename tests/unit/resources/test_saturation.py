@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.identity import ModelKey
-from reconciler.domain.provenance import SourceKind
-from reconciler.domain.saturation_settings import (
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.saturation_settings import (
     AnalyzerSettings,
     LimiterSettings,
     SaturationEntry,
@@ -17,6 +15,8 @@ from reconciler.domain.saturation_settings import (
     saturation_for,
     zero_for,
 )
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.provenance import SourceKind
 
 Declare = Callable[..., Declaration]
 

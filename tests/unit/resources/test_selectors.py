@@ -2,11 +2,11 @@
 
 import pytest
 
+from reconciler.domain.declared.tracking import EVERY_POD, LabelOperator, LabelRequirement, LabelSelector
 from reconciler.domain.identity import Place
-from reconciler.domain.tracking import EVERY_POD, LabelOperator, LabelRequirement, LabelSelector
+from reconciler.manifests.wording import name_field
 from reconciler.resources.selectors import LocalReferenceFields, ReferenceFields, SelectorFields, read_selector
 from reconciler.resources.validation import Validated, validate
-from reconciler.resources.wording import name_field
 
 
 def read(value: object) -> Validated[SelectorFields]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration, ListedClass
+from reconciler.domain.declared.declarations import Declaration, ListedClass
 from reconciler.domain.identity import Place
 from reconciler.domain.service_classes import SloTarget
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field, field_validator
 
 from reconciler.domain.findings import Severity
 from reconciler.domain.identity import Place
+from reconciler.manifests.wording import describe, name_field, quote
 from reconciler.resources.validation import MAX_FINDINGS, Shape, Validated, validate
-from reconciler.resources.wording import describe, name_field, quote
 
 
 class Secret(Shape):

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.decision.variants import build_catalogs, join_variants
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.manifests import parse_documents
 from reconciler.pipeline.sheets import sheet_of, write_edits
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 Declare = Callable[..., Declaration]
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role
-from reconciler.sizing.saturation import ModelReadings, ThroughputSample, VariantState
+from reconciler.sizing.saturation import ModelReadings, ThroughputSample, VariantFacts
 from reconciler.sizing.saturation.signals import Ballot, Signal
 
 
@@ -15,9 +15,9 @@ def key_of(name: str, namespace: str = "chat") -> ResourceKey:
     return ResourceKey(cluster="prod", namespace=namespace, kind="VariantAutoscaling", name=name)
 
 
-def variant_of(name: str = "v", *, namespace: str = "chat", **numbers: Any) -> VariantState:
+def variant_of(name: str = "v", *, namespace: str = "chat", **numbers: Any) -> VariantFacts:
     values: dict[str, Any] = {"accelerator": "A100", "current_replicas": 1, **numbers}
-    return VariantState(key=key_of(name, namespace), **values)
+    return VariantFacts(key=key_of(name, namespace), **values)
 
 
 def replicas_of(variant: str, loads: str, **numbers: Any) -> tuple[ReplicaMetrics, ...]:
@@ -39,7 +39,7 @@ def replicas_of(variant: str, loads: str, **numbers: Any) -> tuple[ReplicaMetric
     )
 
 
-def readings_of(*variants: VariantState, replicas: tuple[ReplicaMetrics, ...] = (), **more: Any) -> ModelReadings:
+def readings_of(*variants: VariantFacts, replicas: tuple[ReplicaMetrics, ...] = (), **more: Any) -> ModelReadings:
     namespace = variants[0].key.namespace if variants else "chat"
     model = ModelKey(cluster="prod", namespace=namespace, model_id="llama")
     values: dict[str, Any] = {"model": model, "variants": variants, "replicas": replicas, **more}
@@ -83,7 +83,7 @@ def key() -> Callable[..., ResourceKey]:
 
 
 @pytest.fixture(scope="session")
-def variant() -> Callable[..., VariantState]:
+def variant() -> Callable[..., VariantFacts]:
     return variant_of
 
 

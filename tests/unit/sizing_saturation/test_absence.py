@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import (
     ModelReadings,
     StoredCapacity,
-    VariantState,
+    VariantFacts,
     WorkloadKey,
     ZeroRule,
     size_saturation,
 )
 
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]
 Key = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from reconciler.sizing.saturation import (
     Quota,
     SaturationAnswer,
     StoredCapacity,
-    VariantState,
+    VariantFacts,
     WorkloadKey,
     ZeroRule,
     layer_thresholds,
@@ -28,7 +28,7 @@ from reconciler.sizing.saturation import (
 )
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]
 Counts = dict[str, int]
 
@@ -70,7 +70,7 @@ def chosen(readings: ModelReadings) -> Counts:
     return named({key: each.replicas for key, each in SeparableSolver().solve(problem).allocations.items()})
 
 
-def bounds_of(variant: VariantState, answer: SaturationAnswer) -> Bounds:
+def bounds_of(variant: VariantFacts, answer: SaturationAnswer) -> Bounds:
     return Bounds(minimum=max(variant.floor, answer.floors.get(variant.key, 0)), maximum=variant.max_replicas)
 
 

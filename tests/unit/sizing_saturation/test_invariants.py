@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.launch import LaunchSettings
+from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.saturation_settings import AnalyzerSettings
 from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.sizing.saturation import (
     Budget,
@@ -20,7 +20,7 @@ from reconciler.sizing.saturation import (
     StoredCapacity,
     ThroughputReadings,
     ThroughputSample,
-    VariantState,
+    VariantFacts,
     WorkloadKey,
     ZeroRule,
     analyze_throughput,
@@ -32,7 +32,7 @@ from reconciler.sizing.saturation import (
 from reconciler.sizing.saturation.cost_aware import cost_aware
 from reconciler.sizing.saturation.water_filling import Claim, divide
 
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Readings = Callable[..., ModelReadings]
 Key = Callable[..., Any]

@@ -11,7 +11,7 @@ from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.sizing.saturation import (
     LayeredThresholds,
     ModelReadings,
-    VariantState,
+    VariantFacts,
     layer_thresholds,
     reproduce_percent,
     reproduce_tokens,
@@ -19,7 +19,7 @@ from reconciler.sizing.saturation import (
 )
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]
 Rule = Callable[[ModelReadings], int]
 

@@ -6,12 +6,12 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics
-from reconciler.sizing.saturation import TransitionTest, VariantState, layer_thresholds
+from reconciler.sizing.saturation import TransitionTest, VariantFacts, layer_thresholds
 from reconciler.sizing.saturation.percent import PercentAnalysis, analyze_percent
 from reconciler.sizing.saturation.percent_targets import arbitrate, percent_targets
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]
 THRESHOLDS = layer_thresholds().thresholds
 

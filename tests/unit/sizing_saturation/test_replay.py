@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation import (
     BoundHistory,
     StoredCapacity,
-    VariantState,
+    VariantFacts,
     WorkloadKey,
     layer_thresholds,
     remember,
@@ -23,7 +23,7 @@ from reconciler.sizing.saturation import (
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.tokens import replica_tokens
 
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]
 
 THRESHOLDS = layer_thresholds().thresholds
@@ -48,7 +48,7 @@ def trace_of(
     return Trace(pod=pod, variant=key(variant), start_s=start_s, step_s=15.0, series=series)
 
 
-def replayed(traces: Sequence[Trace], *variants: VariantState, **more: Any) -> BoundHistory:
+def replayed(traces: Sequence[Trace], *variants: VariantFacts, **more: Any) -> BoundHistory:
     kv_tokens = more.pop("kv_tokens", {"v-0": KV_TOKENS, "v-1": KV_TOKENS})
     return replay_bounds(traces, kv_tokens, variants, THRESHOLDS, **more)
 

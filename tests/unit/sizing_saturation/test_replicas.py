@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.replicas import ReplicaMetrics, Role, role_of
-from reconciler.sizing.saturation import ModelReadings, VariantState, size_saturation
+from reconciler.sizing.saturation import ModelReadings, VariantFacts, size_saturation
 from reconciler.sizing.saturation.replicas import screen
 from reconciler.sizing.saturation.variants import obstacle_of
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]
 Key = Callable[..., ResourceKey]
 

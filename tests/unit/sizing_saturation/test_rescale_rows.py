@@ -7,13 +7,13 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation import Budget, VariantState
+from reconciler.sizing.saturation import Budget, VariantFacts
 from reconciler.sizing.saturation.fair_share import ModelBallots
 from reconciler.sizing.saturation.rescale import devices_wanted, fill, reclaim, rescale, split_roles
 from reconciler.sizing.saturation.signals import Ballot
 from reconciler.sizing.saturation.water_filling import Claim, divide
 
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]
 Key = Callable[..., ResourceKey]
 
@@ -38,7 +38,7 @@ def test_devices_are_divided_as_upstream_does(
 
 
 def model_of(
-    ballot: BallotOf, *variants: VariantState, demand: Any, priority: float = 1.0, per_replica: float = 1000.0
+    ballot: BallotOf, *variants: VariantFacts, demand: Any, priority: float = 1.0, per_replica: float = 1000.0
 ) -> ModelBallots:
     key = variants[0].key
     carried = {each.name: per_replica for each in variants}

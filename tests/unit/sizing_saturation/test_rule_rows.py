@@ -7,14 +7,14 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation import Budget, Quota, VariantState, ZeroRule
+from reconciler.sizing.saturation import Budget, Quota, VariantFacts, ZeroRule
 from reconciler.sizing.saturation.cost_aware import cost_aware
 from reconciler.sizing.saturation.enforcer import enforce
 from reconciler.sizing.saturation.fair_share import ModelBallots, fair_share
 from reconciler.sizing.saturation.quotas import Wish, limit
 from reconciler.sizing.saturation.signals import Ballot
 
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]
 Key = Callable[..., ResourceKey]
 Fleet = dict[str, tuple[Any, ...]]
@@ -86,7 +86,7 @@ COST_AWARE = [
 ]
 
 
-def variants_of(variant: Variant, fleet: Fleet, **more: Any) -> tuple[VariantState, ...]:
+def variants_of(variant: Variant, fleet: Fleet, **more: Any) -> tuple[VariantFacts, ...]:
     return tuple(
         variant(name, cost=float(row[0]), current_replicas=row[2], **{**more, **dict(*row[3:])})
         for name, row in fleet.items()

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.saturation_settings import AnalyzerSettings
 from reconciler.sizing.saturation import (
     Budget,
     ModelReadings,
     ThroughputAnalysis,
     ThroughputReadings,
     ThroughputSample,
-    VariantState,
+    VariantFacts,
     analyze_throughput,
     reproduce_tokens,
 )
@@ -26,7 +26,7 @@ from reconciler.sizing.saturation.latency_windows import VariantThroughput, play
 from reconciler.sizing.saturation.signals import Ballot, Signal
 
 Samples = Callable[..., tuple[ThroughputSample, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Readings = Callable[..., ModelReadings]
 Key = Callable[..., ResourceKey]
@@ -50,7 +50,7 @@ def tier(samples: Sequence[ThroughputSample]) -> Tier | None:
 
 def analyzed(
     samples: Sequence[ThroughputSample],
-    *variants: VariantState,
+    *variants: VariantFacts,
     queue: UpstreamQueue | None = None,
     now_s: float = 150.0,
     arrival: float | None = None,

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.launch import LaunchSettings
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import StoredCapacity, VariantState, layer_thresholds, remember
+from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds, remember
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
 from reconciler.sizing.saturation.signals import is_live, queued_tokens, signal_of, token_ballot
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, waiting_tokens
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Variant = Callable[..., VariantState]
+Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]
 THRESHOLDS = layer_thresholds().thresholds
 
 
-def in_tokens(replica: ReplicaMetrics, variant: VariantState, history: Any = None) -> ReplicaTokens:
+def in_tokens(replica: ReplicaMetrics, variant: VariantFacts, history: Any = None) -> ReplicaTokens:
     tokens = replica_tokens(replica, variant, THRESHOLDS, history or {})
     assert tokens is not None
     return tokens

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     Behavior,
     MetricTarget,

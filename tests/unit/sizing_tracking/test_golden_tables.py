@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     Behavior,
     MetricTarget,

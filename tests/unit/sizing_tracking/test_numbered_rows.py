@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     Behavior,
     Generation,
@@ -26,6 +24,8 @@ from reconciler.domain.tracking import (
     TrackedTarget,
     sync_period_s,
 )
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 from reconciler.metrics.tracked.histograms import percentile_since, references
 from reconciler.sizing.tracking import (

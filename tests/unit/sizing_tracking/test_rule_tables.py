@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     Behavior,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.tracking import (
     Backend,
     RatioRange,
 )

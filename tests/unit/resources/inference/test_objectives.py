@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.inference import Criticality, InferenceObjective, WeightedModel
 from reconciler.domain.identity import Place
-from reconciler.domain.inference import Criticality, InferenceObjective, WeightedModel
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

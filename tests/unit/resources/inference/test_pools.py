@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.inference import EndpointPicker, InferencePool
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.inference import EndpointPicker, InferencePool
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.errors import InputError
 from reconciler.manifests import parse_documents, parse_readable
 from reconciler.resources import KINDS, merge, read_file

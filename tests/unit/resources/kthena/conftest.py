@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.tracking import TrackedTarget
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.resources.kthena import tracked_targets
 
 KTHENA = Path(__file__).parents[3] / "testdata" / "resources" / "kthena"

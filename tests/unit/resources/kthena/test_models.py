@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from reconciler.domain.conditions import Condition
-from reconciler.domain.declarations import Annotation, Declaration
+from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.declarations import Annotation, Declaration
+from reconciler.domain.declared.kthena import LoraAdapter, ModelMatch, ModelResource, StringMatch
+from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.kthena import LoraAdapter, ModelMatch, ModelResource, StringMatch
-from reconciler.domain.launch import LaunchSettings
-from reconciler.domain.tracking import Generation
 
 Sample = Callable[[str], Declaration]
 

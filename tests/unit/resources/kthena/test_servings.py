@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.kthena import ServingResource
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.kthena import ServingResource
 
 Declare = Callable[..., Declaration]
 Sample = Callable[[str], Declaration]

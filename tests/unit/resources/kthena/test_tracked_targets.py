@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.kthena import DEFAULT_COST_EXPANSION_PERCENT
-from reconciler.domain.tracking import (
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.kthena import DEFAULT_COST_EXPANSION_PERCENT
+from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
     Generation,
@@ -21,6 +20,7 @@ from reconciler.domain.tracking import (
     RolePairing,
     TrackedTarget,
 )
+from reconciler.domain.identity import ResourceKey
 from reconciler.resources.kthena import tracked_targets
 
 Follow = Callable[[str], dict[str, TrackedTarget]]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests import parse_readable
 from reconciler.resources import KINDS, merge, read_file
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.conditions import Condition
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import OpenModel
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

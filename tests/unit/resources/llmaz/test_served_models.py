@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.accelerators import Accelerator, Catalog
-from reconciler.domain.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.llmaz import Flavor, RankedFlavor
 from reconciler.domain.identity import Place
-from reconciler.domain.llmaz import Flavor, RankedFlavor
 from reconciler.resources.llmaz import (
     ServedModel,
     join_served_models,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.llmaz import InferenceService, Rollout
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.llmaz import InferenceService, Rollout
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

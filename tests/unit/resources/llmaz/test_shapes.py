@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declarations import Declaration
-from reconciler.domain.llmaz import OpenModel
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.manifests import parse_readable
 from reconciler.resources.llmaz import ServedModel, join_served_models
 

@@ -1,0 +1,215 @@
+"""What one replica of every candidate carries inside its SLO, sized all at once, and what to expect at a rate."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.decision.engines.law_targets import PREFILL_DECODE, LawTargets, targets_under
+from reconciler.domain.allocations import Performance
+from reconciler.domain.loads import Load
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.units import ms_from_seconds
+from reconciler.sizing.queueing import (
+    Binding,
+    Floats,
+    RateLimits,
+    ServiceCurves,
+    Targets,
+    analyze,
+    decode_only,
+    largest_rate,
+    largest_throughput,
+    mean_limit_s,
+    prefill_decode,
+    tail_factor,
+)
+
+_BINDING_WORDS = {
+    Binding.CAPACITY: "the full batch binds",
+    Binding.ITL: "ITL binds",
+    Binding.WAIT: "wait binds",
+    Binding.TTFT: "TTFT binds",
+    Binding.THROUGHPUT: "throughput binds",
+}
+
+
+_BINDINGS = tuple(Binding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A candidate to size: a profile under a load for a service class.
+
+    `correction` is what a replica really carries over what its profile says, 1 where nothing is known better.
+    """
+
+    key: CandidateKey
+    profile: PerformanceProfile
+    load: Load
+    service_class: ServiceClass
+    correction: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The largest arrival rate of one replica inside its SLO (0: unattainable), and what it was sized from."""
+
+    rate_per_s: float
+    max_batch_size: int
+    binding: Binding
+    row: Row
+    targets: LawTargets
+
+    @property
+    def words(self) -> str:
+        """What stops the rate from being larger."""
+        return f"{_BINDING_WORDS[self.binding]}, {_lengths(self.row)}" if self.rate_per_s > 0 else _unattainable(self)
+
+
+class Capacities:
+    """The sized candidates: a capacity each, and the expected performance at any rate."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        laws = sorted({row.profile.law for row in rows})
+        self._groups = [_LawGroup(law, [row for row in rows if row.profile.law == law]) for law in laws]
+        self._places = {
+            row.key: (number, position)
+            for number, group in enumerate(self._groups)
+            for position, row in enumerate(group.rows)
+        }
+        self.of: Mapping[CandidateKey, Capacity] = {
+            capacity.row.key: capacity for group in self._groups for capacity in group.capacities()
+        }
+
+    def expect(self, wanted: Iterable[tuple[CandidateKey, float]]) -> dict[CandidateKey, Performance]:
+        """The expected performance of each candidate at its arrival rate (req/s of one replica).
+
+        Beyond the full batch's rate the wait is infinite: the law's queue ends, a real one grows as long as it lasts.
+        """
+        asked: list[tuple[list[CandidateKey], list[int], list[float]]] = [([], [], []) for _ in self._groups]
+        for key, rate in wanted:
+            place = self._places.get(key)
+            if place is not None:
+                number, position = place
+                keys, positions, rates = asked[number]
+                keys.append(key)
+                positions.append(position)
+                rates.append(rate)
+        return {
+            key: performance
+            for group, (keys, positions, rates) in zip(self._groups, asked, strict=True)
+            if keys
+            for key, performance in zip(keys, group.expect(positions, rates), strict=True)
+        }
+
+    def targets_of(self, key: CandidateKey) -> LawTargets | None:
+        """The limits a candidate was sized for; None when it was not."""
+        capacity = self.of.get(key)
+        return None if capacity is None else capacity.targets
+
+
+class _LawGroup:
+    """The candidates of one queueing law, as arrays."""
+
+    def __init__(self, law: str, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self._has_prefill = law == PREFILL_DECODE
+        self._targets = [targets_under(law, row.service_class) for row in rows]
+        self._curves = _prefill_decode(rows) if self._has_prefill else _decode_only(rows)
+        self._corrections = np.array([row.correction for row in rows])
+        self._limits = largest_rate(self._curves, _arrays(self._targets))
+
+    def capacities(self) -> Iterable[Capacity]:
+        rates = (self._rates(self._limits) * self._corrections).tolist()
+        batches, bindings = self._curves.max_batch.tolist(), self._limits.binding.tolist()
+        for row, targets, rate, batch, binding in zip(self.rows, self._targets, rates, batches, bindings, strict=True):
+            yield Capacity(
+                rate_per_s=rate, max_batch_size=int(batch), binding=_BINDINGS[binding], row=row, targets=targets
+            )
+
+    def expect(self, positions: Sequence[int], rates_per_s: Sequence[float]) -> Iterable[Performance]:
+        index = np.array(positions)
+        rates = np.array(rates_per_s) / self._corrections[index]
+        curves = self._curves.take(index)
+        state = analyze(curves, rates)
+        is_over = rates >= curves.service_rate_per_s(curves.max_batch)
+        waits_s = np.where(is_over, np.inf, state.wait_s).tolist()
+        ttfts_s = np.where(is_over, np.inf, state.ttft_s).tolist() if self._has_prefill else [None] * len(waits_s)
+        shares = (state.mean_in_service / curves.max_batch).tolist()
+        for itl, wait, ttft, share in zip(state.itl_s.tolist(), waits_s, ttfts_s, shares, strict=True):
+            yield Performance(itl_s=itl, wait_s=wait, ttft_s=ttft, utilization=share)
+
+    def _rates(self, limits: RateLimits) -> Floats:
+        """Upstream divides the demand by the rate under one law, by what completes of it under the other."""
+        return largest_throughput(self._curves, limits) if self._has_prefill else limits.rate_per_s
+
+
+def _decode_only(rows: Sequence[Row]) -> ServiceCurves:
+    return decode_only(
+        alpha_s=[row.profile.alpha_s for row in rows],
+        beta_s=[row.profile.beta_s for row in rows],
+        output_tokens=[row.load.output_tokens for row in rows],
+        max_batch=[_batch(row) for row in rows],
+    )
+
+
+def _prefill_decode(rows: Sequence[Row]) -> ServiceCurves:
+    return prefill_decode(
+        alpha_s=[row.profile.alpha_s for row in rows],
+        beta_s=[row.profile.beta_s for row in rows],
+        gamma_s=[row.profile.gamma_s or 0.0 for row in rows],
+        delta_s=[row.profile.delta_s or 0.0 for row in rows],
+        input_tokens=[row.load.input_tokens or 0.0 for row in rows],
+        output_tokens=[row.load.output_tokens for row in rows],
+        max_batch=[_batch(row) for row in rows],
+    )
+
+
+def _batch(row: Row) -> int:
+    """A batch measured at a length shrinks with longer requests (inferno: product first, then whole division)."""
+    profile = row.profile
+    if profile.at_tokens is None:
+        return profile.max_batch_size
+    return max(math.floor(profile.max_batch_size * profile.at_tokens / row.load.output_tokens), 1)
+
+
+def _arrays(targets: Sequence[LawTargets]) -> Targets:
+    ttfts = [each.ttft for each in targets]
+    return Targets(
+        itl_s=np.array([_mean_limit(each.itl) for each in targets]),
+        wait_s=np.array([min(map(_mean_limit, each.waits), default=np.inf) for each in targets]),
+        tokens_per_s=np.array([each.tokens_per_s for each in targets]),
+        ttft_s=np.array([each.limit_s if each is not None else np.inf for each in ttfts]),
+        ttft_wait_factor=np.array([tail_factor(each.percentile) if each is not None else 1.0 for each in ttfts]),
+    )
+
+
+def _mean_limit(target: SloTarget | None) -> float:
+    return np.inf if target is None else mean_limit_s(target.limit_s, target.percentile)
+
+
+def _unattainable(capacity: Capacity) -> str:
+    row, targets = capacity.row, capacity.targets
+    if capacity.binding is Binding.ITL and targets.itl is not None:
+        lone_ms, limit_ms = (
+            ms_from_seconds(row.profile.alpha_s + row.profile.beta_s),
+            ms_from_seconds(targets.itl.limit_s),
+        )
+        return f"even a lone request takes ITL {lone_ms:.4g} ms, the target is {limit_ms:.4g} ms"
+    if capacity.binding is Binding.TTFT and targets.ttft is not None:
+        prompt = row.load.input_tokens or 0.0
+        prefill_ms = ms_from_seconds((row.profile.gamma_s or 0.0) + (row.profile.delta_s or 0.0) * prompt)
+        limit_ms = ms_from_seconds(targets.ttft.limit_s)
+        return f"even a lone prompt of {prompt:.4g} tokens takes {prefill_ms:.4g} ms, the target is {limit_ms:.4g} ms"
+    return "even the smallest load waits longer than the target"
+
+
+def _lengths(row: Row) -> str:
+    output = f"{row.load.output_tokens:.4g} output tokens"
+    if row.profile.law == PREFILL_DECODE and row.load.input_tokens is not None:
+        return f"{row.load.input_tokens:.4g} input and {output}"
+    return output

@@ -1,0 +1,127 @@
+"""What limits upstream's modes: a quota of its ConfigMap, else the devices that nodes offer (wva.md 5.4, 5.5)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from reconciler.decision.problem.devices import pool_of
+from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules
+from reconciler.domain.inventory import DevicePool
+from reconciler.domain.snapshot import Snapshot
+from reconciler.sizing.saturation import Budget, ModelReadings, Quota, VariantFacts
+
+INVENTORY, QUOTA = "gpu-inventory", "quota"
+_UNLIMITED = -1
+
+
+def quota_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]) -> Quota | None:
+    """What the first analyzer's limiter grants from; None without a limiter, or when nobody knows what there is."""
+    limiter = _limiter(rules)
+    if limiter is None:
+        return None
+    if limiter.kind == QUOTA:
+        return _quota(models, limiter)
+    offered = _offered(snapshot, models)
+    if offered is None:
+        return None
+    variants = [variant for readings in models for variant in readings.variants]
+    types = _types(snapshot, variants)
+    return Quota(cluster=offered, used=_used(variants, types, is_cluster=True), types=types, kind=INVENTORY)
+
+
+def budget_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]) -> Budget | None:
+    """What the second analyzer's optimizer fills; None without a limiter, or when nobody knows what there is."""
+    limiter = _limiter(rules)
+    if limiter is None:
+        return None
+    if limiter.kind == QUOTA:
+        return _budget(models, limiter)
+    offered = _offered(snapshot, models)
+    if offered is None:
+        return None
+    variants = [variant for readings in models for variant in readings.variants]
+    types = _types(snapshot, variants)
+    return Budget(_left(offered, variants, types), types=types)
+
+
+def _limiter(rules: Iterable[SaturationRules]) -> LimiterSettings | None:
+    """The limiter, if it is on: a quota where one is written, which goes without an inventory, else the inventory."""
+    limited = [each for each in rules if each.is_limited]
+    quotas = (limiter for each in limited for limiter in each.limiters if limiter.kind == QUOTA)
+    return next(quotas, LimiterSettings(name="", kind=INVENTORY) if limited else None)
+
+
+def _offered(snapshot: Snapshot, models: Iterable[ModelReadings]) -> dict[str, int] | None:
+    """What nodes offer of each type that a variant runs on; None when nobody knows it of any.
+
+    As upstream counts: whatever the state of a node, and whoever else holds devices. What is not known is unlimited.
+    """
+    keys = {
+        (variant.key.cluster, variant.accelerator)
+        for readings in models
+        for variant in readings.variants
+        if variant.accelerator
+    }
+    pools = [pool for cluster, name in sorted(keys) if (pool := _pool(snapshot, cluster, name)) is not None]
+    numbers = {pool.device: pool.measured.allocatable for pool in pools}
+    if all(number is None for number in numbers.values()):
+        return None
+    return {device: _UNLIMITED if number is None else number for device, number in numbers.items()}
+
+
+def _types(snapshot: Snapshot, variants: Iterable[VariantFacts]) -> dict[str, str]:
+    """Accelerator -> device type: upstream knows nothing of accelerators of several devices."""
+    found = {each.accelerator: _pool(snapshot, each.key.cluster, each.accelerator) for each in variants}
+    return {name: pool.device for name, pool in found.items() if pool is not None}
+
+
+def _pool(snapshot: Snapshot, cluster: str, accelerator: str) -> DevicePool | None:
+    return pool_of(snapshot.inventory, snapshot.catalogs, cluster, accelerator)
+
+
+def _quota(models: Sequence[ModelReadings], limiter: LimiterSettings) -> Quota:
+    is_cluster = limiter.scope != "namespace"
+    variants = (variant for readings in models for variant in readings.variants)
+    return Quota(
+        cluster=limiter.quotas,
+        namespaces=None if is_cluster else limiter.namespace_quotas,
+        excluded=limiter.excluded,
+        used=_used(variants, {}, is_cluster=is_cluster),
+    )
+
+
+def _used(
+    variants: Iterable[VariantFacts], types: Mapping[str, str], *, is_cluster: bool
+) -> dict[tuple[str, str], int]:
+    """Devices that the variants take now, by scope and type."""
+    used: dict[tuple[str, str], int] = {}
+    for variant in variants:
+        place = "" if is_cluster else variant.key.namespace, types.get(variant.accelerator, variant.accelerator)
+        used[place] = used.get(place, 0) + variant.current_replicas * variant.devices
+    return used
+
+
+def _budget(models: Sequence[ModelReadings], limiter: LimiterSettings) -> Budget:
+    """What a quota leaves beside what runs."""
+    variants = [variant for readings in models for variant in readings.variants]
+    if limiter.scope != "namespace":
+        return Budget(_left(limiter.quotas, variants))
+    namespaces = {variant.key.namespace for variant in variants} - limiter.excluded
+    default = limiter.namespace_quotas.get("default", {})
+    return Budget(
+        None,
+        {
+            name: _left(
+                limiter.namespace_quotas.get(name, default), [each for each in variants if each.key.namespace == name]
+            )
+            for name in sorted(namespaces)
+        },
+    )
+
+
+def _left(
+    quotas: Mapping[str, int], variants: Iterable[VariantFacts], types: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    left = dict(quotas)
+    for (_, kind), devices in _used(variants, types or {}, is_cluster=True).items():
+        if left.get(kind, _UNLIMITED) >= 0:
+            left[kind] = max(left[kind] - devices, 0)
+    return left

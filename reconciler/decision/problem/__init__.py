@@ -1,0 +1,1 @@
+"""PURE. From variants and what engines require to the optimizer's problem."""

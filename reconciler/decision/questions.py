@@ -1,0 +1,100 @@
+"""What Prometheus must be asked, so that every model's engine has what it looks at, and nothing more."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.decision.engines.choosing import Choice, choose_engines
+from reconciler.decision.engines.saturation_readings import NO_RULES, wants_throughput
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
+from reconciler.domain.declared.tracking import TrackedTarget
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.settings import Settings
+from reconciler.domain.variants import Variant
+from reconciler.metrics import Needs, watched_target
+from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+
+
+@dataclass(slots=True, kw_only=True)
+class Asking:
+    """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
+
+    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`. `past` counts
+    the models that a queue sizes: their arrivals are asked for over the longest `payback_s` of them. `watched` are
+    scale targets whose live replicas are held against Git, over the longest of their sync delays.
+    """
+
+    loads: dict[str, int] = field(default_factory=dict)
+    saturation: dict[str, int] = field(default_factory=dict)
+    traced: dict[str, int] = field(default_factory=dict)
+    past: dict[str, int] = field(default_factory=dict)
+    payback_s: float = 0.0
+    retention_s: float = DEFAULT_RETENTION_S
+    targets: list[TrackedTarget] = field(default_factory=list)
+    watched: dict[str, int] = field(default_factory=dict)
+    sync_delay_s: float = 0.0
+
+    @property
+    def needs(self) -> Needs:
+        """What is asked beyond loads."""
+        return Needs(
+            saturation=self.saturation,
+            traced=self.traced,
+            retention_s=self.retention_s,
+            past=self.past,
+            payback_s=self.payback_s,
+        )
+
+
+def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, Asking]:
+    """What each cluster with variants is asked."""
+    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    choices = choose_engines(variants, {})
+    zero, rules = zero_rules(declaration, choices), saturation_rules(declaration, choices)
+    asked: dict[str, Asking] = {}
+    for model, members in _by_model(variants).items():
+        asking = asked.setdefault(model.cluster, Asking())
+        _ask(asking, members, choices[model], rules.get(model, NO_RULES))
+        asking.retention_s = max(asking.retention_s, zero.get(model, ZeroRules()).retention_s)
+    for variant in variants:
+        _watch(asked[variant.key.cluster], variant)
+    for target in followed_targets(variants, declaration):
+        asked[target.key.cluster].targets.append(target)
+    return asked
+
+
+def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: SaturationRules) -> None:
+    """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
+    if choice.engine.is_tracking:
+        return
+    is_learned = any(option.profile.learning is not None for each in members for option in each.options)
+    _count(asking.loads, members)
+    if choice.engine.is_saturation or is_learned:
+        _count(asking.saturation, members)
+    if choice.engine is Engine.QUEUEING:
+        namespace = members[0].model.namespace
+        asking.past[namespace] = asking.past.get(namespace, 0) + 1
+        asking.payback_s = max(asking.payback_s, *(member.settings.payback_s.value for member in members))
+    if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
+        _count(asking.traced, members)
+
+
+def _watch(asking: Asking, variant: Variant) -> None:
+    target = watched_target(variant)
+    if target is not None:
+        asking.watched[target[0]] = asking.watched.get(target[0], 0) + 1
+        asking.sync_delay_s = max(asking.sync_delay_s, variant.settings.sync_delay_s.value)
+
+
+def _count(namespaces: dict[str, int], members: list[Variant]) -> None:
+    namespace = members[0].model.namespace
+    namespaces[namespace] = namespaces.get(namespace, 0) + sum(member.current.replicas for member in members)
+
+
+def _by_model(variants: Iterable[Variant]) -> Mapping[ModelKey, list[Variant]]:
+    models: dict[ModelKey, list[Variant]] = {}
+    for variant in variants:
+        models.setdefault(variant.model, []).append(variant)
+    return models

@@ -1,0 +1,1 @@
+"""PURE. Passes over a staged plan: open proposals, draining, independence of pull requests, devices."""

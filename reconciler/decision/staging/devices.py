@@ -1,0 +1,144 @@
+"""Devices that one pull request frees go to another only after its merge: each must fit if it is merged alone.
+
+Of every other group a pool counts the largest of what runs, what its open pull request takes, and what is proposed now.
+What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what comes, but
+not what moves: its old replicas run until the new ones serve, and a move into what another leaves might never end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.needs import Allocations
+from reconciler.decision.staging.proposals import StagedPlan
+from reconciler.decision.variant_states import VariantState
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.requirements import Pool
+from reconciler.optimizer.device_use import DeviceUse
+
+
+def wait_for_devices(
+    states: Sequence[VariantState], formulated: FormulatedProblem, staged: StagedPlan, proposals: Mapping[str, Proposal]
+) -> StagedPlan:
+    """Cut what is added where a pool has no room for it before others have merged; what depends on it stays too."""
+    if not formulated.problem.pools:
+        return staged
+    waiting = _Waiting(states, formulated, staged, proposals)
+    for pool in formulated.problem.pools:
+        waiting.fit(pool)
+    waiting.keep_dependants(formulated)
+    return replace(staged, allocations=waiting.allocations, waiting=waiting.words)
+
+
+class _Waiting:
+    def __init__(
+        self,
+        states: Sequence[VariantState],
+        formulated: FormulatedProblem,
+        staged: StagedPlan,
+        proposals: Mapping[str, Proposal],
+    ) -> None:
+        self._current: Allocations = formulated.problem.current
+        self._device_use = DeviceUse.of(formulated.problem)
+        self._urgency: dict[ResourceKey, int] = {}
+        groups: dict[str, list[ResourceKey]] = {}
+        for state in states:
+            key = state.variant.key
+            groups.setdefault(state.variant.settings.group.value, []).append(key)
+            need = formulated.needs.of_variant(key)
+            self._urgency[key] = 0 if need is None else need.priority
+        self._open = {group: self._proposed(groups.get(group, ()), each) for group, each in proposals.items()}
+        self.allocations = dict(staged.allocations)
+        self.words = dict(staged.waiting)
+        self._cut: set[ResourceKey] = set()
+        self._members: dict[str, dict[str, list[ResourceKey]]] = {}
+        for group, keys in groups.items():
+            for key in keys:
+                for pool in self._pools_of(group, key):
+                    self._members.setdefault(pool, {}).setdefault(group, []).append(key)
+
+    def fit(self, pool: Pool) -> None:
+        """Hand the room of one pool to the groups, the one with the most urgent addition first."""
+        groups = self._members.get(pool.name, {})
+        claims = {group: self._claim(pool.name, group) for group in groups}
+        for group in sorted(groups, key=lambda each: (-self._most_urgent(pool.name, each), each)):
+            others = sum(claims.values()) - claims[group]
+            room = max(pool.devices - others, self._use(pool.name, group, self._current))
+            self._cut_to(pool, group, room)
+            claims[group] = max(claims[group], self._use(pool.name, group, self.allocations))
+
+    def keep_dependants(self, formulated: FormulatedProblem) -> None:
+        """Where an addition waits, what its model gives up for it stays."""
+        models = {formulated.needs.owner_of[key] for key in self._cut if key in formulated.needs.owner_of}
+        for key in (key for model in sorted(models) for key in formulated.needs.variants_of[model]):
+            before, after = self._current[key], self.allocations[key]
+            if key not in self._cut and after.replicas < before.replicas:
+                self.allocations[key] = before
+                self.words[key] = "stays until what replaces it has devices"
+
+    def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
+        """The pools that a variant takes anything of: now, as proposed, or as desired."""
+        places = (self._current[key], self._open.get(group, {}).get(key), self.allocations[key])
+        accelerators = {place.accelerator for place in places if place is not None and place.replicas}
+        return {pool for each in accelerators for pool in self._device_use.devices(key, each)}
+
+    def _proposed(self, members: Sequence[ResourceKey], proposal: Proposal) -> dict[ResourceKey, Allocation]:
+        changes = {change.resource: change for change in proposal.changes}
+        return {
+            key: Allocation(
+                accelerator=changes[str(key)].accelerator_after or self._current[key].accelerator,
+                replicas=changes[str(key)].replicas_after,
+            )
+            for key in members
+            if str(key) in changes
+        }
+
+    def _claim(self, pool: str, group: str) -> int:
+        opened = {**self._current, **self._open.get(group, {})}
+        return max(self._use(pool, group, self._current), self._use(pool, group, opened))
+
+    def _use(self, pool: str, group: str, allocations: Allocations) -> int:
+        after = sum(
+            self._each(pool, key, allocations[key]) * allocations[key].replicas for key in self._members[pool][group]
+        )
+        return after + self._left(pool, group, allocations)
+
+    def _left(self, pool: str, group: str, allocations: Allocations) -> int:
+        """What moves to other pools holds of this one meanwhile."""
+        moving = ((self._current[key], allocations[key], key) for key in self._members[pool][group])
+        return sum(
+            self._each(pool, key, before) * before.replicas
+            for before, after, key in moving
+            if after.replicas and after.accelerator != before.accelerator and not self._each(pool, key, after)
+        )
+
+    def _each(self, pool: str, key: ResourceKey, allocation: Allocation) -> int:
+        return self._device_use.devices(key, allocation.accelerator).get(pool, 0)
+
+    def _most_urgent(self, pool: str, group: str) -> int:
+        adding = [self._urgency[key] for key in self._members[pool][group] if self._added(pool, key) > 0]
+        return max(adding, default=min(self._urgency.values(), default=0))
+
+    def _added(self, pool: str, key: ResourceKey) -> int:
+        before, after = self._current[key], self.allocations[key]
+        return self._each(pool, key, after) * after.replicas - self._each(pool, key, before) * before.replicas
+
+    def _cut_to(self, pool: Pool, group: str, room: int) -> None:
+        """Take additions back, the least urgent first, until the group fits."""
+        adding = [key for key in self._members[pool.name][group] if self._added(pool.name, key) > 0]
+        for key in sorted(adding, key=lambda each: (self._urgency[each], each)):
+            excess = self._use(pool.name, group, self.allocations) - room
+            if excess <= 0:
+                return
+            before, after = self._current[key], self.allocations[key]
+            each = self._each(pool.name, key, after)
+            is_moved = before.accelerator != after.accelerator
+            kept = before.replicas if is_moved else max(after.replicas - -(-excess // each), before.replicas)
+            self.allocations[key] = before if is_moved else replace(after, replicas=kept)
+            self._cut.add(key)
+            is_left = excess <= self._left(pool.name, group, self.allocations)
+            until = "what moves away frees" if is_left else "other pull requests free"
+            planned = f"{after.replicas} x {after.accelerator} is planned"
+            self.words[key] = f"waits until {until} devices of {pool.name}: {planned}"

@@ -1,0 +1,1 @@
+"""PURE. What the repository declares, resource by resource, before anything is joined."""

@@ -1,0 +1,337 @@
+"""What llmaz declares: models with the flavors they may run on, what serves them, and how backends are started.
+
+`place` is where a noun stands; of a resource it is the object's first line. The replicas of a Playground or Service
+are those of the workload with the same key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.tracking import LabelSelector
+from reconciler.domain.identity import Place, ResourceKey
+
+DEFAULT_OWNER = "llmaz"
+DEFAULT_BACKEND = "vllm"
+MODEL_LABEL = "llmaz.io/model-name"
+FAMILY_LABEL = "llmaz.io/model-family-name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelHub:
+    """A model on a hub: the whole repository, one file of it, or what the patterns leave."""
+
+    name: str = "Huggingface"
+    model_id: str = ""
+    filename: str = ""
+    revision: str = "main"
+    allow_patterns: tuple[str, ...] = ()
+    ignore_patterns: tuple[str, ...] = ()
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """Where the weights come from; of both only the hub is used."""
+
+    hub: ModelHub | None = None
+    uri: str = ""
+    place: Place
+
+    @property
+    def protocol(self) -> str:
+        """Of the address that is used, in lower case; empty when a hub is used."""
+        return "" if self.hub is not None else self.uri.partition("://")[0].lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """Accelerators that a replica may run on.
+
+    `limits` are quantities as written; `devices` counts the accelerators among them.
+    """
+
+    name: str
+    limits: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    place: Place
+
+    @property
+    def instance_type(self) -> str:
+        """The machine it is on, as `INSTANCE-TYPE` says it in either case; empty when it does not."""
+        return next((value for key, value in self.params.items() if key.lower() == "instance-type"), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenModel:
+    """A model and its flavors, the preferred one first; of the whole cluster, so its key has no namespace."""
+
+    key: ResourceKey
+    place: Place
+    family_name: str
+    source: ModelSource
+    flavors: tuple[Flavor, ...] = ()
+    owned_by: str = DEFAULT_OWNER
+    created_at: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+
+    def find_flavor(self, name: str) -> Flavor | None:
+        """The flavor of that name, as llmaz finds it: the first."""
+        return next((flavor for flavor in self.flavors if flavor.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedFlavor:
+    """A flavor that a replica may run on, the preferred one at rank 0; `flavor` is None when the model lacks it."""
+
+    name: str
+    rank: int
+    flavor: Flavor | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorChoice:
+    """The flavors that `pods` pods of a replica may run on, and the field that says in which order.
+
+    `is_placed` says whether the pods run where a flavor's node selector wants them: None when nothing in Git tells the
+    scheduler.
+    """
+
+    ranked: tuple[RankedFlavor, ...]
+    field: tuple[str, ...]
+    pods: int
+    is_placed: bool | None
+
+
+class ModelRole(StrEnum):
+    """What a model does beside another: drafts are for speculative decoding."""
+
+    MAIN = "main"
+    DRAFT = "draft"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """A claimed model by its name."""
+
+    name: str
+    role: ModelRole = ModelRole.MAIN
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The models that are served together, at least one, and the flavors wanted, all of the model's when none is named.
+
+    `field` is the claim's own, under which `inferenceFlavors` stands: `spec.modelClaim` or `spec.modelClaims`.
+    """
+
+    models: tuple[ModelRef, ...]
+    flavor_names: tuple[str, ...] = ()
+    field: tuple[str, ...] = ("spec", "modelClaim")
+    place: Place
+    flavors_place: Place | None = None
+
+    @property
+    def main(self) -> ModelRef:
+        """The model whose flavors and name count: the first with the role main."""
+        return next((model for model in self.models if model.role is ModelRole.MAIN), self.models[0])
+
+    @property
+    def is_speculative(self) -> bool:
+        """Whether a draft model runs beside the main one."""
+        return any(model.role is ModelRole.DRAFT for model in self.models)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvVar:
+    """A variable of the backend: its value, or in words where it comes from."""
+
+    name: str
+    value: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What the backend's container asks for; quantities as written, `devices` counts the accelerators among them."""
+
+    limits: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendConfig:
+    """How a Playground's backend is run: `args` follow those of the recommended config, the rest replaces it."""
+
+    backend_name: str = DEFAULT_BACKEND
+    version: str = ""
+    config_name: str = ""
+    args: tuple[str, ...] = ()
+    envs: tuple[EnvVar, ...] = ()
+    resources: Amounts = field(default_factory=Amounts)
+    shared_memory_size: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaMetric:
+    """One metric of a trigger.
+
+    `type` is Resource, ContainerResource, Pods, Object or External; `amount` is of `target_type`: a fraction for
+    Utilization, else in the metric's own unit; None when it is not written.
+    """
+
+    type: str
+    name: str = ""
+    container: str = ""
+    described_object: str = ""
+    selector: LabelSelector | None = None
+    target_type: str = ""
+    amount: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaPolicy:
+    """At most `value` pods or percent in `period_s`."""
+
+    type: str
+    value: int
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaRules:
+    """How fast an HPA may go in one direction."""
+
+    stabilization_s: float | None = None
+    select_policy: str = "Max"
+    policies: tuple[HpaPolicy, ...] = ()
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaTrigger:
+    """What makes llmaz create a HorizontalPodAutoscaler, which then owns the replicas."""
+
+    metrics: tuple[HpaMetric, ...] = ()
+    scale_up: HpaRules | None = None
+    scale_down: HpaRules | None = None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticConfig:
+    """Bounds of the replicas; without a trigger nobody moves them but us."""
+
+    min_replicas: int = 1
+    max_replicas: int
+    trigger: HpaTrigger | None = None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playground:
+    """A model served by a backend of llmaz's, one pod a replica."""
+
+    key: ResourceKey
+    place: Place
+    claim: Claim
+    replicas: int = 1
+    backend: BackendConfig = field(default_factory=BackendConfig)
+    elastic: ElasticConfig | None = None
+    skips_loader: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """How a change is rolled out: counts, or percentages as text."""
+
+    type: str = "RollingUpdate"
+    max_unavailable: int | str = 1
+    max_surge: int | str = 0
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceService:
+    """`inference.llmaz.io` Service: models served by pods of one's own, `size` of them in the group of a replica."""
+
+    key: ResourceKey
+    place: Place
+    claim: Claim
+    replicas: int = 1
+    size: int = 1
+    restart_policy: str = "RecreateGroupOnPodRestart"
+    rollout: Rollout = field(default_factory=Rollout)
+    skips_loader: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedConfig:
+    """One way to start a backend, by name."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    resources: Amounts = field(default_factory=Amounts)
+    shared_memory_size: str = ""
+    trigger: HpaTrigger | None = None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendRuntime:
+    """An inference engine and how it is started; of the whole cluster.
+
+    `ignored` are the written fields by which nothing is decided: the lifecycle and the probes.
+    """
+
+    key: ResourceKey
+    place: Place
+    image: str
+    version: str
+    command: tuple[str, ...] = ()
+    envs: tuple[EnvVar, ...] = ()
+    recommended: tuple[RecommendedConfig, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def find_config(self, name: str) -> RecommendedConfig | None:
+        """The recommended config of that name."""
+        return next((config for config in self.recommended if config.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalConfig:
+    """llmaz's own settings: which scheduler its pods get, empty for the cluster's default."""
+
+    cluster: str
+    place: Place
+    scheduler_name: str = ""
+    init_container_image: str = ""
+
+
+Serving = Playground | InferenceService
+"""What serves a model: both claim models and have replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llmaz:
+    """All that llmaz declares in the commit."""
+
+    models: tuple[OpenModel, ...] = ()
+    playgrounds: tuple[Playground, ...] = ()
+    services: tuple[InferenceService, ...] = ()
+    runtimes: tuple[BackendRuntime, ...] = ()
+    configs: tuple[GlobalConfig, ...] = ()
+
+    @property
+    def servings(self) -> tuple[Serving, ...]:
+        """Playgrounds, then Services."""
+        return (*self.playgrounds, *self.services)

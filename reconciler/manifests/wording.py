@@ -1,0 +1,63 @@
+"""How a value that was found is shown to a person: short, and harmless wherever it is printed."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from reconciler.manifests.fields import format_field
+
+MAX_SHOWN = 60
+
+MOST_NAMED = 10
+"""How many of a crowd are named one by one."""
+
+
+def quote(text: str) -> str:
+    """The text in double quotes, cut, with control and formatting characters escaped."""
+    cut = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return json.dumps(escape(cut), ensure_ascii=False).replace("\\\\", "\\")
+
+
+def escape(text: str) -> str:
+    """Spell out every character that a terminal or a browser would act on instead of showing it."""
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape", "replace").decode() for ch in text)
+
+
+def describe(value: object) -> str:
+    """A found value in words: `"ten"`, `3`, `true`, `nothing`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, int | float):
+        return f"{value}"
+    noun = "list" if isinstance(value, list | tuple) else "mapping"
+    return f"a {noun}" if value else f"an empty {noun}"
+
+
+# The same few fields are named for thousands of objects.
+@lru_cache(maxsize=4096)
+def name_field(field: tuple[str | int, ...]) -> str:
+    """A field path as people write it, safe to print however hostile its keys are."""
+    return format_field([part if isinstance(part, int) else _shorten(part) for part in field])
+
+
+def _shorten(key: str) -> str:
+    return escape(key if len(key) <= MAX_SHOWN else key[: MAX_SHOWN - 1] + "…").replace('"', "'")
+
+
+def name_first(first: Sequence[str], total: int) -> str:
+    """The first of `total` things, and how many more there are: each of thousands must not name all the others."""
+    more = f" and {total - len(first)} more" if total > len(first) else ""
+    return ", ".join(first) + more
+
+
+def join_words(words: Sequence[str], conjunction: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"

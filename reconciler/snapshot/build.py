@@ -1,0 +1,101 @@
+"""From a recording to the typed snapshot that everything is decided from: a pure function."""
+
+from collections.abc import Iterable
+
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules, saturation_for, zero_for
+from reconciler.domain.declared.tracking import TrackedTarget
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.recording import Recording
+from reconciler.domain.snapshot import ReplicaViews, Snapshot
+from reconciler.domain.variants import Variant
+from reconciler.metrics import Observed, read_observed
+from reconciler.metrics.tracked import read_tracked
+from reconciler.resources.kthena import tracked_targets
+from reconciler.snapshot.inventory.pools import take_inventory
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+
+VARIANT_KINDS = frozenset(
+    {
+        "VariantAutoscaling",
+        "AutoscalingPolicy",
+        "AutoscalingPolicyBinding",
+        "Model",
+        "ModelBooster",
+        "Playground",
+        "Service",
+    }
+)
+"""What declares variants: unreadable, it is shown as held."""
+
+
+def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:
+    """Join what Git declares (`declaration` is read from the recording's manifests) with what Prometheus answered."""
+    settings = recording.settings
+    catalogs = build_catalogs(settings, declaration)
+    variants = join_variants(settings, declaration, catalogs)
+    observed = read_observed(variants, recording.answers, recording.now_s, settings)
+    models = sorted({variant.model for variant in variants})
+    tracked = followed_targets(variants, declaration)
+    return Snapshot(
+        now_s=recording.now_s,
+        repository=recording.repository,
+        branch=recording.branch,
+        commit=recording.commit,
+        fingerprint=fingerprint,
+        settings=settings,
+        variants=variants,
+        broken=tuple(broken for broken in declaration.broken if broken.key.kind in VARIANT_KINDS),
+        loads=observed.loads,
+        observations=observed.observations,
+        past=observed.past,
+        views=_views(observed),
+        saturation=saturation_rules(declaration, models),
+        zero=zero_rules(declaration, models),
+        tracked=tracked,
+        histories=read_tracked(tracked, recording.answers, recording.now_s, settings),
+        live=observed.live,
+        committed_s=recording.committed_s,
+        queries=observed.queries,
+        catalogs=catalogs,
+        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
+        proposals=recording.proposals,
+        findings=tuple(sorted({*declaration.findings, *recording.unread})),
+        failures=observed.failures,
+        warnings=observed.warnings,
+    )
+
+
+def followed_targets(variants: Iterable[Variant], declaration: Declaration) -> tuple[TrackedTarget, ...]:
+    """What policies scale of the variants that there are."""
+    followed = {variant.tracked_by for variant in variants}
+    return tuple(target for target in tracked_targets(declaration.kthena) if target.key in followed)
+
+
+def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:
+    """What upstream's ConfigMap says of scaling each model to zero, in the clusters that have one."""
+    return {
+        model: zero_for(declaration.zero[model.cluster], declaration.opted_in_namespaces, model)
+        for model in models
+        if declaration.zero.get(model.cluster)
+    }
+
+
+def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
+    """What upstream's ConfigMaps say of each model's saturation, in the clusters that have any."""
+    return {
+        model: saturation_for(declaration.saturation[model.cluster], declaration.opted_in_namespaces, model)
+        for model in models
+        if declaration.saturation.get(model.cluster)
+    }
+
+
+def _views(observed: Observed) -> ReplicaViews:
+    return ReplicaViews(
+        replicas=observed.replicas,
+        queues=observed.queues,
+        ready=observed.ready,
+        requests=observed.requests,
+        stored_kv_tokens=observed.stored_kv_tokens,
+        traces=observed.traces,
+    )

@@ -1,0 +1,241 @@
+"""Reads what one commit declares: each file once, every cluster as it is built."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.domain.declared.declarations import BrokenResource, Declaration
+from reconciler.domain.findings import Finding, finding_of, name_findings
+from reconciler.domain.globs import path_matches
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.recording import ManifestFile, WithheldFile
+from reconciler.domain.settings import Settings
+from reconciler.errors import InputError
+from reconciler.manifests import Document, Value, parse_readable
+from reconciler.placement import Fleet, Marker, Repository, build_fleet, find_used, is_kustomization, read_markers
+from reconciler.resources import KINDS, merge, names_kind, read_file
+from reconciler.snapshot.built_objects import declare
+from reconciler.snapshot.places.placing import place_numbers
+
+SECRET = "Secret"  # noqa: S105 - the name of a kind
+UNBUILT = "build"
+"""The rule of what keeps a kustomization, or what deploys it, from being built."""
+_DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
+# Patterns come from a repository: one that takes long to match is a pattern for nothing.
+_LONGEST_GLOB, _MOST_STARS = 256, 3
+_CHART_VALUES = "values.yaml"
+_ARGO_SOURCE = ".argocd-source"
+_WORDS = KINDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode()}
+Clusters = Mapping[str, Callable[[str], bool]]
+Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReading:
+    """One file: the documents that matter, the comments that mark numbers, and the first of what was not readable."""
+
+    path: str
+    body: bytes = field(repr=False)
+    documents: tuple[Document, ...] = ()
+    error: InputError | None = None
+    markers: tuple[Marker, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_relevant(self) -> bool:
+        """Whether anything of it is read, or was meant to be."""
+        is_named = any(_matters(document) for document in self.documents)
+        return is_named or bool(self.markers or self.findings) or is_kustomization(self.path)
+
+    @property
+    def is_kindless(self) -> bool:
+        """Whether it holds no objects, but perhaps values of a chart, or patches."""
+        return b"kind" not in self.body
+
+    @property
+    def is_deployer(self) -> bool:
+        """Whether it says what Flux or Argo CD deploys, which may name files of any shape."""
+        versions = (each.value.get("apiVersion") for each in self.documents if isinstance(each.value, dict))
+        return any(isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS) for version in versions)
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether a document of it is a Secret."""
+        return any(_is_secret(document) for document in self.documents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The files of a commit that decide something, those withheld for a Secret, and what every cluster gets."""
+
+    readings: Mapping[str, FileReading]
+    withheld: tuple[WithheldFile, ...]
+    fleet: Fleet
+
+    @property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        """What a recording must hold to read the same again."""
+        return tuple(ManifestFile(path=path, body=reading.body) for path, reading in sorted(self.readings.items()))
+
+
+def clusters_of(settings: Settings) -> Clusters:
+    """Whether a path belongs to a cluster, by the cluster's name."""
+    return {cluster.name: cluster.holds for cluster in (*settings.clusters, *settings.other_clusters)}
+
+
+def read_manifest(path: str, body: bytes, *, is_whole: bool = False) -> FileReading:
+    """Read one file: the documents that may hold objects we know, or all of them."""
+    kinds = None if is_whole or is_kustomization(path) else _WORDS
+    documents, errors = parse_readable(path, body, kinds=kinds)
+    markers, findings = read_markers(path, body)
+    return FileReading(
+        path=path,
+        body=body,
+        documents=documents,
+        error=errors[0] if errors else None,
+        markers=markers,
+        findings=(*map(finding_of, errors), *findings),
+    )
+
+
+def read_commit(
+    files: Iterable[ManifestFile],
+    paths: Iterable[str],
+    clusters: Clusters,
+    fetch: Fetch,
+    withheld: Sequence[WithheldFile] = (),
+) -> Commit:
+    """Read a commit's files and build its clusters.
+
+    `paths` are all that it has. `fetch` gives files again, which then are read in full: what kustomizations name as
+    patches and the like, and what holds no objects but is named by what deploys charts or directories.
+    """
+    readings: dict[str, FileReading] = {}
+    kindless: list[str] = []
+    for file in files:
+        reading = read_manifest(file.path, file.body)
+        if reading.is_relevant:
+            readings[file.path] = reading
+        elif reading.is_kindless:
+            kindless.append(file.path)
+    paths = frozenset(paths)
+    named = find_used(_repository(readings, paths)).rules
+    deployers = [reading for reading in readings.values() if reading.is_deployer]
+    named = named.union(path for path in kindless if _may_be_named(path, deployers))
+    for file in fetch(sorted(named & paths)):
+        readings[file.path] = read_manifest(file.path, file.body, is_whole=True)
+    secret = [path for path, reading in readings.items() if reading.holds_secret]
+    found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
+    fleet = build_fleet(_repository(readings, paths), clusters, _markers_in(readings))
+    kept = {path: reading for path, reading in readings.items() if path in named or _is_read(path, fleet)}
+    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet)
+
+
+def read_declaration(
+    manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str] = ()
+) -> Declaration:
+    """What recorded files declare; `paths` names the others that the commit has."""
+    return fold(read_recorded(manifests, withheld, settings, paths), settings)
+
+
+def read_recorded(
+    manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str]
+) -> Commit:
+    """The commit that was recorded, as far as it was; `paths` names the files that it has besides."""
+    bodies = {manifest.path: manifest for manifest in manifests}
+
+    def fetch(named: Sequence[str]) -> Iterator[ManifestFile]:
+        return (bodies[path] for path in named if path in bodies)
+
+    return read_commit(manifests, {*paths, *bodies}, clusters_of(settings), fetch, withheld)
+
+
+def fold(commit: Commit, settings: Settings) -> Declaration:
+    """One declaration of all files; the objects of withheld ones are known by name only."""
+    whole = merge(declare(commit.fleet, commit.readings))
+    chosen = {cluster.name for cluster in settings.clusters}
+    unread = tuple(_withheld(key, each.path) for each in commit.withheld for key in each.objects)
+    findings = tuple(finding for reading in commit.readings.values() for finding in reading.findings)
+    told = {(finding.place, finding.message) for finding in findings}
+    untold = (finding for finding in commit.fleet.findings if (finding.place, finding.message) not in told)
+    found = replace(
+        whole,
+        variants=tuple(variant for variant in whole.variants if variant.key.cluster in chosen),
+        broken=tuple(each for each in (*whole.broken, *unread) if each.key.cluster in chosen),
+        findings=tuple(sorted({*whole.findings, *name_findings(untold, UNBUILT), *findings})),
+    )
+    return place_numbers(found, commit.fleet, settings)
+
+
+def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> Repository:
+    """Without a kustomization that names it, what is readable of a broken file counts."""
+    others: dict[str, Sequence[Document]] = dict.fromkeys(paths, ())
+    unreadable = {path: each.error for path, each in readings.items() if each.error and is_kustomization(path)}
+    return Repository(
+        files=others | {path: reading.documents for path, reading in readings.items() if path not in unreadable},
+        unreadable=unreadable,
+        is_whole=False,
+    )
+
+
+def _markers_in(readings: Mapping[str, FileReading]) -> Iterator[Marker]:
+    return (marker for reading in readings.values() for marker in reading.markers)
+
+
+def _is_read(path: str, fleet: Fleet) -> bool:
+    """Whether a cluster's build reads a file, or it lies where one is described."""
+    is_held = any(holds(path) for holds in fleet.holds.values())
+    return is_held or any(path in build.paths for build in fleet.clusters.values())
+
+
+def _may_be_named(path: str, deployers: Iterable[FileReading]) -> bool:
+    """Whether a deployer may read a file: by its name, by a pattern, or as what its directory's chart begins with.
+
+    Values of anything else are neither read nor recorded: people keep passwords in them.
+    """
+    *_, directory, name = ("", *path.split("/"))
+    words = {name.encode(), directory.encode()} if name == _CHART_VALUES else {name.encode()}
+    return any(
+        name.startswith(_ARGO_SOURCE)
+        or any(word in deployer.body for word in words if word)
+        or any(path_matches(pattern, path) for document in deployer.documents for pattern in _globs_in(document.value))
+        for deployer in deployers
+    )
+
+
+def _globs_in(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        if "*" in value and len(value) <= _LONGEST_GLOB and value.count("**") <= _MOST_STARS:
+            yield value
+    elif isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _globs_in(member)
+
+
+def _keys_in(reading: FileReading, clusters: Clusters) -> tuple[ResourceKey, ...]:
+    """The objects of a file as they are written, that something can be decided about."""
+    holding = [name for name, holds in clusters.items() if holds(reading.path)]
+    pieces = (piece for name in holding for piece in read_file(name, reading.path, reading.documents).pieces)
+    return tuple(sorted({key for piece in pieces if isinstance(key := getattr(piece, "key", None), ResourceKey)}))
+
+
+def _withheld(key: ResourceKey, path: str) -> BrokenResource:
+    reason = f"{path} also holds a Secret, which is never recorded: move the Secret to a file of its own"
+    return BrokenResource(key=key, place=Place(path=path), reason=reason)
+
+
+def _matters(document: Document) -> bool:
+    value = document.value
+    if not isinstance(value, dict):
+        return False
+    kind, version = value.get("kind"), value.get("apiVersion")
+    is_list = isinstance(kind, str) and kind.endswith("List")
+    return names_kind(kind) or is_list or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
+
+
+def _is_secret(document: Document) -> bool:
+    value = document.value
+    if not isinstance(value, dict):
+        return False
+    items = value.get("items")
+    objects = [value, *(items if isinstance(items, list) else ())]
+    return any(isinstance(each, dict) and each.get("kind") == SECRET for each in objects)

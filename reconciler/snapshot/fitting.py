@@ -1,0 +1,196 @@
+"""Which variants one performance profile describes, and what is learned of them from what Prometheus told.
+
+A profile belongs to a model and an accelerator: variants of all clusters and namespaces that run the one on the other,
+each replica on as many of them, are replicas of one kind. Nothing is learned from a part of what was asked: where a
+Prometheus failed, what it did not tell may be the half that matters.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from reconciler.domain.accelerators import Catalog
+from reconciler.domain.answers import Answer
+from reconciler.domain.fitted import FittedModel, UnusedVariant
+from reconciler.domain.history import Trace
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.settings import PrometheusSettings
+from reconciler.domain.variants import Variant
+from reconciler.errors import ConfigurationError
+from reconciler.metrics import OWNERSHIP
+from reconciler.metrics.attribution import attribution_of
+from reconciler.metrics.expressions import label_names
+from reconciler.metrics.folding import read
+from reconciler.metrics.grids import Grid
+from reconciler.metrics.traces import read_histories, trace
+from reconciler.sizing.learning import Unfit, fit_profile, samples_of
+from reconciler.snapshot.catalogs import find_or_name
+from reconciler.snapshot.variants.options import devices_of
+
+MODELS_NAMED = 10
+UNKNOWN_ACCELERATOR = "runs on an unknown accelerator: name it by a node selector, or by the label of its resource"
+NOT_SEEN = (
+    "no series of all that time lead to a replica: are its pods scraped, and is the model's name what they serve?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the Prometheus of each cluster told: traces by variant, and its own warnings.
+
+    `failed` and `unasked` say by cluster why it did not tell all, or was never asked.
+    """
+
+    traces: Mapping[ResourceKey, Sequence[Trace]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __or__(self, other: "Told") -> "Told":
+        """What both told, of different clusters."""
+        return Told(
+            traces={**self.traces, **other.traces},
+            failed={**self.failed, **other.failed},
+            unasked={**self.unasked, **other.unasked},
+            warnings=(*self.warnings, *other.warnings),
+        )
+
+
+def choose_variants(variants: Sequence[Variant], asked: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants of the models that `asked` names, by id or glob; all without any.
+
+    Raises ConfigurationError for a name that fits no model, with the nearest ones.
+    """
+    known = {variant.model.model_id for variant in variants}
+    for pattern in asked:
+        if not any(_fits(model_id, pattern) for model_id in known):
+            raise ConfigurationError(_no_such_model(pattern, sorted(known)))
+    chosen = {model_id for model_id in known if not asked or any(_fits(model_id, pattern) for pattern in asked)}
+    return tuple(variant for variant in variants if variant.model.model_id in chosen)
+
+
+def read_history(
+    cluster: str, settings: PrometheusSettings, variants: Sequence[Variant], answers: Sequence[Answer], grid: Grid
+) -> Told:
+    """What one cluster's answers to `history_queries` on `grid` tell of its variants, which must be all of them."""
+    names = label_names(settings)
+    owners = read([answer for answer in answers if answer.query.quantity in OWNERSHIP], names)
+    histories = read_histories(answers, names, grid)
+    reasons = [absent.reason for absent in (*histories.failed, *owners.failed.values())]
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    warnings = {**histories.warnings, **owners.warnings}
+    return Told(
+        traces=trace(histories, attribution_of(variants, owners)),
+        failed={cluster: reasons[0] + more} if reasons else {},
+        warnings=tuple(f"{cluster}: {warning}" for warning in warnings),
+    )
+
+
+def learn_profiles(
+    variants: Iterable[Variant], catalogs: Mapping[str, Catalog], told: Told, on: str
+) -> tuple[tuple[FittedModel, ...], tuple[UnusedVariant, ...]]:
+    """A profile or a reason for each model and accelerator, learned on that day (ISO), and the variants left out."""
+    kinds: dict[tuple[str, str], list[Variant]] = {}
+    unused: list[UnusedVariant] = []
+    for variant in sorted(variants, key=lambda each: each.key):
+        if variant.current.accelerator:
+            kinds.setdefault((variant.model.model_id, variant.current.accelerator), []).append(variant)
+        else:
+            unused.append(UnusedVariant(variant=variant.key, reason=UNKNOWN_ACCELERATOR))
+    for members in kinds.values():
+        unused += _left_out(members, told)
+    fitted = tuple(_learn(members, catalogs, told, on) for _, members in sorted(kinds.items()))
+    return fitted, tuple(sorted(unused, key=lambda each: each.variant))
+
+
+def _fits(model_id: str, pattern: str) -> bool:
+    return model_id == pattern or fnmatchcase(model_id, pattern)
+
+
+def _no_such_model(pattern: str, known: Sequence[str]) -> str:
+    wanted = pattern.lower()
+    spellings = {model_id.lower(): model_id for model_id in known}
+    near = [each for each in spellings if wanted in each] or get_close_matches(wanted, spellings)
+    names = [spellings[each] for each in near]
+    hint = f"did you mean {_shortened(names)}?" if names else f"known: {_shortened(known)}"
+    return f"{pattern}: no variant serves such a model; {hint}"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - MODELS_NAMED
+    return (", ".join(names[:MODELS_NAMED]) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], told: Told, on: str) -> FittedModel:
+    accelerator = members[0].current.accelerator
+    subject = FittedModel(
+        model_id=members[0].model.model_id,
+        accelerator=accelerator,
+        variants=tuple(member.key for member in members),
+        given=_given(members),
+    )
+    why = _unalike(members, catalogs) or _failed(members, told) or _unseen(members, told)
+    if why:
+        return replace(subject, reason=why)
+    fit = fit_profile(samples_of([trace for member in members for trace in told.traces.get(member.key, ())]))
+    if isinstance(fit, Unfit):
+        return replace(subject, reason=fit.reason, samples=fit.samples)
+    return replace(
+        subject,
+        profile=fit.profile(accelerator, on),
+        samples=fit.samples,
+        prefill_error=fit.prefill_error,
+        is_full_batch_seen=fit.is_full_batch_seen,
+        notes=fit.notes,
+    )
+
+
+def _given(members: Iterable[Variant]) -> PerformanceProfile | None:
+    """The profile that somebody wrote for what the variants run on; the first where they differ."""
+    options = (
+        option for member in members for option in member.options if option.accelerator == member.current.accelerator
+    )
+    return next((option.profile for option in options if option.profile.learning is None), None)
+
+
+def _unalike(members: Sequence[Variant], catalogs: Mapping[str, Catalog]) -> str:
+    """Why the variants are of several kinds: a replica on two accelerators is another than one on one."""
+    counts = {member.key: _accelerators_of(member, catalogs) for member in members}
+    if len(set(counts.values())) < 2:
+        return ""
+    name = members[0].current.accelerator
+    least, most = min(counts, key=lambda key: counts[key]), max(counts, key=lambda key: counts[key])
+    return (
+        f"one profile cannot describe replicas on {counts[least]} {name} ({least.label}) and on {counts[most]} "
+        f"({most.label}): add an accelerator {counts[most]}x{name} and label the resource with it"
+    )
+
+
+def _accelerators_of(member: Variant, catalogs: Mapping[str, Catalog]) -> int:
+    for option in member.options:
+        if option.accelerator == member.current.accelerator:
+            return option.accelerators_per_replica
+    accelerator = find_or_name(catalogs[member.key.cluster], member.current.accelerator)
+    return devices_of(accelerator, member.workload)
+
+
+def _failed(members: Iterable[Variant], told: Told) -> str:
+    clusters = sorted({member.key.cluster for member in members} & set(told.failed))
+    return f"the Prometheus of {' and '.join(clusters)} failed" if clusters else ""
+
+
+def _unseen(members: Sequence[Variant], told: Told) -> str:
+    if any(told.traces.get(member.key) for member in members):
+        return ""
+    return "; ".join(dict.fromkeys(told.unasked.get(member.key.cluster, NOT_SEEN) for member in members))
+
+
+def _left_out(members: Sequence[Variant], told: Told) -> Iterator[UnusedVariant]:
+    """Who told nothing beside others that did; where nobody did, or a server failed, the model says so itself."""
+    if _unseen(members, told):
+        return
+    for member in members:
+        if not told.traces.get(member.key) and member.key.cluster not in told.failed:
+            yield UnusedVariant(variant=member.key, reason=told.unasked.get(member.key.cluster, NOT_SEEN))

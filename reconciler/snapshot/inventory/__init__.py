@@ -1,0 +1,1 @@
+"""PURE. The devices there are: configured pools, else what nodes offer and pods hold."""

@@ -1,0 +1,205 @@
+"""Where every number of a declaration is written in the end, and what keeps it from being ours to change."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.domain.declared.declarations import (
+    BrokenResource,
+    Declaration,
+    DocumentRef,
+    ReplicaField,
+    ReplicaOwner,
+    VariantResource,
+    Workload,
+)
+from reconciler.domain.declared.moves import FieldPath
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.placement import (
+    BuiltObject,
+    EffectivePlace,
+    EntryPlaces,
+    Fleet,
+    NoPlace,
+    effective_place,
+    marked_place,
+    overlay_insertion,
+    owners_of,
+)
+from reconciler.snapshot.places.charts import Made, find_charted
+from reconciler.snapshot.places.written import describe, moved
+from reconciler.snapshot.variants.settings import Layers
+
+_REPLICAS = ("spec", "replicas")
+_WORDS = {"minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
+_LABELS = ("metadata", "labels")
+_CLAIMS = (("spec", "modelClaim"), ("spec", "modelClaims"))
+"""Where llmaz reads flavors in, as `inferenceFlavors`."""
+_FLUX = "kustomize.toolkit.fluxcd.io/"
+
+
+def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
+    """The declaration with every number where it is decided, and the targets that charts make, where that is told."""
+    builds = _Builds.of(fleet, settings)
+    known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
+    made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
+    charted = [found for each in made.values() for found in builds.find_charted(each)]
+    return replace(
+        declaration,
+        workloads=(
+            *(builds.place(workload) for workload in declaration.workloads),
+            *(each for each in charted if isinstance(each, Workload)),
+        ),
+        variants=tuple(builds.place_labels(each) for each in declaration.variants),
+        owners=(
+            *(builds.place_bounds(owner) for owner in declaration.owners),
+            *(each for each in charted if isinstance(each, ReplicaOwner)),
+        ),
+        broken=(*declaration.broken, *(each for each in charted if isinstance(each, BrokenResource))),
+        shared_paths=declaration.shared_paths | fleet.shared_paths,
+    )
+
+
+def _ref(built: BuiltObject) -> DocumentRef:
+    document = built.source.document
+    return DocumentRef(path=document.path, document=document.index, prefix=built.source.field)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Builds:
+    """The builds of a commit, and which objects each manifest is built into."""
+
+    fleet: Fleet
+    settings: Settings
+    models: Mapping[str, ModelSettings]
+    sharing: Counter[DocumentRef]
+    keys: Mapping[DocumentRef, ResourceKey]
+    entries: EntryPlaces
+
+    @classmethod
+    def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
+        refs = [(_ref(built), built.key) for build in fleet.clusters.values() for built in build.objects]
+        return cls(
+            fleet=fleet,
+            settings=settings,
+            models={model.model_id: model for model in settings.models},
+            sharing=Counter(ref for ref, _ in refs),
+            keys=dict(refs),
+            entries=EntryPlaces(fleet),
+        )
+
+    def is_shared(self, reference: DocumentRef) -> bool:
+        """Whether a manifest is built into more than one object."""
+        return self.sharing[reference] > 1
+
+    def place(self, workload: Workload) -> Workload:
+        """A scale target with the fields that decide its replicas, or why there are none."""
+        key = replace(workload.key, part="")
+        built = self.fleet.find(key)
+        if built is None:
+            return workload
+        fields: list[ReplicaField] = []
+        considered: list[str] = []
+        for written in workload.written_at:
+            found = effective_place(self.fleet, key, written.field, word=_word(written))
+            considered += [describe(origin) for origin in found.considered]
+            placed = self._placed(written, found, built)
+            if placed is None:
+                return replace(workload, unwritable=str(found), considered=tuple(considered))
+            fields.append(placed)
+        single = fields[0] if len(fields) == 1 else None
+        if single is not None and single.written is not None and single.document != workload.document:
+            workload = replace(workload, replicas=single.written, replicas_place=single.place)
+        return self._place_moves(
+            replace(
+                workload,
+                replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
+                considered=tuple(considered) if len(considered) > len(fields) else (),
+                unwritable=self._owned(built),
+            ),
+            built,
+        )
+
+    def place_labels(self, variant: VariantResource) -> VariantResource:
+        """A resource with the place of its labels, where it is not its own manifest alone."""
+        built = self.fleet.find(variant.key)
+        labels_at = None if built is None else self.entries.find(built, _LABELS)
+        return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at)
+
+    def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
+        """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""
+        key = self.keys.get(owner.fields[0].document) if owner.fields else None
+        built = self.fleet.find(key) if key is not None else None
+        if built is None:
+            return owner
+        fields = []
+        for written in owner.fields:
+            found = effective_place(self.fleet, built.key, written.field, word=_word(written))
+            placed = self._placed(written, found, built)
+            if placed is None:
+                return replace(owner, fields=())
+            fields.append(placed)
+        return replace(owner, fields=tuple(fields))
+
+    def find_charted(self, variant: VariantResource) -> Iterator[Made]:
+        """A scale target that no manifest holds, by what is told of the chart that makes it."""
+        model = self.models.get(variant.model_id)
+        layers = Layers(resource=variant, workload=None, settings=self.settings, model=model)
+        return find_charted(self.fleet, variant, layers)
+
+    def _placed(
+        self, written: ReplicaField, found: EffectivePlace | NoPlace, built: BuiltObject
+    ) -> ReplicaField | None:
+        """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
+        if isinstance(found, EffectivePlace):
+            return moved(written, found.origin)
+        if marked_place(self.fleet, built.key, _word(written), written.field) is not None:
+            return None
+        chain = built.origin_of(written.field)
+        is_unwritten = not chain and built.obstacle_at(written.field) is None
+        if is_unwritten and not self.is_shared(written.document):
+            return written
+        is_reached = is_unwritten or (chain and len(self.fleet.readers_of(chain[0], written.field)) > 1)
+        insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
+        if insertion is None:
+            return None
+        return replace(
+            written,
+            document=DocumentRef(path=insertion.path, document=insertion.document),
+            field=("replicas",),
+            place=insertion.place,
+            entry=insertion.name,
+        )
+
+    def _owned(self, built: BuiltObject) -> str:
+        """Who keeps what we write from being applied; autoscalers are told by their own resources."""
+        annotations = built.value_at("metadata", "annotations")
+        is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
+        if self.fleet.deployer_of(built) is None and not is_told:
+            return ""
+        owners = (str(each) for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
+        return next(owners, "")
+
+    def _place_moves(self, workload: Workload, built: BuiltObject) -> Workload:
+        """A scale target with the places of what a change of accelerator writes, or why there are none."""
+        paths = tuple(_moved_paths(workload, built))
+        places = {path: self.entries.find(built, path) for path in paths}
+        moves = {path: place for path, place in places.items() if place is not None}
+        needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
+        held = next((place.reason for place in needed if not place.is_writable), "")
+        return replace(workload, moves=moves, immovable=workload.immovable or held)
+
+
+def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
+    """The mappings (and the list of flavors) that a change of accelerator may write."""
+    yield _LABELS
+    yield from ((*pod.path, "nodeSelector") for pod in workload.pods)
+    if workload.device_resources is not None:
+        yield from ((*workload.device_resources, kind) for kind in ("limits", "requests"))
+    yield from ((*claim, "inferenceFlavors") for claim in _CLAIMS if built.value_at(*claim) is not None)
+
+
+def _word(written: ReplicaField) -> str:
+    """What a marker comment calls this number."""
+    return _WORDS.get(str(written.field[-1]), "replicas")

@@ -1,0 +1,1 @@
+"""PURE. Resources joined with scale target, settings, service class and accelerators into variants."""

@@ -1,0 +1,250 @@
+"""Joins each resource with its scale target, its settings, its class and its options into a variant."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.declared.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.variants import Option, Variant, VariantSettings
+from reconciler.resources.inference import Priorities
+from reconciler.resources.kthena import tracked_targets
+from reconciler.resources.llmaz import join_served_models, recognise_flavor
+from reconciler.snapshot.catalogs import build_catalog, find_or_name, recognise
+from reconciler.snapshot.variants.kthena import kthena_variants
+from reconciler.snapshot.variants.llmaz import llmaz_variants
+from reconciler.snapshot.variants.options import Running, devices_of, options_for, profiles_for
+from reconciler.snapshot.variants.service_classes import find_class
+from reconciler.snapshot.variants.settings import BOUNDS, Layers, resolve_settings
+
+
+def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
+    """The catalog of every cluster."""
+    return {
+        cluster.name: build_catalog(settings.accelerators, declaration.costs.get(cluster.name, ()), cluster.pools)
+        for cluster in settings.clusters
+    }
+
+
+def join_variants(settings: Settings, declaration: Declaration, catalogs: Mapping[str, Catalog]) -> tuple[Variant, ...]:
+    """Every declared variant, sorted by key."""
+    index = _Index.of(settings, declaration)
+    ordered = sorted(index.resources, key=lambda resource: resource.key)
+    return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Index:
+    """What a resource is joined with, by key: one pass over the declaration, no scans after it."""
+
+    settings: Settings
+    declaration: Declaration
+    resources: Sequence[VariantResource]
+    workloads: Mapping[ResourceKey, Workload]
+    models: Mapping[str, ModelSettings]
+    classes: Mapping[tuple[str, str], Sequence[ListedClass]]
+    owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
+    claims: Counter[ResourceKey]
+    ignored: Mapping[tuple[str, str], str]
+    broken: Mapping[ResourceKey, str]
+    priorities: Priorities
+
+    @classmethod
+    def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
+        chosen = {cluster.name for cluster in settings.clusters}
+        served = join_served_models(declaration)
+        tracked = tracked_targets(declaration.kthena)
+        others = (*kthena_variants(declaration, tracked), *llmaz_variants(served))
+        resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
+        workloads = {workload.key: workload for workload in declaration.workloads}
+        return cls(
+            settings=settings,
+            declaration=declaration,
+            resources=resources,
+            workloads=workloads | {each.workload.key: each.workload for each in served},
+            models={model.model_id: model for model in settings.models},
+            classes=_by_model(declaration.classes),
+            owners=_owners_by_target(declaration.owners),
+            claims=Counter(resource.scale_target for resource in resources),
+            ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
+            broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
+            priorities=Priorities.of(declaration.inference),
+        )
+
+    def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
+        for namespace in (target.namespace, ""):
+            owner = self.owners.get((target.cluster, namespace, target.kind, target.name))
+            if owner is not None:
+                return owner
+        return None
+
+
+def _owners_by_target(owners: Iterable[ReplicaOwner]) -> dict[tuple[str, str, str, str], ReplicaOwner]:
+    """Of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it."""
+    found: dict[tuple[str, str, str, str], ReplicaOwner] = {}
+    for owner in sorted(owners, key=lambda each: not each.owner.startswith("ScaledObject ")):
+        found.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
+    return found
+
+
+def _by_model(classes: Mapping[str, Iterable[ListedClass]]) -> dict[tuple[str, str], list[ListedClass]]:
+    """The listed classes by cluster and model: a fleet's ConfigMap names hundreds, for thousands of variants."""
+    found: dict[tuple[str, str], list[ListedClass]] = {}
+    for cluster, listed in classes.items():
+        for each in listed:
+            found.setdefault((cluster, each.model_id), []).append(each)
+    return found
+
+
+def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
+    target = resource.scale_target
+    workload = index.workloads.get(target)
+    model = index.models.get(resource.model_id)
+    layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
+    settings = resolve_settings(layers)
+    owner = index.owner_of(target)
+    is_autoscaled = owner is not None and bool(owner.fields) and settings.when_autoscaled.value == BOUNDS
+    if workload is not None and owner is not None and is_autoscaled:
+        workload, owner = _between_bounds(workload, owner), None
+    profiles = profiles_for(resource, model)
+    accelerator, source = _recognise(resource, catalog, workload, profiles)
+    if accelerator is None and len(resource.profiles) == 1:
+        accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
+    running = Running(accelerator=accelerator, resource=resource, workload=workload)
+    lookup = find_class(layers, index.classes.get((resource.key.cluster, resource.model_id), ()))
+    options = options_for(catalog, running, profiles, settings.accelerator)
+    return Variant(
+        key=resource.key,
+        model=_model_key(resource),
+        form=resource.form,
+        status_shape=resource.status_shape,
+        document=resource.document,
+        place=resource.place,
+        workload=workload,
+        current=Allocation(
+            accelerator=accelerator.name if accelerator else "",
+            replicas=(workload.replicas or 0) if workload is not None else 0,
+        ),
+        accelerator_source=source,
+        settings=settings,
+        service_class=lookup.service_class,
+        options=options,
+        served_names=_served_names(model, workload, resource),
+        relative_cost=resource.variant_cost,
+        share=resource.share,
+        current_cost_per_hour=_current_cost(accelerator, options, workload),
+        conditions=resource.conditions,
+        is_shared=resource.is_shared,
+        labels_at=resource.labels_at,
+        priority=index.priorities.priority_of(workload) if workload is not None else None,
+        is_pooled=workload is not None and bool(index.priorities.pools_of(workload)),
+        flavors_field=resource.flavors.field if resource.flavors is not None else (),
+        is_autoscaled=is_autoscaled,
+        tracked_by=resource.tracked_by,
+        obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
+        missing_class=lookup.missing,
+    )
+
+
+def _recognise(
+    resource: VariantResource, catalog: Catalog, workload: Workload | None, profiles: Iterable[PerformanceProfile]
+) -> tuple[Accelerator | None, str]:
+    """The accelerator that it runs on, and what says so: of flavors the first, which is the one llmaz prefers."""
+    first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
+    if first is not None:
+        accelerator, source = recognise_flavor(first, catalog)
+        return accelerator, f"flavor {first.name}, {source}" if source else ""
+    label = resource.labels.get(ACCELERATOR_LABEL, "")
+    return recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
+
+
+def _model_key(resource: VariantResource) -> ModelKey:
+    """What shares one load; what a policy scales as one shares its metric targets, what has a share only that."""
+    alone = resource.tracked_by or (resource.key if resource.share is not None else None)
+    role = "" if alone is None else f"{alone.kind} {alone.label}"
+    return ModelKey(
+        cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id, role=role
+    )
+
+
+def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
+    """The workload with the bounds of its autoscaler as its replicas: the fast loop stays, we move what it moves in."""
+    return replace(
+        workload,
+        replicas=owner.least,
+        replicas_place=owner.fields[0].place,
+        replica_fields=owner.fields,
+        bounds_of=owner.owner,
+    )
+
+
+def _served_names(model: ModelSettings | None, workload: Workload | None, resource: VariantResource) -> tuple[str, ...]:
+    configured = model.served_names if model is not None else ()
+    told = resource.served_names or (workload.served_names if workload is not None else ())
+    return configured or told or (resource.model_id,)
+
+
+def _current_cost(
+    accelerator: Accelerator | None, options: Iterable[Option], workload: Workload | None
+) -> float | None:
+    """What one replica costs an hour now; the profile's accelerators per replica count, where there is one."""
+    if accelerator is None:
+        return None
+    for option in options:
+        if option.accelerator == accelerator.name:
+            return option.cost_per_hour
+    price = accelerator.cost_per_hour
+    return None if price is None else price * devices_of(accelerator, workload)
+
+
+def _obstacle(
+    resource: VariantResource,
+    target: ResourceKey,
+    workload: Workload | None,
+    settings: VariantSettings,
+    index: _Index,
+    owner: ReplicaOwner | None,
+) -> str:
+    """Why this variant must stay as it is, the most telling reason first; empty when it may change."""
+    namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
+    if namespace is not None:
+        return f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
+    if settings.ignore.value:
+        return f"ignored: {settings.ignore.source}"
+    if workload is None:
+        return index.broken.get(target, f"scale target {target.kind} {target.label} is not in Git")
+    if index.claims[target] > 1:
+        return f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
+    return (
+        _unwritable(workload, index)
+        or ("" if owner is None else f"replicas are owned by {owner.owner} ({owner.place})")
+        or _contradictory(settings.min_replicas, settings.max_replicas)
+        or resource.unsupported
+    )
+
+
+def _unwritable(workload: Workload, index: _Index) -> str:
+    if workload.unwritable:
+        return workload.unwritable
+    if workload.templated:
+        return f"{workload.templated} is filled in by a template ({workload.place})"
+    if workload.replicas is None:
+        return (
+            f"{workload.key.kind} {workload.key.label} has no spec.replicas ({workload.place}): "
+            "write the live count there, and no autoscaler beside it"
+        )
+    for written in workload.written_at:
+        if written.document.path in index.declaration.shared_paths:
+            return f"{written.document.path} is reached by two clusters: a change would reach both"
+    return ""
+
+
+def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> str:
+    if most.value is None or least.value <= most.value:
+        return ""
+    return f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"

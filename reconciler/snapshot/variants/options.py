@@ -1,0 +1,171 @@
+"""Which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
+from reconciler.domain.declared.declarations import Form, VariantResource, Workload
+from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.settings import ModelSettings
+from reconciler.domain.variants import Option
+from reconciler.resources.llmaz import order_flavors, recognise_flavor
+from reconciler.snapshot.catalogs import find_or_name
+from reconciler.snapshot.variants.settings import CHOOSE, IN_ORDER, KEEP
+
+_LISTING = (Form.PROFILE, Form.FLAVORS)
+"""The forms that list accelerators themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What a variant runs on now; `accelerator` None is unknown."""
+
+    accelerator: Accelerator | None
+    resource: VariantResource
+    workload: Workload | None
+
+
+def profiles_for(resource: VariantResource, model: ModelSettings | None) -> tuple[PerformanceProfile, ...]:
+    """The resource's own profiles, else those the configuration gives for its model."""
+    return resource.profiles or (model.profiles if model is not None else ())
+
+
+def options_for(
+    catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], allowed: Sourced[str]
+) -> tuple[Option, ...]:
+    """The options a variant has under its `accelerator` setting, in the order of its profiles.
+
+    `choose` and `in-order` admit every profile of a resource that lists accelerators itself; a resource that only
+    names a target keeps the accelerator it runs on, unless the setting names another. What it runs on is an option
+    even where it may not stay: what its replicas carry must be known. Of two profiles for one accelerator the first
+    counts.
+    """
+    options: dict[str, Option] = {}
+    flavors = running.resource.flavors
+    listed = (
+        _on_accelerators(catalog, running, profiles)
+        if flavors is None
+        else _on_flavors(catalog, running, profiles, flavors)
+    )
+    for option in listed:
+        options.setdefault(option.accelerator, option)
+    words = KEEP, CHOOSE, IN_ORDER
+    wanted = allowed.value if allowed.value in words else find_or_name(catalog, allowed.value).name
+    ruled = (_ruled(running, option, wanted, allowed) for option in options.values())
+    return tuple(option for option in ruled if option is not None)
+
+
+def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
+    """How many accelerators one replica takes, by its containers; 1 where they do not say."""
+    asked = workload.devices.get(accelerator.resource, 0) if workload is not None else 0
+    return max(asked // accelerator.devices, 1)
+
+
+def _ruled(running: Running, option: Option, wanted: str, allowed: Sourced[str]) -> Option | None:
+    """The option as the setting admits it; None when it does not."""
+    is_current = running.accelerator is not None and option.accelerator == running.accelerator.name
+    if wanted in (CHOOSE, IN_ORDER):
+        return option if is_current or running.resource.form in _LISTING else None
+    if wanted in (KEEP, option.accelerator):
+        return option if is_current or wanted != KEEP else None
+    return replace(option, unwritable=f"only {wanted} is allowed ({allowed.source})") if is_current else None
+
+
+def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile]) -> Iterator[Option]:
+    for profile in profiles:
+        accelerator = find_or_name(catalog, profile.accelerator)
+        count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
+        yield _option(profile, accelerator, count, _obstacle_to(running, accelerator))
+
+
+def _on_flavors(
+    catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], choice: FlavorChoice
+) -> Iterator[Option]:
+    """The flavors that a profile was measured for: of their accelerator, with as many of it where the profile says."""
+    profiles = list(profiles)
+    for ranked in choice.ranked:
+        flavor = ranked.flavor
+        accelerator = recognise_flavor(flavor, catalog)[0] if flavor is not None else None
+        if flavor is None or accelerator is None:
+            continue
+        count = choice.pods * max(flavor.devices.get(accelerator.resource, 0) // accelerator.devices, 1)
+        for profile in profiles:
+            is_meant = find_or_name(catalog, profile.accelerator).name == accelerator.name
+            if is_meant and profile.accelerators_per_replica in (None, count):
+                option = _option(profile, accelerator, count, _obstacle_to_flavor(running, accelerator, flavor, choice))
+                yield replace(option, flavors=order_flavors(choice.ranked, flavor.name))
+
+
+def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, unwritable: str) -> Option:
+    price = accelerator.cost_per_hour
+    return Option(
+        profile=profile,
+        accelerator=accelerator.name,
+        accelerators_per_replica=count,
+        devices_per_replica=count * accelerator.devices,
+        resource=accelerator.resource,
+        cost_per_hour=None if price is None else price * count,
+        cost_place=accelerator.cost_place or accelerator.place,
+        unwritable=unwritable,
+    )
+
+
+def _obstacle_to(running: Running, accelerator: Accelerator) -> str:
+    """Why Git cannot be edited from the current accelerator to this one; empty when it can or need not."""
+    if running.accelerator is None or accelerator.name == running.accelerator.name:
+        return ""
+    if accelerator.resource != running.accelerator.resource:
+        return _of_another_vendor(accelerator, running.accelerator)
+    if not accelerator.node_selector:
+        return f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector"
+    return _left_behind(running, running.accelerator, accelerator) or _unplaceable(running) or _immovable(running)
+
+
+def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> str:
+    """Why llmaz could not be told to run on this flavor; empty when it can or need not."""
+    if running.accelerator is None or accelerator.name == running.accelerator.name:
+        return ""
+    if accelerator.resource != running.accelerator.resource:
+        return _of_another_vendor(accelerator, running.accelerator)
+    if choice.is_placed is False:
+        return "its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other"
+    if not flavor.node_selector:
+        return f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
+    return _immovable(running)
+
+
+def _left_behind(running: Running, current: Accelerator, accelerator: Accelerator) -> str:
+    """Why the node selector of the current accelerator would keep pods off the nodes of another."""
+    pods = running.workload.pods if running.workload is not None else ()
+    left = (key for key in current.node_selector if key not in accelerator.node_selector)
+    key = next((key for key in left if any(key in pod.node_selector for pod in pods)), "")
+    return (
+        f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]" if key else ""
+    )
+
+
+def _unplaceable(running: Running) -> str:
+    """Why no node selector can be written for its pods."""
+    workload = running.workload
+    if workload is None:
+        return ""
+    if not workload.pods:
+        return f"where a {workload.key.kind} is placed is not ours to write: change its accelerator by hand"
+    return next((f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable), "")
+
+
+def _immovable(running: Running) -> str:
+    """Why no accelerator can be written where this is declared, whichever it is."""
+    labels = running.resource.labels_at
+    if labels is not None and not labels.is_writable:
+        return f"its label {ACCELERATOR_LABEL} cannot be written: {labels.reason}"
+    return running.workload.immovable if running.workload is not None else ""
+
+
+def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> str:
+    return (
+        f"{accelerator.name} is asked for as {accelerator.resource}, the containers ask for {current.resource}: "
+        "another vendor needs another image"
+    )

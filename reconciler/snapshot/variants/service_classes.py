@@ -1,0 +1,95 @@
+"""Which service class a variant has: what its resource names, what is configured, what upstream's ConfigMaps list."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.domain.declared.declarations import ListedClass
+from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
+from reconciler.domain.service_classes import ServiceClass
+from reconciler.snapshot.variants.settings import Layers
+
+UPSTREAM_CONFIG_MAP = "service-classes-config"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLookup:
+    """The class, or why there is none although one was asked for; both empty: none was asked for."""
+
+    service_class: Sourced[ServiceClass] | None = None
+    missing: str = ""
+
+
+def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
+    """The service class by the order of precedence; `listed` are the classes of its cluster that list its model.
+
+    The resource's `sloClassRef`, annotations, overrides, models, defaults, and last the only class that upstream's
+    ConfigMap lists for the model.
+    """
+    upstream = _distinct(each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP)
+    hits: list[tuple[ServiceClass, Source]] = []
+    if layers.resource.slo_class_ref is not None:
+        referenced = _referenced(layers, listed, upstream)
+        hits += [(referenced, _source(SourceKind.RESOURCE, referenced, layers))] if referenced else []
+    for name, source in layers.hits("serviceClass"):
+        named = _named(layers, upstream, str(name))
+        if named is not None:
+            hits.append((named, source))
+        elif not hits:
+            # the highest word decides: a typo in it must not quietly leave the decision to a lower one
+            return ClassLookup(missing=f'service class "{name}" ({source}) is not defined: add it under serviceClasses')
+    if len(upstream) == 1:
+        hits.append((upstream[0].service_class, _source(SourceKind.CONFIG_MAP, upstream[0].service_class, layers)))
+    if not hits:
+        return ClassLookup(missing=_missing(layers, upstream))
+    (value, source), *rest = hits
+    displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower.name != value.name)
+    return ClassLookup(service_class=Sourced(value=value, source=source, displaced=displaced))
+
+
+def _distinct(listed: Iterable[ListedClass]) -> list[ListedClass]:
+    """Each class once: copies of the ConfigMap in other namespaces say nothing new."""
+    distinct: dict[ServiceClass, ListedClass] = {}
+    for each in listed:
+        distinct.setdefault(replace(each.service_class, place=None), each)
+    return list(distinct.values())
+
+
+def _referenced(layers: Layers, listed: Iterable[ListedClass], upstream: Iterable[ListedClass]) -> ServiceClass | None:
+    reference = layers.resource.slo_class_ref
+    if reference is None:
+        return None
+    for each in listed:
+        here = (layers.resource.key.namespace, reference.name, reference.key)
+        if (each.namespace, each.config_map, each.key) == here:
+            return each.service_class
+    return _named(layers, upstream, reference.name)
+
+
+def _named(layers: Layers, upstream: Iterable[ListedClass], name: str) -> ServiceClass | None:
+    """A class that lists the model in upstream's ConfigMap comes after a configured one of the same name."""
+    for configured in layers.settings.service_classes:
+        if configured.name == name:
+            return configured
+    for each in upstream:
+        if each.service_class.name.lower() == name.lower():
+            return each.service_class
+    return None
+
+
+def _source(kind: SourceKind, service_class: ServiceClass, layers: Layers) -> Source:
+    if kind is SourceKind.RESOURCE:
+        return Source(kind=kind, place=layers.resource.places.get("spec.sloClassRef"), detail="sloClassRef")
+    return Source(kind=kind, place=service_class.place, detail=f"ConfigMap {UPSTREAM_CONFIG_MAP}")
+
+
+def _missing(layers: Layers, upstream: list[ListedClass]) -> str:
+    if len(upstream) > 1:
+        names = ", ".join(sorted(each.service_class.name for each in upstream))
+        return f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef"
+    reference = layers.resource.slo_class_ref
+    if reference is None:
+        return ""
+    return (
+        f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}, which is not in Git, "
+        f"and no class lists {layers.resource.model_id}"
+    )
