@@ -1,0 +1,96 @@
+"""Hold: why something stays as it is, or changes later than it could."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.domain.answers import Absence
+from reconciler.domain.identity import Place
+
+
+class HoldKind(StrEnum):
+    """What keeps a change from being proposed; `.github/docs/holds.md` says of each what to do."""
+
+    IGNORED = "ignored"
+    RESOURCE_UNREADABLE = "resource-unreadable"
+    RESOURCE_UNSUPPORTED = "resource-unsupported"
+    SCALE_TARGET_MISSING = "scale-target-missing"
+    REPLICAS_UNWRITTEN = "replicas-unwritten"
+    REPLICAS_CONTESTED = "replicas-contested"
+    OWNED_BY_ANOTHER = "owned-by-another"
+    NOT_WRITABLE = "not-writable"
+    DRIFTED = "drifted"
+    SETTINGS_CONFLICT = "settings-conflict"
+    RULES_CONFLICT = "rules-conflict"
+    SERVICE_CLASS_MISSING = "service-class-missing"
+    SLO_UNSUPPORTED = "slo-unsupported"
+    SLO_UNATTAINABLE = "slo-unattainable"
+    PROFILE_MISSING = "profile-missing"
+    PRICE_MISSING = "price-missing"
+    ACCELERATOR_UNKNOWN = "accelerator-unknown"
+    ACCELERATOR_UNAVAILABLE = "accelerator-unavailable"
+    METRICS_MISSING = "metrics-missing"
+    METRICS_STALE = "metrics-stale"
+    METRICS_NAN = "metrics-nan"
+    METRICS_FAILED = "metrics-failed"
+    METRICS_UNATTRIBUTED = "metrics-unattributed"
+    LOAD_PARTIAL = "load-partial"
+    PROMPTS_UNKNOWN = "prompts-unknown"
+    CAPACITY_UNKNOWN = "capacity-unknown"
+    METRIC_TARGETS_MISSING = "metric-targets-missing"
+    METRIC_TARGETS_UNDECIDED = "metric-targets-undecided"
+    SEARCH_UNFINISHED = "search-unfinished"
+    WAITING_FOR_REPLICAS = "waiting-for-replicas"
+    WAITING_FOR_MERGE = "waiting-for-merge"
+    WAITING_FOR_DEVICES = "waiting-for-devices"
+    DECLINED = "declined"
+
+    @property
+    def is_missing_data(self) -> bool:
+        """Whether something was not seen: that may hold or slow a change, never reverse it."""
+        return self in _MISSING_DATA
+
+    @property
+    def keeps_proposals(self) -> bool:
+        """Whether an open pull request stays as it is meanwhile: merging it may be what ends the hold."""
+        return self.is_missing_data or self is HoldKind.DRIFTED
+
+
+_MISSING_DATA = frozenset(
+    {
+        HoldKind.RESOURCE_UNREADABLE,
+        HoldKind.METRICS_MISSING,
+        HoldKind.METRICS_STALE,
+        HoldKind.METRICS_NAN,
+        HoldKind.METRICS_FAILED,
+        HoldKind.METRICS_UNATTRIBUTED,
+        HoldKind.LOAD_PARTIAL,
+    }
+)
+
+_OF_ABSENCES = {
+    Absence.MISSING: HoldKind.METRICS_MISSING,
+    Absence.STALE: HoldKind.METRICS_STALE,
+    Absence.NAN: HoldKind.METRICS_NAN,
+    Absence.FAILED: HoldKind.METRICS_FAILED,
+    Absence.UNATTRIBUTED: HoldKind.METRICS_UNATTRIBUTED,
+}
+
+
+def kind_of(absence: Absence) -> HoldKind:
+    """The hold that a way of having no answer amounts to."""
+    return _OF_ABSENCES[absence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why something stays as it is: the kind for programs, one line of words for people, and where its cause stands.
+
+    `place` is None where the cause is in no file, or in the resource itself.
+    """
+
+    kind: HoldKind
+    words: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        return self.words

@@ -1,0 +1,49 @@
+"""Kinds of holds are a closed list: each is documented, and what it means is asked of the kind."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.answers import Absence
+from reconciler.domain.holds import Hold, HoldKind, kind_of
+
+PAGE = (Path(__file__).parents[3] / ".github" / "docs" / "holds.md").read_text()
+ROWS = {
+    cells[0].strip(" `"): [cell.strip() for cell in cells[1:]]
+    for line in PAGE.splitlines()
+    if line.startswith("| `")
+    for cells in [re.split(r"(?<!\\)\|", line)[1:-1]]
+}
+
+
+def test_every_kind_is_documented_and_nothing_else() -> None:
+    assert set(ROWS) == {str(kind) for kind in HoldKind}
+
+
+@pytest.mark.parametrize("kind", HoldKind, ids=str)
+def test_every_kind_has_an_example_what_it_means_and_what_to_do(kind: HoldKind) -> None:
+    example, meaning, remedy = ROWS[str(kind)]
+    assert re.fullmatch(r"`[^`]+`", example)
+    assert meaning
+    assert remedy
+
+
+@pytest.mark.parametrize("kind", HoldKind, ids=str)
+def test_kinds_are_words_in_kebab_case(kind: HoldKind) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", str(kind))
+
+
+def test_every_way_of_having_no_answer_is_missing_data() -> None:
+    kinds = {kind_of(absence) for absence in Absence}
+    assert len(kinds) == len(Absence)
+    assert all(kind.is_missing_data for kind in kinds)
+
+
+def test_missing_data_and_drift_leave_open_proposals_alone() -> None:
+    kept = {kind for kind in HoldKind if kind.keeps_proposals}
+    assert kept == {kind for kind in HoldKind if kind.is_missing_data} | {HoldKind.DRIFTED}
+
+
+def test_a_hold_reads_as_its_words() -> None:
+    assert str(Hold(kind=HoldKind.IGNORED, words="ignored: models[0]")) == "ignored: models[0]"
