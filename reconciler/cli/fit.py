@@ -10,7 +10,7 @@ from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
     from reconciler.cli.exits import Exit
-    from reconciler.domain.fitted import Fitting, KeptProfiles
+    from reconciler.domain.profiles import Fitting, KeptProfiles
 
 OUTPUTS = ("text", "json", "yaml")
 SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from reconciler.domain.answers import NoAnswer
-from reconciler.domain.figures import Figure
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant

@@ -88,3 +88,19 @@ class LiveReplicas:
         """All counts from the last moment that is not after `at_s`; none when there is no such moment."""
         first = math.floor((at_s - self.start_s) / self.step_s)
         return self.counts[first:] if first >= 0 else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One replica's numbers: element i of every series was true at `start_s + i * step_s`; NaN is not known.
+
+    `series` maps a quantity's canonical name (`kv_cache_usage`, `itl`) to its values, all of one length. `instance`
+    is the data-parallel rank where a pod has several: each has its own trace.
+    """
+
+    pod: str
+    variant: ResourceKey
+    start_s: float
+    step_s: float
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    instance: str = ""

@@ -9,12 +9,11 @@ from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.findings import Finding
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Inventory
 from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
+from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.conditions import Condition
-from reconciler.domain.declared.declarations import DocumentRef, Form, StatusShape, Workload
-from reconciler.domain.declared.moves import EntryPlace
+from reconciler.domain.declared.declarations import Form, StatusShape
+from reconciler.domain.declared.objects import Condition, DocumentRef
+from reconciler.domain.declared.places import EntryPlace
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced

@@ -3,10 +3,9 @@
 Read with `parse_documents`; write with `apply_edits`, which changes only the bytes of the wanted values and proves it.
 """
 
-from reconciler.manifests.appending import append_documents
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, OpenFile, parse_documents, parse_readable
-from reconciler.manifests.editing import apply_edits, edit_file
+from reconciler.manifests.editing import append_documents, apply_edits, edit_file
 from reconciler.manifests.edits import (
     AppendDocument,
     Edit,

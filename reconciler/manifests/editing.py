@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import OpenFile
+from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.manifests.edits import (
+    AppendDocument,
     Edit,
     EditRefused,
     InsertBlock,
@@ -22,7 +23,7 @@ from reconciler.manifests.edits import (
 from reconciler.manifests.embedded import open_text
 from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
-from reconciler.manifests.proof import prove
+from reconciler.manifests.proof import find_difference, prove
 from reconciler.manifests.sections import Section, Source
 from reconciler.manifests.splices import (
     Located,
@@ -194,3 +195,28 @@ def _first_place(
 ) -> tuple[int, str]:
     index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
     return source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits)
+
+
+_START = b"---\n"
+
+
+def append_documents(path: str, data: bytes, edits: Sequence[AppendDocument]) -> bytes:
+    """The bytes with each document behind them; what was there stays, byte for byte.
+
+    Raises EditRefused when what comes out does not read as the old documents followed by the new ones.
+    """
+    appended = data if data.endswith(b"\n") or not data else data + b"\n"
+    for edit in edits:
+        appended += (_START if appended else b"") + edit.text.encode()
+    try:
+        wanted = [
+            document.value
+            for text in (data, *(edit.text.encode() for edit in edits))
+            for document in parse_documents(path, text)
+        ]
+        found = [document.value for document in parse_documents(path, appended)]
+    except InputError as error:
+        raise EditRefused(path, error.line, error.field, error.message) from error
+    if find_difference(wanted, found) is not None:
+        raise EditRefused(path, 0, "", "a document at its end would not be read as wanted: end the last one with ---")
+    return appended

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.differences import find_difference
 from reconciler.manifests.edits import InsertBlock, InsertItem, ObstacleError, ReplaceBlock, SetScalar
 from reconciler.manifests.nodes import MappingNode, Member, Node, ScalarNode, SequenceNode, Tree, last_leaf, locate
+from reconciler.manifests.proof import find_difference
 from reconciler.manifests.writing import (
     Block,
     end_of_content,

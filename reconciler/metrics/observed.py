@@ -6,10 +6,9 @@ from itertools import chain
 from typing import TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation, PastArrivals
-from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, UpstreamQueue
+from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, attribution_of, served_by

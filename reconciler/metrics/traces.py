@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.attribution import Attribution, attribution_of

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
 from reconciler.decision.staging.proposals import proposed_change
-from reconciler.domain.declared.declarations import DocumentRef, StatusShape
+from reconciler.domain.declared.declarations import StatusShape
+from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.accelerators import Accelerator
-from reconciler.domain.declared.declarations import ReplicaField
+from reconciler.domain.declared.places import ReplicaField
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.manifests import SetEmbedded, SetScalar

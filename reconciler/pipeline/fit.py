@@ -10,7 +10,7 @@ from functools import reduce
 from operator import or_
 
 from reconciler.config.loading import ONE_CLUSTER
-from reconciler.domain.fitted import Fitting
+from reconciler.domain.profiles import Fitting
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError

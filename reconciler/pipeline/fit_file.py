@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 from reconciler.config.files import REPOSITORY_FILE, read_layers
 from reconciler.config.learned_file import read_learned, render_learned
 from reconciler.config.values import find_path_flaw
-from reconciler.domain.fitted import KeptProfiles
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.errors import ConfigurationError
 from reconciler.git import Repository, is_bare
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.declarations import DocumentRef
-from reconciler.domain.declared.moves import FieldPath, OverlayPatch, PatchPath
+from reconciler.domain.declared.objects import DocumentRef, FieldPath
+from reconciler.domain.declared.places import OverlayPatch, PatchPath
 from reconciler.manifests import AppendDocument, Value
 from reconciler.pipeline.sheets import FileEdit, OpenSheet, Sheet, quote_scalar
 from reconciler.rendering import Renderer

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.declarations import DocumentRef
+from reconciler.domain.declared.objects import DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests import (
     AppendDocument,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.declared.moves import OverlayPatch, PatchPath
+from reconciler.domain.declared.places import OverlayPatch, PatchPath
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
 from reconciler.placement.fleet import Fleet

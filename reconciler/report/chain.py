@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from reconciler.domain.figures import Figure
+from reconciler.domain.provenance import Figure
 from reconciler.report.numbers import UNKNOWN
 from reconciler.report.plain import display_width, one_line, pad
 from reconciler.report.tables import GAP, Column, hung, lines_of

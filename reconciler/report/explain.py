@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.figures import Figure
 from reconciler.domain.plan import Decision
+from reconciler.domain.provenance import Figure
 from reconciler.report.chain import figure_json, figure_lines, query_lines
 from reconciler.report.document import decision_json
 from reconciler.report.labels import labels_of

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from reconciler.domain.fitted import FittedModel, Fitting, KeptProfiles
-from reconciler.domain.profiles import Learning, PerformanceProfile
+from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile
 from reconciler.domain.units import ms_from_seconds
 from reconciler.report.findings import finding_json
 from reconciler.report.labels import labels_of

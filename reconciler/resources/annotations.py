@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.declarations import Annotation
+from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.objects import KubernetesObject

@@ -11,11 +11,10 @@ from reconciler.domain.declared.declarations import (
     IgnoredNamespace,
     ListedClass,
     ListedCost,
-    ReplicaOwner,
     VariantResource,
-    Workload,
 )
 from reconciler.domain.declared.saturation_settings import UpstreamNamespace
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests.wording import MOST_NAMED, name_first
@@ -23,8 +22,8 @@ from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import FoldedInference, fold_inference
 from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
 from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
+from reconciler.resources.llmd.scopes import settle
 from reconciler.resources.objects import Piece, UpstreamSettings
-from reconciler.resources.scopes import settle
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)

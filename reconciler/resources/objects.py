@@ -9,18 +9,17 @@ from pydantic import Field
 
 from reconciler.domain.declared.declarations import (
     BrokenResource,
-    DocumentRef,
     IgnoredNamespace,
     ListedClass,
     ListedCost,
-    ReplicaOwner,
     VariantResource,
-    Workload,
 )
 from reconciler.domain.declared.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
 from reconciler.domain.declared.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
 from reconciler.domain.declared.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
+from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Document

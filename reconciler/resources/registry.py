@@ -8,15 +8,17 @@ from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests import Document
 from reconciler.manifests.wording import describe, join_words, quote
-from reconciler.resources.apps import read_deployment, read_stateful_set
-from reconciler.resources.core import read_namespace
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kthena import read_binding, read_booster, read_policy, read_serving
 from reconciler.resources.kthena import read_model as read_kthena_model
-from reconciler.resources.leader_workers import read_leader_worker_set
+from reconciler.resources.kubernetes.autoscalers import read_autoscaler, read_scaled_object
+from reconciler.resources.kubernetes.deployments import read_deployment, read_stateful_set
+from reconciler.resources.kubernetes.leader_workers import read_leader_worker_set
+from reconciler.resources.kubernetes.namespaces import read_namespace
 from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service
 from reconciler.resources.llmd import read_variant
+from reconciler.resources.llmd.config_maps import read_config_map
 from reconciler.resources.objects import (
     DEFAULT_NAMESPACE,
     KubernetesObject,
@@ -27,9 +29,7 @@ from reconciler.resources.objects import (
     is_templated,
     read_texts,
 )
-from reconciler.resources.scalers import read_autoscaler, read_scaled_object
 from reconciler.resources.undecided import NOTED_KINDS, find_undecided
-from reconciler.resources.upstream import read_config_map
 from reconciler.resources.validation import LooseShape, validate
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.domain.declared.kthena import BACKEND_KINDS, FieldPath
+from reconciler.domain.declared.kthena import BACKEND_KINDS
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.objects import KubernetesObject
 

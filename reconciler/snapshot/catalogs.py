@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.domain.accelerators import Accelerator, Catalog
-from reconciler.domain.declared.declarations import ListedCost, Workload
+from reconciler.domain.declared.declarations import ListedCost
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS, VENDORS
 from reconciler.domain.settings import PoolSettings
 

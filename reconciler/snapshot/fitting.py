@@ -12,10 +12,9 @@ from fnmatch import fnmatchcase
 
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.answers import Answer
-from reconciler.domain.fitted import FittedModel, UnusedVariant
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVariant
+from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError

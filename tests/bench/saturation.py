@@ -8,9 +8,8 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation import (
     BoundHistory,
     ModelReadings,

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.domain.answers import Answer, AnswerStatus
-from reconciler.domain.history import Trace
 from reconciler.domain.loads import Load, Observation
-from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
+from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.moves import FieldPath
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Value, parse_documents, parse_readable
 from reconciler.placement import Repository, find_used

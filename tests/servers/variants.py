@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import DocumentRef, Form, StatusShape, Workload
+from reconciler.domain.declared.declarations import Form, StatusShape
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.variants import Variant, VariantSettings

@@ -9,9 +9,10 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import Declaration, DocumentRef, Form, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import Llmaz
+from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import Declaration, DocumentRef, Workload
-from reconciler.domain.declared.moves import FieldPath
+from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.objects import DocumentRef, FieldPath
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile

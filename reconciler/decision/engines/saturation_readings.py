@@ -8,10 +8,9 @@ from reconciler.decision.variant_states import is_counted
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.engines import Engine
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
-from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue, role_of
+from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Name

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from reconciler.decision.engines.tracked_replay import replay_targets
 from reconciler.domain.declared.tracking import Generation, TrackedHistory, TrackedTarget
 from reconciler.domain.engines import Engine
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
+from reconciler.domain.provenance import Figure
 from reconciler.sizing.tracking import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Outcome, Rule, Trail
 
 

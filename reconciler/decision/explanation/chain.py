@@ -9,9 +9,9 @@ from reconciler.decision.problem.devices import pool_figures
 from reconciler.decision.problem.load_variation import load_variation
 from reconciler.decision.variant_states import variant_states
 from reconciler.domain.engines import Engine
-from reconciler.domain.figures import Figure
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Decision
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant

@@ -8,10 +8,10 @@ from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.engines import Engine
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Outcome, Step, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variants import Option, Variant

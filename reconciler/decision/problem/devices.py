@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.accelerators import Catalog
-from reconciler.domain.figures import Figure
 from reconciler.domain.inventory import DevicePool, Inventory
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.provenance import Figure, Source, SourceKind
 from reconciler.domain.requirements import Pool
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant

@@ -4,51 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.declared.conditions import Condition
 from reconciler.domain.declared.inference import Inference
 from reconciler.domain.declared.kthena import KthenaResources
-from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.llmaz import FlavorChoice, Llmaz
-from reconciler.domain.declared.moves import EntryPlace, FieldPath, PodPlace
+from reconciler.domain.declared.objects import Annotation, Condition, DocumentRef
+from reconciler.domain.declared.places import EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRef:
-    """One object inside a file: the document's position, and the field path to it inside a `List`."""
-
-    path: str
-    document: int
-    prefix: tuple[str | int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaField:
-    """Where a number of replicas is written: a field of an object, and its place for people.
-
-    A ceiling is only ever raised. `written` is what stands there, None when nothing does; `value` is what then counts,
-    None for no limit. With `embedding`, the field of the document that holds a text, `field` leads on inside the text,
-    in its document number `inner_document`. `entry` is the object's name in a kustomization that is to get an entry
-    under `replicas`.
-    """
-
-    document: DocumentRef
-    field: tuple[str | int, ...]
-    place: Place
-    is_ceiling: bool = False
-    written: int | None = None
-    value: int | None = None
-    embedding: tuple[str | int, ...] | None = None
-    inner_document: int = 0
-    entry: str = ""
-
-    def takes(self, replicas: int) -> bool:
-        """Whether that number is written here; a ceiling takes only what would pass it."""
-        return not self.is_ceiling or (self.value is not None and replicas > self.value)
 
 
 class Form(StrEnum):
@@ -86,14 +52,6 @@ class SloClassRef:
 
     name: str
     key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
-    """One of our annotations, checked; `value` is already of the setting's type."""
-
-    value: str | int | float | bool
-    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,75 +101,6 @@ class VariantResource:
         near = self.key
         own = ResourceKey(cluster=near.cluster, namespace=near.namespace, kind=self.target_kind, name=self.target_name)
         return self.target or own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """A scale target as written: a Deployment, a StatefulSet, or a LeaderWorkerSet, whose replicas are groups of pods.
-
-    `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
-    are the pod template's; of a group what its templates agree on. `devices` counts each vendor resource one replica
-    asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
-    only pod. `pods` are the templates with devices, else the first; `moves` tells of the mappings below them (and of
-    the labels, or the flavors) that are not written in its own manifest alone.
-    `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
-    started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
-    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says in words why no
-    number may be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
-    after which its pods are named.
-    """
-
-    key: ResourceKey
-    document: DocumentRef
-    place: Place
-    replicas: int | None
-    replicas_place: Place | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    devices: Mapping[str, int] = field(default_factory=dict)
-    device_resources: FieldPath | None = None
-    pods: tuple[PodPlace, ...] = ()
-    moves: Mapping[FieldPath, EntryPlace] = field(default_factory=dict)
-    served_names: tuple[str, ...] = ()
-    engine: str = ""
-    launch: LaunchSettings | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    template_labels: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Annotation] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
-    templated: str = ""
-    replica_fields: tuple[ReplicaField, ...] = ()
-    considered: tuple[str, ...] = ()
-    unwritable: str = ""
-    immovable: str = ""
-    becomes: ResourceKey | None = None
-    bounds_of: str = ""
-    """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""
-
-    @property
-    def written_at(self) -> tuple[ReplicaField, ...]:
-        """Every field that says how many replicas run."""
-        own = ReplicaField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
-        return self.replica_fields or (own,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaOwner:
-    """Something else that sets a workload's replicas: an HPA, a ScaledObject, a kustomization.
-
-    `namespace` empty: in any namespace of its cluster (a kustomization does not say). `fields` are the bounds of an
-    autoscaler, the smaller first, and `least` its smaller one.
-    """
-
-    cluster: str
-    namespace: str
-    owner: str
-    target_kind: str
-    target_name: str
-    place: Place
-    least: int | None = None
-    fields: tuple[ReplicaField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.objects import Condition
 from reconciler.domain.identity import Place, ResourceKey
 
 POOL_GROUP = "inference.networking.k8s.io"

@@ -1,12 +1,10 @@
 """Kthena's resources as written, whatever their generation: policies, bindings, models and what these scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.objects import Annotation, Condition, DocumentRef
 from reconciler.domain.declared.tracking import (
     EVERY_POD,
     Generation,
@@ -16,12 +14,13 @@ from reconciler.domain.declared.tracking import (
     Policy,
     RatioRange,
 )
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
 
 if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
-    from reconciler.domain.declared.declarations import Annotation, DocumentRef, Workload
+    from reconciler.domain.declared.objects import Annotation, DocumentRef
+    from reconciler.domain.declared.workloads import Workload
 
-FieldPath: TypeAlias = tuple[str | int, ...]
 
 DEFAULT_COST_EXPANSION_PERCENT = 200
 BACKEND_KINDS = ("Model", "ModelBooster")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.objects import Condition
 from reconciler.domain.declared.tracking import LabelSelector
 from reconciler.domain.identity import Place, ResourceKey
 

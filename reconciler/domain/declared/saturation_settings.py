@@ -5,9 +5,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from reconciler.domain.identity import ModelKey, Place
-from reconciler.domain.thresholds import ThresholdLayer
+from reconciler.domain.provenance import Source
 
 DEFAULT_RETENTION_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdLayer:
+    """What one source says of the thresholds; None leaves a threshold to the layers below. See `Thresholds`."""
+
+    source: Source
+    kv_cache_usage: float | None = None
+    num_waiting: float | None = None
+    kv_spare: float | None = None
+    waiting_spare: float | None = None
+    scale_up: float | None = None
+    scale_down: float | None = None
+    priority: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

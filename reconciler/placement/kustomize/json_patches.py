@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from reconciler.manifests import Field, Value
-from reconciler.manifests.differences import find_difference
+from reconciler.manifests.proof import find_difference
 from reconciler.manifests.wording import quote
 from reconciler.placement.objects import Draft
 from reconciler.placement.origins import Source, Trace, value_at, with_value

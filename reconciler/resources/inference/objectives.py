@@ -14,7 +14,6 @@ from reconciler.domain.declared.inference import (
     WeightedModel,
 )
 from reconciler.domain.findings import Finding, Severity
-from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import (
     ExperimentalPoolRefFields,
     Fields,
@@ -24,9 +23,10 @@ from reconciler.resources.inference.references import (
     as_pool_ref,
     group_of,
 )
+from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.workloads import mapping_at
 
 _MAX_CONDITIONS = 8
 _INT32, _INT64 = 2**31, 2**63

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from reconciler.domain.declared.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
 from reconciler.domain.findings import Finding
-from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import Fields, Group, KindName, ObjectName, Port, group_of
+from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.workloads import mapping_at
 
 _EXPORT = "inference.networking.x-k8s.io/export"
 _ASSUMED_PORT = 9002

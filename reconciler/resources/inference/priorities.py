@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.inference import (
     DEFAULT_PRIORITY,
     ROUTER_GROUP,
@@ -14,6 +13,7 @@ from reconciler.domain.declared.inference import (
     ModelRewrite,
     PoolRef,
 )
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 

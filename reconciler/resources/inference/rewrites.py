@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.domain.declared.inference import ModelRewrite, RewriteRule, WeightedModel
-from reconciler.resources.conditions import read_conditions
 from reconciler.resources.inference.references import Fields, PoolRefFields, Weight, as_pool_ref, group_of
+from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 

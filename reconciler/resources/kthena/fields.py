@@ -7,8 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.domain.declared.tracking import LONGEST_WINDOW_S
 from reconciler.manifests.wording import quote
-from reconciler.resources.durations import parse_duration
-from reconciler.resources.quantities import Quantity
+from reconciler.resources.kubernetes.quantities import Quantity, parse_duration
 from reconciler.resources.validation import Shape
 
 MAX_REPLICAS = 1_000_000

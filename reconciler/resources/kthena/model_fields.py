@@ -13,7 +13,7 @@ from reconciler.resources.kthena.fields import (
     PolicyFieldsBeforeV1,
     Window,
 )
-from reconciler.resources.pods import Affinity, Resources
+from reconciler.resources.kubernetes.pods import Affinity, Resources
 
 _NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NAME = "lower-case letters, digits and -"

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
-    FieldPath,
     LoraAdapter,
     ModelBackend,
     ModelMatch,
@@ -15,11 +13,11 @@ from reconciler.domain.declared.kthena import (
     StringMatch,
     Worker,
 )
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place
-from reconciler.resources.conditions import read_conditions
-from reconciler.resources.durations import parse_duration
 from reconciler.resources.kthena.model_fields import (
     AnyBackendFields,
     AnyModelFields,
@@ -46,6 +44,8 @@ from reconciler.resources.kthena.workers import (
     read_served_name,
     read_worker,
 )
+from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.quantities import parse_duration
 from reconciler.resources.objects import KubernetesObject, Piece
 
 _DEFAULT_GRACE_S = 30.0

@@ -6,7 +6,6 @@ from reconciler.domain.declared.kthena import PolicyResource, TargetSpec
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import join_words
-from reconciler.resources.conditions import read_conditions
 from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
 from reconciler.resources.kthena.policy_specs import AnyPolicyFields, check_spec, read_spec
 from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, read_with
@@ -20,6 +19,7 @@ from reconciler.resources.kthena.scaled_targets import (
 )
 from reconciler.resources.kthena.statuses import PolicyStatus, read_observed_generation
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
+from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from reconciler.domain.declared.kthena import FieldPath, PolicySpec
+from reconciler.domain.declared.kthena import PolicySpec
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Behavior,
@@ -16,7 +17,6 @@ from reconciler.domain.declared.tracking import (
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import describe, quote
-from reconciler.resources.durations import parse_duration
 from reconciler.resources.kthena.fields import (
     BehaviorFields,
     MetricFields,
@@ -28,8 +28,8 @@ from reconciler.resources.kthena.fields import (
     StableFields,
 )
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
+from reconciler.resources.kubernetes.quantities import parse_duration, read_quantity
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.quantities import read_quantity
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1
 AnyPolicyFields: TypeAlias = PolicyFieldsBeforeV1 | TargetPolicyFields

@@ -6,8 +6,8 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from reconciler.domain.declared.declarations import Annotation, ReplicaField
-from reconciler.domain.declared.kthena import FieldPath
+from reconciler.domain.declared.objects import Annotation, FieldPath
+from reconciler.domain.declared.places import ReplicaField
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.annotations import check_annotations

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.declared.kthena import FieldPath, TargetReference
+from reconciler.domain.declared.kthena import TargetReference
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.target_fields import AnyTargetFields, TargetFieldsBeforeG3
+from reconciler.resources.kubernetes.selectors import ReferenceFields
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.selectors import ReferenceFields
 
 MODEL_INFER = "ModelInfer"
 MODEL_SERVING = "ModelServing"

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.domain.declared.kthena import DisaggregatedTarget, FieldPath, RatioConstraint, RoleTarget
+from reconciler.domain.declared.kthena import DisaggregatedTarget, RatioConstraint, RoleTarget
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import RatioRange
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe, quote
@@ -11,8 +12,8 @@ from reconciler.resources.kthena.policy_specs import check_metrics, read_metrics
 from reconciler.resources.kthena.references import Era, check_reference, read_reference
 from reconciler.resources.kthena.scaled_targets import check_bounds, check_sources, read_sources
 from reconciler.resources.kthena.target_fields import DisaggregatedFields, RatioFields, RoleFields
+from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.quantities import read_quantity
 
 
 def read_disaggregated(

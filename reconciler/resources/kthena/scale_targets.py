@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.kthena import (
     KthenaResources,
     ModelBackend,
@@ -13,6 +12,7 @@ from reconciler.domain.declared.kthena import (
     TargetReference,
 )
 from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.resources.kthena.references import MODEL_INFER, MODEL_SERVING
 

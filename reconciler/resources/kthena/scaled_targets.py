@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
-    FieldPath,
     HeterogeneousTarget,
     HomogeneousTarget,
     MetricEndpoint,
     ScaledTarget,
 )
+from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import MetricSource, PodMetric, PrometheusMetric
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote
@@ -28,8 +28,8 @@ from reconciler.resources.kthena.target_fields import (
     TargetFieldsBeforeG3,
     TargetFieldsG3,
 )
+from reconciler.resources.kubernetes.selectors import read_selector
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.selectors import read_selector
 
 _ROLE = "Role"
 _CITED = {

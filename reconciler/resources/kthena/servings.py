@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declared.declarations import Annotation, Workload
-from reconciler.domain.declared.kthena import FieldPath, ServingResource, ServingRole
+from reconciler.domain.declared.kthena import ServingResource, ServingRole
+from reconciler.domain.declared.objects import Annotation, FieldPath
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests.wording import describe, quote
@@ -16,9 +17,15 @@ from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.fields import NonEmpty
 from reconciler.resources.kthena.reading import field_of
 from reconciler.resources.kthena.references import tell_era
+from reconciler.resources.kubernetes.pod_templates import (
+    MAX_REPLICAS,
+    PodTemplate,
+    TemplateFields,
+    compose,
+    find_unknown,
+)
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, validate
-from reconciler.resources.workloads import MAX_REPLICAS, PodTemplate, TemplateFields, compose, find_unknown
 
 _SPEC_FIELDS = (
     "replicas",

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.resources.conditions import ConditionFields, Time
 from reconciler.resources.kthena.fields import Count, Fields, NonEmpty
+from reconciler.resources.kubernetes.conditions import ConditionFields, Time
 
 Generation = Annotated[int, Field(ge=0)]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from reconciler.resources.kthena.fields import Bounds, Count, Fields, MetricFields, NonEmpty, PolicyFields
-from reconciler.resources.quantities import Quantity
-from reconciler.resources.selectors import LocalReferenceFields, ReferenceFields, SelectorFields
+from reconciler.resources.kubernetes.quantities import Quantity
+from reconciler.resources.kubernetes.selectors import LocalReferenceFields, ReferenceFields, SelectorFields
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 

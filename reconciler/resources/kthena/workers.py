@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from reconciler.domain.declared.kthena import FieldPath, Worker
+from reconciler.domain.declared.kthena import Worker
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.moves import PodPlace
+from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.workloads import PodPlace
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, join_words, quote
-from reconciler.resources.engines import read_launch
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
+from reconciler.resources.kubernetes.engines import read_launch
+from reconciler.resources.kubernetes.pods import PodSpec, Resources, is_device_resource, read_affinity
+from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject, is_templated
-from reconciler.resources.pods import PodSpec, Resources, is_device_resource, read_affinity
-from reconciler.resources.quantities import read_quantity
 
 DEFAULT_TYPE = "server"
 _SERVER = (DEFAULT_TYPE,)

@@ -8,10 +8,10 @@ from pydantic import Field
 from reconciler.domain.declared.llmaz import Amounts, EnvVar, HpaMetric, HpaPolicy, HpaRules, HpaTrigger
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, escape
+from reconciler.resources.kubernetes.quantities import read_quantity
+from reconciler.resources.kubernetes.selectors import SelectorFields, read_selector
 from reconciler.resources.llmaz.fields import Fields, Quantities, Written, as_texts, check_devices, count_devices
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.quantities import read_quantity
-from reconciler.resources.selectors import SelectorFields, read_selector
 from reconciler.resources.validation import LooseShape
 
 _PERCENT = 100.0

@@ -9,9 +9,9 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, quote
+from reconciler.resources.kubernetes.pods import is_device_resource
+from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.pods import is_device_resource
-from reconciler.resources.quantities import read_quantity
 from reconciler.resources.validation import Shape
 
 SKIP_LOADER = "llmaz.io/skip-model-loader"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import BrokenResource, ReplicaOwner
+from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.llmaz import (
     BackendRuntime,
     GlobalConfig,
@@ -13,6 +13,7 @@ from reconciler.domain.declared.llmaz import (
     OpenModel,
     Playground,
 )
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.resources.duplicates import report_duplicate, split_duplicates

@@ -8,7 +8,7 @@ from pydantic import Field
 from reconciler.domain.declared.llmaz import GlobalConfig
 from reconciler.domain.findings import Severity, finding_of
 from reconciler.errors import InputError
-from reconciler.resources.embedded import parse_embedded
+from reconciler.resources.kubernetes.embedded import parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, validate
 

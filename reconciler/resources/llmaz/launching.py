@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.llmaz import MODEL_LABEL, BackendConfig, BackendRuntime, Claim, RecommendedConfig
-from reconciler.resources.engines import read_launch, tell_engine
+from reconciler.domain.declared.workloads import Workload
+from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 
 DEFAULT_CONFIG, SPECULATIVE_CONFIG = "default", "speculative-decoding"
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "tgi": "tgi", "tensorrt-llm": "trtllm"}

@@ -9,7 +9,7 @@ from pydantic import Field
 from reconciler.domain.declared.llmaz import DEFAULT_OWNER, Flavor, ModelHub, ModelSource, OpenModel
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
-from reconciler.resources.conditions import Time, read_conditions
+from reconciler.resources.kubernetes.conditions import Time, read_conditions
 from reconciler.resources.llmaz.fields import Fields, Quantities, as_texts, check_devices, check_name, count_devices
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, Claim, ElasticConfig, Playground
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
-from reconciler.resources.conditions import read_conditions
+from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.pod_templates import mapping_at, read_scale_target
 from reconciler.resources.llmaz.backends import (
     EnvFields,
     ResourcesFields,
@@ -33,7 +34,6 @@ from reconciler.resources.llmaz.fields import MAX_INT32, Fields, Written, check_
 from reconciler.resources.llmaz.launching import run_backend
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.workloads import mapping_at, read_scale_target
 
 _BACKEND, _ELASTIC = ("spec", "backendRuntimeConfig"), ("spec", "elasticConfig")
 _NOTES = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import BrokenResource, Declaration, ReplicaOwner, Workload
+from reconciler.domain.declared.declarations import BrokenResource, Declaration
 from reconciler.domain.declared.llmaz import (
     FAMILY_LABEL,
     BackendRuntime,
@@ -14,6 +14,7 @@ from reconciler.domain.declared.llmaz import (
     RankedFlavor,
     Serving,
 )
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.llmaz.flavors import place_on, rank_flavors

@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import Workload
 from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService, Rollout
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
-from reconciler.resources.conditions import read_conditions
-from reconciler.resources.leader_workers import split_group
+from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.leader_workers import split_group
+from reconciler.resources.kubernetes.pod_templates import TemplateFields, find_unknown, mapping_at, read_scale_target
+from reconciler.resources.kubernetes.quantities import IntOrString
 from reconciler.resources.llmaz.claims import NOTES, SeveralClaims, as_claims, check_roles
 from reconciler.resources.llmaz.fields import Fields, check_name, skips_loader
 from reconciler.resources.objects import KubernetesObject, Piece
-from reconciler.resources.quantities import IntOrString
 from reconciler.resources.specs import read_resource
-from reconciler.resources.workloads import TemplateFields, find_unknown, mapping_at, read_scale_target
 
 _GROUP = ("spec", "workloadTemplate")
 _CONTAINER = "model-runner"

@@ -7,7 +7,7 @@ from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, Ranke
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import escape, join_words, quote
-from reconciler.resources.command_lines import read_flags
+from reconciler.resources.kubernetes.command_lines import read_flags
 from reconciler.resources.llmaz.fields import SKIP_LOADER
 from reconciler.resources.llmaz.flavors import rank_flavors
 from reconciler.resources.llmaz.launching import find_config

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding, Severity
-from reconciler.resources.conditions import ConditionFields, Time
+from reconciler.resources.kubernetes.conditions import ConditionFields, Time
 from reconciler.resources.llmd.spec import Decimal, NonEmpty
 from reconciler.resources.validation import Locate, Shape, validate
 

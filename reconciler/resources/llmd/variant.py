@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
-from reconciler.domain.declared.declarations import Annotation, SloClassRef, VariantResource
+from reconciler.domain.declared.declarations import SloClassRef, VariantResource
+from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
 from reconciler.manifests.wording import describe, escape, quote
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.conditions import read_conditions
+from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.llmd.forms import FormOfSpec, find_contradiction, tell_form
 from reconciler.resources.llmd.spec import (
     FlatAccelerator,

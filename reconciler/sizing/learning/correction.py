@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.history import Trace
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.replicas import Trace
 from reconciler.sizing.learning.samples import LONGEST_S, MOST, SHORTEST_S, Floats, plausible, series_of
 
 # A profile is corrected, not replaced: beyond these somebody has to look.

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.provenance import Sourced
+from reconciler.domain.provenance import Figure, Sourced
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound

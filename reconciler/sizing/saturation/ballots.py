@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
-from reconciler.domain.figures import Figure
+from reconciler.domain.provenance import Figure
 from reconciler.sizing.saturation.answer import TOKEN_UNITS, ModelReadings, threshold_figures
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
 from reconciler.sizing.saturation.compute_bound import ObservedBound

@@ -8,8 +8,8 @@ model at zero only the cheapest variant wakes. The choice itself is the optimize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
 from reconciler.domain.requirements import CandidateKey, Requirement, Segment
 from reconciler.sizing.saturation.answer import (

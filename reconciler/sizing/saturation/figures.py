@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.domain.figures import Figure
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.capacities import VariantTokens
 from reconciler.sizing.saturation.percent import PercentAnalysis

@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics
+from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, Trace
 from reconciler.sizing.saturation.compute_bound import (
     BUCKET_LIMITS_TOKENS,
     BUCKETS,

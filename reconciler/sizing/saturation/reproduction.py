@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import CandidateKey, Requirement, Segment
 from reconciler.sizing.saturation.answer import PERCENT_UNITS, ModelReadings, SaturationAnswer, threshold_figures
 from reconciler.sizing.saturation.ballots import Votes, cast_ballots

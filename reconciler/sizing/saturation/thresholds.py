@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
-from reconciler.domain.thresholds import ThresholdLayer
 
 # wva.md 8.
 BUILT_IN = ThresholdLayer(

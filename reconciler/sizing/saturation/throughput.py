@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role, UpstreamQueue
 from reconciler.sizing.saturation.latency_line import FULL_USAGE
 from reconciler.sizing.saturation.latency_windows import ThroughputSample, VariantThroughput, play_back

@@ -4,13 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.declared.declarations import (
-    BrokenResource,
-    ReplicaField,
-    ReplicaOwner,
-    VariantResource,
-    Workload,
-)
+from reconciler.domain.declared.declarations import BrokenResource, VariantResource
+from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.placement import EffectivePlace, Fleet, NoPlace, Obstacle, helm_place, is_switched_off, marked_place
 from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers

@@ -4,16 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import (
-    BrokenResource,
-    Declaration,
-    DocumentRef,
-    ReplicaField,
-    ReplicaOwner,
-    VariantResource,
-    Workload,
-)
-from reconciler.domain.declared.moves import FieldPath
+from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
+from reconciler.domain.declared.objects import DocumentRef, FieldPath
+from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement import (

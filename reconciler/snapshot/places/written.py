@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from reconciler.domain.declared.declarations import DocumentRef, ReplicaField
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import ReplicaField
 from reconciler.placement import Origin
 
 

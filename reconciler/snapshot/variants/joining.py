@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import Declaration, ListedClass, ReplicaOwner, VariantResource, Workload
+from reconciler.domain.declared.declarations import Declaration, ListedClass, VariantResource
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource, Workload
+from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.kthena import ModelBackend, ModelResource
 from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 
 

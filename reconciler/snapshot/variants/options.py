@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
-from reconciler.domain.declared.declarations import Form, VariantResource, Workload
+from reconciler.domain.declared.declarations import Form, VariantResource
 from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings

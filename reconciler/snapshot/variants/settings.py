@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import Annotation, Form, VariantResource, Workload
+from reconciler.domain.declared.declarations import Form, VariantResource
+from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.globs import path_matches
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.settings import ModelSettings, Override, Settings, SettingScalar

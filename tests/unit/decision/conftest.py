@@ -16,21 +16,18 @@ from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.declared.declarations import (
-    Annotation,
     BrokenResource,
     Declaration,
-    DocumentRef,
     Form,
     IgnoredNamespace,
     ListedClass,
     ListedCost,
-    ReplicaOwner,
     StatusShape,
     VariantResource,
-    Workload,
 )
-from reconciler.domain.declared.moves import PodPlace
+from reconciler.domain.declared.objects import Annotation, DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationRules
+from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.loads import Load, Observation, PastArrivals

@@ -5,14 +5,9 @@ import hashlib
 from reconciler.decision.decide import decide
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.allocations import Performance
-from reconciler.domain.declared.declarations import (
-    Declaration,
-    DocumentRef,
-    Form,
-    StatusShape,
-    VariantResource,
-    Workload,
-)
+from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.profiles import PerformanceProfile

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.declared.declarations import Form, ListedCost
-from reconciler.domain.declared.moves import EntryPlace, PodPlace
+from reconciler.domain.declared.places import EntryPlace
+from reconciler.domain.declared.workloads import PodPlace
 from reconciler.domain.plan import Outcome
 
 PRODUCT = "nvidia.com/gpu.product"

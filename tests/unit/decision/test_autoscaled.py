@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import DocumentRef, Form, ReplicaField, ReplicaOwner
+from reconciler.domain.declared.declarations import Form
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
 
 

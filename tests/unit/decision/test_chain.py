@@ -7,8 +7,8 @@ from reconciler.decision.decide import decide
 from reconciler.decision.explanation.chain import asked_queries, chain_of
 from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
-from reconciler.domain.figures import Figure
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
+from reconciler.domain.provenance import Figure
 
 LAB = Holder(namespace="lab", pods=1, devices=10)
 

@@ -10,7 +10,10 @@ from reconciler.decision.decide import decide
 from reconciler.decision.explanation.chain import asked_queries, chain_of
 from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Absence
-from reconciler.domain.declared.declarations import DocumentRef, Form, ReplicaField, ReplicaOwner
+from reconciler.domain.declared.declarations import Form
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
 
 NAN = math.nan

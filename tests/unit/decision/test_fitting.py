@@ -8,12 +8,13 @@ import pytest
 
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import DocumentRef, Form, StatusShape, Workload
-from reconciler.domain.fitted import FittedModel, UnusedVariant
-from reconciler.domain.history import Trace
+from reconciler.domain.declared.declarations import Form, StatusShape
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.profiles import Learning, PerformanceProfile
+from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
 from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.replicas import Trace
 from reconciler.domain.variants import Option, Variant, VariantSettings
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, Told, choose_variants, learn_profiles

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import Absence
-from reconciler.domain.declared.declarations import BrokenResource, Form, IgnoredNamespace, ReplicaOwner
+from reconciler.domain.declared.declarations import BrokenResource, Form, IgnoredNamespace
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import Outcome, VerdictKind
 

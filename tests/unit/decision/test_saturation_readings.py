@@ -8,11 +8,10 @@ import pytest
 
 from reconciler.decision.engines.saturation_readings import read_model
 from reconciler.domain.declared.declarations import Form
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ZeroRules
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.engines import Engine
-from reconciler.domain.history import Trace
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.thresholds import ThresholdLayer
+from reconciler.domain.replicas import Trace
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 600.0}
 

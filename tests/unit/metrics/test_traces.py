@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.history import Trace
+from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics import read_observed, read_traces
 

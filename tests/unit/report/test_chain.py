@@ -1,8 +1,7 @@
 """Figures and queries as people read them."""
 
-from reconciler.domain.figures import Figure
 from reconciler.domain.identity import Place
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.provenance import Figure, Source, SourceKind
 from reconciler.report.chain import figure_json, figure_lines, query_lines, value_text
 
 THRESHOLD = Figure(

@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.conditions import Condition
 from reconciler.domain.declared.declarations import StatusShape
+from reconciler.domain.declared.objects import Condition
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.report import StatusOmission, StatusView, status_view
 

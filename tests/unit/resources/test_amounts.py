@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import name_field
-from reconciler.resources.durations import Duration, parse_duration
-from reconciler.resources.quantities import IntOrString, Quantity, read_quantity
+from reconciler.resources.kubernetes.quantities import Duration, IntOrString, Quantity, parse_duration, read_quantity
 from reconciler.resources.validation import Shape, validate
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.resources.engines import read_launch, tell_engine
+from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 
 Declare = Callable[..., Declaration]
 

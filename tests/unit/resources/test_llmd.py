@@ -4,15 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.conditions import Condition
-from reconciler.domain.declared.declarations import (
-    Annotation,
-    Declaration,
-    Form,
-    SloClassRef,
-    StatusShape,
-    VariantResource,
-)
+from reconciler.domain.declared.declarations import Declaration, Form, SloClassRef, StatusShape, VariantResource
+from reconciler.domain.declared.objects import Annotation, Condition
 from reconciler.domain.identity import Place
 
 Declare = Callable[..., Declaration]

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration, Form, ReplicaOwner
+from reconciler.domain.declared.declarations import Declaration, Form
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.identity import Place
-from reconciler.resources.served_names import find_served_names
+from reconciler.resources.kubernetes.command_lines import find_served_names
 
 Declare = Callable[..., Declaration]
 

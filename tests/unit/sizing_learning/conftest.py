@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.replicas import Trace
 
 WINDOW_S = 60.0
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

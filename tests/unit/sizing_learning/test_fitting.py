@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from reconciler.domain.history import Trace
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.replicas import Trace
 from reconciler.sizing.learning import Fit, Samples, Unfit, fit_profile, samples_of
 from reconciler.sizing.learning.samples import Floats
 

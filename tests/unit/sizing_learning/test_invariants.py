@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.replicas import Trace
 from reconciler.sizing.learning import Fit, Samples, Unfit, correct, fit_profile, samples_of
 from reconciler.sizing.learning.samples import Floats
 

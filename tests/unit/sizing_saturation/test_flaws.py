@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.history import Trace
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings, ThresholdLayer
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.sizing.saturation import (
     Budget,
     ModelReadings,

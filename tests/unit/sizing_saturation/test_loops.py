@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics
-from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.sizing.saturation import (
     LayeredThresholds,
     ModelReadings,

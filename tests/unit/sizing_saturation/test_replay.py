@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.history import Trace
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation import (
     BoundHistory,
     StoredCapacity,

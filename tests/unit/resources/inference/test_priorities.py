@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration, DocumentRef, Workload
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.inference import Inference, InferenceObjective, InferencePool, PoolRef
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.provenance import Sourced, SourceKind
 from reconciler.resources.inference import Priorities, list_pod_labels

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from reconciler.domain.declared.conditions import Condition
-from reconciler.domain.declared.declarations import Annotation, Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.kthena import LoraAdapter, ModelMatch, ModelResource, StringMatch
 from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.objects import Annotation, Condition
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.identity import Place, ResourceKey
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.conditions import Condition
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import OpenModel
+from reconciler.domain.declared.objects import Condition
 from reconciler.domain.identity import Place
 
 Load = Callable[[str], Declaration]

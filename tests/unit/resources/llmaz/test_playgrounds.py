@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration, ReplicaOwner, Workload
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import EnvVar, HpaMetric, HpaPolicy, HpaRules, ModelRole, Playground
 from reconciler.domain.declared.tracking import LabelSelector
+from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place
 from reconciler.manifests import parse_documents
 from reconciler.pipeline.sheets import sheet_of, write_edits

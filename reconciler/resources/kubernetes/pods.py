@@ -10,9 +10,9 @@ from pydantic.alias_generators import to_camel
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe
-from reconciler.resources.engines import read_launch, tell_engine
+from reconciler.resources.kubernetes.command_lines import find_served_names
+from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 from reconciler.resources.objects import KubernetesObject, is_templated
-from reconciler.resources.served_names import find_served_names
 from reconciler.resources.validation import LooseShape
 
 # Extended resources that are accelerators, and how the names of others begin.

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote
-from reconciler.resources.durations import parse_duration
-from reconciler.resources.entries import Entry, EntryFields, read_entries
+from reconciler.resources.kubernetes.quantities import parse_duration
+from reconciler.resources.llmd.entries import Entry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"

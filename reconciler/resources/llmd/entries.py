@@ -13,7 +13,7 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
-from reconciler.resources.embedded import EmbeddedText, parse_embedded
+from reconciler.resources.kubernetes.embedded import EmbeddedText, parse_embedded
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape, validate
 

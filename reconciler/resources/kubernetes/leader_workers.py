@@ -7,9 +7,15 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reconciler.manifests.wording import describe
+from reconciler.resources.kubernetes.pod_templates import (
+    PodTemplate,
+    TemplateFields,
+    find_unknown,
+    mapping_at,
+    read_scale_target,
+)
 from reconciler.resources.objects import KubernetesObject, Piece, is_templated
 from reconciler.resources.validation import LooseShape, validate
-from reconciler.resources.workloads import PodTemplate, TemplateFields, find_unknown, mapping_at, read_scale_target
 
 GROUP_PATH = ("spec", "leaderWorkerTemplate")
 GROUP_FIELDS = (

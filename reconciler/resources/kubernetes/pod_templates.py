@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declared.declarations import Annotation, Workload
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.moves import FieldPath, PodPlace
+from reconciler.domain.declared.objects import Annotation, FieldPath
+from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import check_annotations
+from reconciler.resources.kubernetes.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
-from reconciler.resources.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
 
 MAX_REPLICAS = 2**31 - 1

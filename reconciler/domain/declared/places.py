@@ -1,28 +1,14 @@
-"""Where a change of accelerator is written: in an object's own manifest, where a patch holds the field, or in ours."""
+"""Where a change is written: in an object's own manifest, where a patch holds the field, or in a patch of ours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from reconciler.domain.declared.objects import DocumentRef, FieldPath
 from reconciler.domain.identity import Place
 
-FieldPath: TypeAlias = tuple[str | int, ...]
 PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
 """A way through a strategic merge patch; of a list the names of the items up to the one meant."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlace:
-    """Pods of a scale target that ask for devices: where `nodeSelector` and `affinity` stand, and what they say.
-
-    `affinity` holds the allowed values by key, of required terms only. `unplaceable` says in words why no node
-    selector can be written there.
-    """
-
-    path: FieldPath
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    unplaceable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +64,28 @@ class EntryPlace:
     def is_writable(self) -> bool:
         """Whether any entry can be written."""
         return self.home is not None or self.patch is not None or any(self.entries.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaField:
+    """Where a number of replicas is written: a field of an object, and its place for people.
+
+    A ceiling is only ever raised. `written` is what stands there, None when nothing does; `value` is what then counts,
+    None for no limit. With `embedding`, the field of the document that holds a text, `field` leads on inside the text,
+    in its document number `inner_document`. `entry` is the object's name in a kustomization that is to get an entry
+    under `replicas`.
+    """
+
+    document: DocumentRef
+    field: tuple[str | int, ...]
+    place: Place
+    is_ceiling: bool = False
+    written: int | None = None
+    value: int | None = None
+    embedding: tuple[str | int, ...] | None = None
+    inner_document: int = 0
+    entry: str = ""
+
+    def takes(self, replicas: int) -> bool:
+        """Whether that number is written here; a ceiling takes only what would pass it."""
+        return not self.is_ceiling or (self.value is not None and replicas > self.value)

@@ -10,7 +10,7 @@ from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import seconds_from_ms
 from reconciler.errors import InputError
-from reconciler.resources.embedded import EmbeddedText, parse_embedded
+from reconciler.resources.kubernetes.embedded import EmbeddedText, parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
 

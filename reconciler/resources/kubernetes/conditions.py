@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declared.conditions import Condition
+from reconciler.domain.declared.objects import Condition
 from reconciler.domain.findings import Severity
 from reconciler.domain.identity import Place
 from reconciler.resources.validation import Shape, validate

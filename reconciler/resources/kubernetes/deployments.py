@@ -5,9 +5,15 @@ from collections.abc import Iterator
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
+from reconciler.resources.kubernetes.pod_templates import (
+    PodTemplate,
+    TemplateFields,
+    find_unknown,
+    mapping_at,
+    read_scale_target,
+)
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, validate
-from reconciler.resources.workloads import PodTemplate, TemplateFields, find_unknown, mapping_at, read_scale_target
 
 _DEPLOYMENT_FIELDS = (
     "replicas",

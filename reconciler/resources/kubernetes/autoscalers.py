@@ -10,7 +10,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import Form, ReplicaField, ReplicaOwner, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Form, StatusShape, VariantResource
+from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.findings import Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations

@@ -10,12 +10,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings, LimiterSettings, SaturationEntry
+from reconciler.domain.declared.saturation_settings import (
+    AnalyzerSettings,
+    LimiterSettings,
+    SaturationEntry,
+    ThresholdLayer,
+)
 from reconciler.domain.findings import Finding
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.thresholds import ThresholdLayer
 from reconciler.manifests.wording import quote
-from reconciler.resources.entries import Entry, EntryFields, read_entries
+from reconciler.resources.llmd.entries import Entry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 from reconciler.resources.validation import LooseShape, Shape
 

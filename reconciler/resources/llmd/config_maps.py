@@ -7,11 +7,11 @@ from math import isfinite
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.units import cost_per_hour_from_cents
 from reconciler.manifests.wording import describe
-from reconciler.resources.listed_classes import CLASSES_CONFIG_MAP, read_classes
 from reconciler.resources.llmaz import GLOBAL_CONFIG_MAP, read_global_config
+from reconciler.resources.llmd.saturation import SATURATION_CONFIG_MAPS, read_saturation
+from reconciler.resources.llmd.scale_to_zero import ZERO_CONFIG_MAP, read_zero
+from reconciler.resources.llmd.service_classes import CLASSES_CONFIG_MAP, read_classes
 from reconciler.resources.objects import KubernetesObject, Piece
-from reconciler.resources.saturation import SATURATION_CONFIG_MAPS, read_saturation
-from reconciler.resources.scale_to_zero import ZERO_CONFIG_MAP, read_zero
 
 COSTS_CONFIG_MAP = "accelerator-unit-costs"
 _LARGEST_COST = 1e9

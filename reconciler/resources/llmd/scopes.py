@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
+from reconciler.resources.llmd.saturation import SATURATION_CONFIG_MAPS
 from reconciler.resources.objects import UpstreamSettings
-from reconciler.resources.saturation import SATURATION_CONFIG_MAPS
 
 _NOWHERE = Place(path="")
 

@@ -1,0 +1,92 @@
+"""Scale targets as written, and what else sets their replicas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.objects import Annotation, DocumentRef, FieldPath
+from reconciler.domain.declared.places import EntryPlace, ReplicaField
+from reconciler.domain.identity import Place, ResourceKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPlace:
+    """Pods of a scale target that ask for devices: where `nodeSelector` and `affinity` stand, and what they say.
+
+    `affinity` holds the allowed values by key, of required terms only. `unplaceable` says in words why no node
+    selector can be written there.
+    """
+
+    path: FieldPath
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unplaceable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A scale target as written: a Deployment, a StatefulSet, or a LeaderWorkerSet, whose replicas are groups of pods.
+
+    `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
+    are the pod template's; of a group what its templates agree on. `devices` counts each vendor resource one replica
+    asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
+    only pod. `pods` are the templates with devices, else the first; `moves` tells of the mappings below them (and of
+    the labels, or the flavors) that are not written in its own manifest alone.
+    `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
+    started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
+    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
+    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says in words why no
+    number may be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
+    after which its pods are named.
+    """
+
+    key: ResourceKey
+    document: DocumentRef
+    place: Place
+    replicas: int | None
+    replicas_place: Place | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    device_resources: FieldPath | None = None
+    pods: tuple[PodPlace, ...] = ()
+    moves: Mapping[FieldPath, EntryPlace] = field(default_factory=dict)
+    served_names: tuple[str, ...] = ()
+    engine: str = ""
+    launch: LaunchSettings | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    template_labels: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    templated: str = ""
+    replica_fields: tuple[ReplicaField, ...] = ()
+    considered: tuple[str, ...] = ()
+    unwritable: str = ""
+    immovable: str = ""
+    becomes: ResourceKey | None = None
+    bounds_of: str = ""
+    """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""
+
+    @property
+    def written_at(self) -> tuple[ReplicaField, ...]:
+        """Every field that says how many replicas run."""
+        own = ReplicaField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
+        return self.replica_fields or (own,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOwner:
+    """Something else that sets a workload's replicas: an HPA, a ScaledObject, a kustomization.
+
+    `namespace` empty: in any namespace of its cluster (a kustomization does not say). `fields` are the bounds of an
+    autoscaler, the smaller first, and `least` its smaller one.
+    """
+
+    cluster: str
+    namespace: str
+    owner: str
+    target_kind: str
+    target_name: str
+    place: Place
+    least: int | None = None
+    fields: tuple[ReplicaField, ...] = ()

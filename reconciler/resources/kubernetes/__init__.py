@@ -1,0 +1,1 @@
+"""PURE. Native objects, what else runs or scales pods (LeaderWorkerSet, KEDA), and the parts they are made of."""
