@@ -1,19 +1,35 @@
 """What people see: text on stdout, logs and progress on stderr, colour only where it is welcome."""
 
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reconciler.cli.options import Common
-
 if TYPE_CHECKING:
+    from reconciler.cli.options import Common
     from reconciler.config.environment import Environment
     from reconciler.pipeline.doors import Progress
 
 PIPE_WIDTH = 0
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+_CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+_HEADINGS = "VARIANT|Held|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
+_STYLES = (
+    (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning|note):)", re.MULTILINE), "bold"),
+    (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),
+    (re.compile(r"▲"), "red"),
+    (re.compile(r"▼"), "green"),
+    (re.compile(r"⇄"), "cyan"),
+    (re.compile(r"\berror:"), "red"),
+    (re.compile(r"\bwarning:"), "yellow"),
+    (re.compile(r"\bneeds approval\b"), "yellow"),
+    (re.compile(r"^assumed: .*$|\[[a-z0-9]+(?:-[a-z0-9]+)+\]$", re.MULTILINE), "dim"),
+)
+"""More replicas cost more, so they are red; the symbols say the same without it."""
 
 
 def reserve_stdout() -> None:
@@ -62,7 +78,7 @@ def width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def is_colored(common: Common, environment: "Environment") -> bool:
+def is_colored(common: "Common", environment: "Environment") -> bool:
     """Whether stdout gets colour: the flag, then NO_COLOR and FORCE_COLOR, then whether it is a terminal."""
     if common.color != "auto":
         return common.color == "always"
@@ -70,8 +86,18 @@ def is_colored(common: Common, environment: "Environment") -> bool:
     return sys.stdout.isatty() if asked is None else asked
 
 
+def painted(common: "Common", text: str) -> str:
+    """The text with ANSI colours where they are welcome."""
+    from reconciler.config.environment import read_environment
+
+    if is_colored(common, read_environment()):
+        for pattern, style in _STYLES:
+            text = pattern.sub(f"\x1b[{_CODES[style]}m\\g<0>\x1b[0m", text)
+    return text
+
+
 @contextmanager
-def progress(common: Common) -> Iterator["Progress"]:
+def progress(common: "Common") -> Iterator["Progress"]:
     """A progress bar on stderr where a person watches; nothing anywhere else."""
     if common.quiet or not sys.stderr.isatty():
         from reconciler.pipeline.doors import no_progress
@@ -96,3 +122,23 @@ def _stepper(add_task: Callable[..., object], update: Callable[..., None]) -> "P
         update(tasks[what], completed=done, total=total)
 
     return step
+
+
+def set_up_logging(*, quiet: bool, verbose: int, as_json: bool) -> None:
+    """Logs to stderr; without flags only warnings."""
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(levelname)s %(message)s")
+    handler.setFormatter(_JsonFormatter() if as_json else plain)
+    root = logging.getLogger("reconciler")
+    root.handlers = [handler]
+    root.setLevel(logging.ERROR if quiet else LEVELS[min(verbose, 2)])
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line; no time, which the collector of a cluster's logs adds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)

@@ -16,14 +16,11 @@ Directory = Annotated[
 @with_common(outputs=("text",))
 def demo(common: Common, *, directory: Directory = None) -> int:
     """Plan and propose for a sample repository, without a network."""
-    from reconciler.cli.console import is_colored, progress, width, write
-    from reconciler.cli.painting import paint
+    from reconciler.cli.console import painted, progress, width, write
     from reconciler.cli.run import exit_of_run
     from reconciler.cli.sample import demo_text, run_demo
-    from reconciler.config.environment import read_environment
 
     with progress(common) as told:
         shown = run_demo(directory, told)
-    text = demo_text(shown, width=width())
-    write(paint(text) if is_colored(common, read_environment()) else text)
+    write(painted(common, demo_text(shown, width=width())))
     return exit_of_run(shown.result)

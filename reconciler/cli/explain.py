@@ -18,7 +18,7 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     """Show every value, query, figure and step behind one variant."""
     from reconciler.cli.console import width, write, write_json
     from reconciler.cli.plan import prepare_plan
-    from reconciler.cli.settings import find_decision, setting_rows
+    from reconciler.cli.setting_rows import find_decision, setting_rows
     from reconciler.decision.explanation.chain import asked_queries, chain_of
     from reconciler.report.document import solver_json
     from reconciler.report.explain import Chain, explain_json, explain_text

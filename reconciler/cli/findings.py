@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler import __version__
-from reconciler.cli.console import width, write, write_json
+from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
-from reconciler.cli.presenting import painted
 from reconciler.config.environment import read_environment
 from reconciler.domain.findings import Finding
-from reconciler.pipeline.validate import Checked
+from reconciler.pipeline.validation.validate import Checked
 from reconciler.rendering.filters import code_span, escape_markdown
 from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line
 from reconciler.report.sarif import findings_sarif

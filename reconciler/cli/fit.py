@@ -40,7 +40,7 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.fit import Wish
     from reconciler.pipeline.fit import fit as fit_now
-    from reconciler.pipeline.fit_file import find_profiles_file, is_extended
+    from reconciler.pipeline.profiles_file import find_profiles_file, is_extended
     from reconciler.pipeline.session import open_session
     from reconciler.report.fit import DEFAULT_PATH
 
@@ -68,8 +68,7 @@ def read_age(text: str) -> float:
 
 def present_fit(common: Common, fitting: "Fitting", kept: "KeptProfiles | None", *, is_extended: bool) -> None:
     """Write what was learned as `--output` asks; YAML is the file that `--write` writes, to the byte."""
-    from reconciler.cli.console import width, write, write_json
-    from reconciler.cli.presenting import painted
+    from reconciler.cli.console import painted, width, write, write_json
     from reconciler.config.learned_file import render_learned
     from reconciler.report.fit import fit_json, fit_text
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from reconciler.cli.logs import set_up_logging
+from reconciler.cli.console import set_up_logging
 
 if TYPE_CHECKING:
     from reconciler.pipeline.session import Wanted

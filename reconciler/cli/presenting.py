@@ -1,17 +1,20 @@
-"""Plans in the formats that `--output` names."""
+"""Plans, and what became of a run's pull requests, in the formats that `--output` names."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from reconciler.cli.console import is_colored, width, write, write_json
+from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
-from reconciler.cli.painting import paint
-from reconciler.config.environment import read_environment
 from reconciler.pipeline.prepare import Prepared
 from reconciler.rendering import Renderer
 from reconciler.report.document import plan_json
 from reconciler.report.pull_request import plan_view
 from reconciler.report.text import plan_text
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.group_states import Published
+    from reconciler.pipeline.run import RunResult
 
 
 def present_plan(common: Common, prepared: Prepared) -> None:
@@ -31,6 +34,17 @@ def present_plan(common: Common, prepared: Prepared) -> None:
         write(painted(common, plan_text(plan, width=width())))
 
 
+def present_run(common: Common, result: "RunResult") -> None:
+    """Write a run's plan and what became of each group."""
+    if common.output == "json":
+        content = dict(plan_json(result.prepared.plan))
+        write_json({**content, "published": [_published_json(each) for each in result.published]})
+        return
+    write(painted(common, plan_text(result.prepared.plan, width=width())))
+    lines = [line for each in result.published for line in published_lines(each)]
+    write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
+
+
 def diff_lines(prepared: Prepared) -> Iterator[str]:
     """A unified diff of every file that the plan would change, group by group."""
     before = {manifest.path: manifest.body for manifest in prepared.recording.manifests}
@@ -46,6 +60,26 @@ def _file_diff(path: str, before: bytes | None, after: bytes) -> Iterator[str]:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def painted(common: Common, text: str) -> str:
-    """The text with colour where it is welcome."""
-    return paint(text) if is_colored(common, read_environment()) else text
+def published_lines(published: "Published") -> Iterator[str]:
+    """One line for a group that something happened to, or that was left alone for a reason."""
+    from reconciler.pipeline.group_states import Operation  # brings the forge, which a plan does without
+
+    if published.operation is Operation.NONE and not published.reason:
+        return
+    number = f"#{published.number} " if published.number is not None else ""
+    what = f"{published.operation}: {published.group} {number}({published.head_branch})"
+    yield " ".join(part for part in (what, published.url) if part) + (
+        f": {published.reason}" if published.reason else ""
+    )
+
+
+def _published_json(published: "Published") -> Mapping[str, object]:
+    return {
+        "group": published.group,
+        "operation": str(published.operation),
+        "head_branch": published.head_branch,
+        "pull_request_number": published.number,
+        "pull_request_url": published.url or None,
+        "head_commit": published.head_commit or None,
+        "reason": published.reason or None,
+    }

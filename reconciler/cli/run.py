@@ -20,7 +20,7 @@ Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="K
 def run(common: Common, *, record: Record = None) -> int:
     """Propose the plan as pull requests: created, updated or withdrawn."""
     from reconciler.cli.console import progress
-    from reconciler.cli.outcomes import present_run
+    from reconciler.cli.presenting import present_run
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.run import run as run_now
     from reconciler.pipeline.session import open_session

@@ -19,7 +19,7 @@ def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> 
     """Lint resources and configuration, without network."""
     from reconciler.cli.exits import exit_of_findings
     from reconciler.cli.findings import present_findings
-    from reconciler.pipeline.validate import validate_commit, validate_paths
+    from reconciler.pipeline.validation.validate import validate_commit, validate_paths
 
     checked = validate_paths(common.wanted, paths) if paths else validate_commit(common.wanted)
     present_findings(common, checked)

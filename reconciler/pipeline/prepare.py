@@ -10,7 +10,7 @@ from reconciler.domain.drafts import Edited
 from reconciler.domain.plan import Plan
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
-from reconciler.pipeline.draft import settle
+from reconciler.pipeline.drafting.draft import settle
 from reconciler.pipeline.recording import fingerprint
 from reconciler.rendering import Renderer
 from reconciler.snapshot.build import read_snapshot

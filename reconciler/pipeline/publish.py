@@ -14,8 +14,8 @@ from reconciler.domain.settings import PullRequestSettings
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn
 from reconciler.git import Clone
-from reconciler.pipeline.cases import Case, Operation, Published
 from reconciler.pipeline.doors import Doors
+from reconciler.pipeline.group_states import Case, Operation, Published
 from reconciler.pipeline.observe import Observed
 
 __all__ = ["Operation", "Published", "publish"]

@@ -8,11 +8,11 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git import Clone
 from reconciler.pipeline.doors import Doors
+from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.pipeline.observe import Observed, observe
 from reconciler.pipeline.prepare import Prepared, paused_collector, prepare
 from reconciler.pipeline.publish import Published, publish
 from reconciler.pipeline.recording import write_recording
-from reconciler.pipeline.texts import write_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ import yaml
 
 from reconciler.decision.decide import decide
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.draft import settle
+from reconciler.pipeline.drafting.draft import settle
+from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
-from reconciler.pipeline.texts import write_texts
 from reconciler.rendering import Renderer
 from reconciler.report.text import plan_text
 from reconciler.snapshot.build import read_snapshot

@@ -19,8 +19,8 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.manifests import OpenFile, parse_documents
-from reconciler.pipeline.edits import Editor
-from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.pipeline.drafting.edits import Editor
+from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
 from reconciler.snapshot.built_objects import declare

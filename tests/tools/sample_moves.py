@@ -20,8 +20,8 @@ from reconciler.domain.settings import ClusterSettings, ModelSettings, Prometheu
 from reconciler.domain.variants import Option, Variant
 from reconciler.errors import InputError
 from reconciler.manifests import OpenFile, Value, parse_documents
-from reconciler.pipeline.edits import Editor
-from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.pipeline.drafting.edits import Editor
+from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 from reconciler.resources import merge
 from reconciler.snapshot.built_objects import declare

@@ -12,8 +12,8 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import queries_for
 from reconciler.metrics.attribution import target_of
-from reconciler.pipeline.draft import settle
-from reconciler.pipeline.texts import write_texts
+from reconciler.pipeline.drafting.draft import settle
+from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.rendering import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants

@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.domain.findings import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline import disk
-from reconciler.pipeline.disk import find_root, read_disk
 from reconciler.pipeline.observe import MAX_READ_BYTES
+from reconciler.pipeline.validation import disk
+from reconciler.pipeline.validation.disk import find_root, read_disk
 
 
 def write(folder: Path, *paths: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from reconciler.domain.findings import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline import disk, synced, validate
 from reconciler.pipeline.session import Wanted
-from reconciler.pipeline.validate import Checked, validate_commit, validate_paths
+from reconciler.pipeline.validation import disk, synced_configuration, validate
+from reconciler.pipeline.validation.validate import Checked, validate_commit, validate_paths
 from reconciler.resources import undecided
 from reconciler.snapshot.variants import cost_order
 from tests.servers.desk import Desk
@@ -210,7 +210,15 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
 
 
 @pytest.mark.parametrize(
-    "rule", [validate.CONFIGURATION, validate.UNREADABLE, disk.UNREAD, synced.RULE, cost_order.RULE, undecided.RULE]
+    "rule",
+    [
+        validate.CONFIGURATION,
+        validate.UNREADABLE,
+        disk.UNREAD,
+        synced_configuration.RULE,
+        cost_order.RULE,
+        undecided.RULE,
+    ],
 )
 def test_every_rule_of_files_is_documented(rule: str) -> None:
     reference = Path(__file__).parents[3] / ".github" / "docs" / "configuration.md"

@@ -9,7 +9,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.manifests import parse_documents
-from reconciler.pipeline.sheets import sheet_of, write_edits
+from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 Declare = Callable[..., Declaration]

@@ -10,7 +10,7 @@ from reconciler.domain.declared.tracking import LabelSelector
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place
 from reconciler.manifests import parse_documents
-from reconciler.pipeline.sheets import sheet_of, write_edits
+from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

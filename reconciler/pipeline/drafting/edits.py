@@ -8,8 +8,8 @@ from reconciler.domain.declared.places import ReplicaField
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.manifests import SetEmbedded, SetScalar
-from reconciler.pipeline.moving import Move
-from reconciler.pipeline.sheets import FileEdit, OpenSheet, Sheet
+from reconciler.pipeline.drafting.accelerator_edits import Move
+from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet
 from reconciler.rendering import Renderer
 from reconciler.report.entries import ReplicaEntryView
 from reconciler.report.status import StatusOmission, status_view

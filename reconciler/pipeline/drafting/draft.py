@@ -15,8 +15,8 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
 from reconciler.manifests import OpenFile
-from reconciler.pipeline.edits import Editor
-from reconciler.pipeline.sheets import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.pipeline.drafting.edits import Editor
+from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering import Renderer
 
 

@@ -12,10 +12,10 @@ from reconciler.domain.findings import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git import EntryKind, Repository, open_directory, origin_url
-from reconciler.pipeline.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
 from reconciler.pipeline.session import Wanted
-from reconciler.pipeline.synced import IGNORE_FILE, find_synced_configuration, is_own, may_tell
+from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
+from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.snapshot.built_objects import count_objects
 from reconciler.snapshot.declarations import Clusters, Commit, clusters_of, fold, read_commit
 from reconciler.snapshot.variants.cost_order import find_contradicted_costs

@@ -11,8 +11,8 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS
 from reconciler.domain.variants import Option, Variant
 from reconciler.manifests import EditRefused, SetEmbedded, SetScalar, Value, format_field
-from reconciler.pipeline.patching import Patching, plant
-from reconciler.pipeline.sheets import FileEdit, OpenSheet, Sheet, quote_scalar
+from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar
+from reconciler.pipeline.drafting.overlay_patches import Patching, plant
 from reconciler.rendering import Renderer
 from reconciler.report.entries import FlavorsView, entries_view
 

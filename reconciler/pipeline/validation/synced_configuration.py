@@ -15,7 +15,7 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
 from reconciler.manifests import Document, parse_readable
 from reconciler.manifests.wording import quote
-from reconciler.pipeline.ignoring import is_ignored
+from reconciler.pipeline.validation.source_ignore import is_ignored
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import identify
