@@ -32,9 +32,8 @@ class Requirement:
     """What one model and role needs, and what one replica of each candidate carries of it inside the SLO.
 
     `fixed` is an engine's finished answer (reproduction modes): an equality, cut only by pools and policy. Where a pool
-    binds a higher `priority` goes first. `near_amount` is what must be served all the time, also while a change is
-    under way: what is ready now may only be drained as far as the rest of it carries that much. `active_limit` is how
-    many variants may serve at once (None: any number, the router is weighted).
+    binds a higher `priority` goes first. `active_limit` is how many variants may serve at once (None: any number, the
+    router is weighted).
     """
 
     model: ModelKey
@@ -43,7 +42,6 @@ class Requirement:
     per_replica: Mapping[CandidateKey, float]
     fixed: Mapping[ResourceKey, int] | None = None
     priority: int = 0
-    near_amount: float = 0.0
     active_limit: int | None = None
 
     @property
@@ -85,14 +83,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A countable set of devices: `devices` may be planned, without the reserve and what others hold.
-
-    `surge` more may be taken while a change is under way; None: what a change takes for a while is not limited.
-    """
+    """A countable set of devices: `devices` may be planned, without the reserve and what others hold."""
 
     name: str
     devices: int
-    surge: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +130,8 @@ class Problem:
     `pinned` variants keep their allocation (it serves its model all the same, and the pools count it); `in_order`
     variants take the first of their candidates by `order`, not the cheapest. `current_weights` is the weight of one
     current replica; `current_devices` what one takes of each pool. `ready` counts the replicas that serve now, where
-    that is less than `current`. `touch_weights` is what changing a variant costs at all, however little it changes,
-    spread as `start_weight` is.
+    that is less than `current`: it decides what may be drained at once, not what is aimed at. `touch_weights` is what
+    changing a variant costs at all, however little it changes, spread as `start_weight` is.
     """
 
     requirements: tuple[Requirement, ...]

@@ -1,11 +1,11 @@
-"""The independent check of every solution, from the problem's words: of what solvers use it knows only `taking`."""
+"""The independent check of every solution, from the problem's words: of what solvers use it knows only `DeviceUse`."""
 
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
-from reconciler.optimizer.device_use import DeviceUse, served_meanwhile, served_now
+from reconciler.optimizer.device_use import DeviceUse
 
 _NOISE = 1e-6
 
@@ -17,7 +17,7 @@ def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) 
     """
     check = _Check(problem, allocations)
     return (
-        *(*check.bounds(), *check.steady(), *check.changing(), *check.budgets()),
+        *(*check.bounds(), *check.pools(), *check.budgets()),
         *(*check.changes(), *check.ratios(), *check.active()),
     )
 
@@ -25,25 +25,7 @@ def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) 
 def exceeded(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
     """What `allocations` take beyond the upper bounds and the pools: what no answer may do, whatever it reproduces."""
     check = _Check(problem, allocations)
-    return (*check.most(), *check.steady())
-
-
-def drained(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[ModelKey, ...]:
-    """Models of which less than their near amount would serve while the change is under way.
-
-    A variant that moves to another accelerator keeps serving meanwhile; where less is ready than is needed nothing of
-    that may go.
-    """
-    found = []
-    for requirement in problem.requirements:
-        members = sorted({each.variant for each in requirement.per_replica})
-        served = sum(served_now(problem, requirement, key) for key in members)
-        kept = sum(
-            served_meanwhile(problem, requirement, key, allocations.get(key, problem.current[key])) for key in members
-        )
-        if kept < min(requirement.near_amount, served) * (1 - _NOISE):
-            found.append(requirement.model)
-    return tuple(found)
+    return (*check.most(), *check.pools())
 
 
 class _Check:
@@ -57,7 +39,7 @@ class _Check:
             if requirement.fixed is not None
             for key, count in requirement.fixed.items()
         }
-        self._used, self._both = self._device_use.pools(self._free)
+        self._used = self._device_use.pools(self._free)
         self._held = self._device_use.now(problem.pinned)
 
     def bounds(self) -> Iterator[str]:
@@ -83,20 +65,12 @@ class _Check:
             if most is not None and allocation.replicas > most:
                 yield f"{key.label} has {allocation.replicas} replicas, at most {most} may run"
 
-    def steady(self) -> Iterator[str]:
-        """In each pool after the change."""
+    def pools(self) -> Iterator[str]:
+        """Each pool."""
         for pool in self._problem.pools:
             left = pool.devices - self._held[pool.name]
             if self._used[pool.name] > max(left, 0):
                 yield f"pool {pool.name} has {left} devices, the plan takes {self._used[pool.name]}"
-
-    def changing(self) -> Iterator[str]:
-        """In each pool while the change is under way."""
-        now = self._device_use.now({key: self._problem.current[key] for key in self._free})
-        for pool in self._problem.pools:
-            left = pool.devices - self._held[pool.name]
-            if pool.surge is not None and self._both[pool.name] > max(left + pool.surge, now[pool.name]):
-                yield f"pool {pool.name} has {left + pool.surge} devices, the change takes {self._both[pool.name]}"
 
     def budgets(self) -> Iterator[str]:
         """Each budget, by the weight of every replica."""

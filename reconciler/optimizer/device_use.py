@@ -51,21 +51,14 @@ class DeviceUse:
         weight, devices = self._problem.current_weights.get(key, 0.0), self._problem.current_devices.get(key, NOTHING)
         return Candidate(key=place, weight=weight, cost_per_hour=None, devices=devices)
 
-    def pools(self, allocations: Allocations) -> tuple[Counter[str], Counter[str]]:
-        """What is taken of each pool after the change, and while what was and what comes run together."""
+    def pools(self, allocations: Allocations) -> Counter[str]:
+        """What allocations take of each pool."""
         used: Counter[str] = Counter()
-        both: Counter[str] = Counter()
         for key, after in allocations.items():
-            before = self._problem.current[key]
-            if not before.replicas and not after.replicas:
-                continue
-            stays = before.replicas if after.accelerator == before.accelerator else 0
-            for name, count in self.devices(key, after.accelerator).items():
-                used[name] += count * after.replicas
-                both[name] += count * max(after.replicas - stays, 0)
-            for name, count in self._problem.current_devices.get(key, NOTHING).items():
-                both[name] += count * before.replicas
-        return used, both
+            if after.replicas:
+                for name, count in self.devices(key, after.accelerator).items():
+                    used[name] += count * after.replicas
+        return used
 
     def now(self, allocations: Allocations) -> Counter[str]:
         """What allocations that stay where they run take of each pool."""

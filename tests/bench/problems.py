@@ -2,7 +2,7 @@
 
 Models have log-normal demand and belong to three classes: 20 % are urgent and pay 100 times what their cheapest
 capacity costs for demand that is not met, 50 % pay 20 times, 30 % pay 5 times. Demand comes in five steps of falling
-probability, half of it must be served all the time, and at most two variants of a model serve at once. Every variant
+probability, and at most two variants of a model serve at once. Every variant
 is offered on one accelerator, one pool each, in 1, 2 or 4 devices; dearer accelerators are faster, and no model likes
 all of them alike. What runs today is what a demand drawn again would need, cut to the pools, on the cheapest variant
 of seven models in ten and on the second of the others.
@@ -31,12 +31,8 @@ from reconciler.domain.requirements import (
 POOLS, VARIANTS, BUDGETS = 8, 6, 50
 BUDGET_AT = 1.3
 """What a team may spend, in what its need costs."""
-SURGE_AT = 0.2
-"""What a change may take for a while beyond the pool, in the need of it."""
 START_SHARE = 0.1
 """What a start costs, in an hour of the replica."""
-NEAR_SHARE = 0.5
-"""How much of the demand must be served all the time."""
 STEPS = ((0.7, 1.0), (0.1, 0.9), (0.1, 0.6), (0.06, 0.3), (0.04, 0.1))
 """Of the demand, and with which probability it comes."""
 CLASSES = (100.0, 20.0, 5.0)
@@ -77,9 +73,7 @@ def draw(instance: Instance) -> Problem:
         current_weights={offer.key: offer.candidate.weight for offer in offers},
         current_devices={offer.key: offer.candidate.devices for offer in offers},
         bounds=dict.fromkeys((offer.key for offer in offers), Bounds(minimum=0)),
-        pools=tuple(
-            Pool(name=name, devices=count, surge=int(SURGE_AT * need[name])) for name, count in devices.items()
-        ),
+        pools=tuple(Pool(name=name, devices=count) for name, count in devices.items()),
         budgets=tuple(_budgets(models, instance)),
     )
 
@@ -163,7 +157,6 @@ def _model(chance: random.Random, number: int, accelerators: Sequence[_Accelerat
             segments=_segments(demand, price) if instance.is_priced else (Segment(amount=demand),),
             per_replica={offer.candidate.key: offer.carried for offer in offers},
             priority=len(CLASSES) - 1 - rank,
-            near_amount=NEAR_SHARE * demand,
             active_limit=2,
         ),
         offers=tuple(offers),

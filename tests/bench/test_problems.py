@@ -47,4 +47,4 @@ def test_what_is_told_of_an_instance_agrees_with_itself() -> None:
     assert solved.bound <= solved.value
     assert solved.greedy_value is None or solved.greedy_value >= solved.bound
     assert all(0 <= share <= 1 for share in solved.covered)
-    assert (solved.models, solved.variants, solved.rows) == (8, 48, 24)
+    assert (solved.models, solved.variants, solved.rows) == (8, 48, 16)

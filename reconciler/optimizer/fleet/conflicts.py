@@ -30,7 +30,7 @@ class Settled:
     formulation: Formulation
     conflicts: tuple[Conflict, ...]
     is_changed: bool
-    """Whether something was held, or need not go on serving meanwhile."""
+    """Whether something was held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,10 @@ class _Contradiction:
 
 
 def settle(formulation: Formulation, planner: Planner) -> Settled:
-    """The problem with the models of every conflict held, so that a plan exists that keeps all rules.
-
-    What must serve while the change is under way gives way where not even that fits: it runs, so the inventory is
-    wrong about it or the cluster will be.
-    """
+    """The problem with the models of every conflict held, so that a plan exists that keeps all rules."""
     conflicts: list[Conflict] = []
     while True:
-        found = _contradiction(_without_demand(formulation, np.zeros_like(formulation.rows.near)), planner)
+        found = _contradiction(_without_demand(formulation), planner)
         if found is None or not len(found.blocks):
             break
         conflicts.append(_conflict(formulation, found))
@@ -63,31 +59,12 @@ def settle(formulation: Formulation, planner: Planner) -> Settled:
         formulation = formulate(
             replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in keys}})
         )
-    near = _keepable(formulation, planner)
-    return Settled(
-        formulation=replace(formulation, rows=replace(formulation.rows, near=near)),
-        conflicts=tuple(conflicts),
-        is_changed=bool(conflicts) or bool((near < formulation.rows.near).any()),
-    )
+    return Settled(formulation=formulation, conflicts=tuple(conflicts), is_changed=bool(conflicts))
 
 
-def _keepable(formulation: Formulation, planner: Planner) -> Floats:
-    """What must serve meanwhile, but of models that have no room for it."""
-    near = formulation.rows.near
-    while near.any():
-        found = _contradiction(_without_demand(formulation, near), planner)
-        if found is None:
-            break
-        given_up = np.isin(formulation.block_of_row, found.blocks)
-        near = np.where(given_up, 0.0, near) if near[given_up].any() else np.zeros_like(near)
-    return near
-
-
-def _without_demand(formulation: Formulation, near: Floats) -> Formulation:
+def _without_demand(formulation: Formulation) -> Formulation:
     rows = formulation.rows
-    nothing = np.zeros_like(rows.must)
-    bare = formulation.with_demand(nothing, rows.amounts[:, :0], rows.prices[:, :0])
-    return replace(bare, rows=replace(bare.rows, near=near))
+    return formulation.with_demand(np.zeros_like(rows.must), rows.amounts[:, :0], rows.prices[:, :0])
 
 
 def _contradiction(formulation: Formulation, planner: Planner) -> _Contradiction | None:

@@ -10,10 +10,9 @@ import numpy as np
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
-from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned, served_now
+from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 from reconciler.optimizer.fleet.formulation import (
     UNBOUNDED,
-    WHILE_CHANGING,
     Choices,
     Formulation,
     RatioRows,
@@ -52,9 +51,6 @@ class _Offer(NamedTuple):
     lowest: int
     highest: int
     current: Allocation
-    ready: int
-    served: float
-    """What its ready replicas carry now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +118,6 @@ def _offer_of(problem: Problem, row: int, requirement: Requirement, offered: lis
         lowest=bounds.minimum if fixed is None else min(bounds.minimum, fixed[variant]),
         highest=most if fixed is None else fixed[variant],
         current=current,
-        ready=min(problem.ready.get(variant, current.replicas), current.replicas)
-        if problem.ready
-        else current.replicas,
-        served=served_now(problem, requirement, variant) if current.replicas else 0.0,
     )
 
 
@@ -135,7 +127,6 @@ def _choices(problem: Problem, offers: _Offers) -> Choices:
     standing = [
         offer.current.replicas if stands else 0 for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)
     ]
-    serving = [0.0 if stands else offer.served for stands, (_, offer, _, _) in zip(is_standing, offered, strict=True)]
     return Choices(
         keys=tuple(each.key for _, _, each, _ in offered),
         variant=np.array([index for index, _, _, _ in offered], dtype=np.int64),
@@ -147,7 +138,6 @@ def _choices(problem: Problem, offers: _Offers) -> Choices:
         lowest=np.array([offer.lowest for _, offer, _, _ in offered], dtype=np.int64),
         highest=np.array([offer.highest for _, offer, _, _ in offered], dtype=np.int64),
         standing=np.array(standing, dtype=np.int64),
-        serving=np.array(serving, dtype=np.float64),
         is_standing=np.array(is_standing, dtype=np.bool_),
     )
 
@@ -174,20 +164,16 @@ def _variants(problem: Problem, offers: _Offers) -> Variants:
         touch=np.array([touch.get(each.variant, 0.0) if touch else 0.0 for each in offers.variants], dtype=np.float64),
         is_forced=np.array([offer.lowest > 0 for offer in offers.variants], dtype=np.bool_),
         was_active=np.array([offer.current.replicas > 0 for offer in offers.variants], dtype=np.bool_),
-        ready=np.array([offer.ready for offer in offers.variants], dtype=np.int64),
     )
 
 
 def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variants) -> Rows:
     width = max((len(each.segments) for each in offers.requirements), default=0)
     count = len(offers.requirements)
-    must, near = np.zeros(count), np.zeros(count)
+    must = np.zeros(count)
     amounts, prices = np.zeros((count, width)), np.zeros((count, width))
     for row, requirement in enumerate(offers.requirements):
-        pinned = _pinned_members(problem, requirement)
         rest = carried_by_pinned(problem, requirement)
-        kept = sum(served_now(problem, requirement, key) for key in pinned)
-        near[row] = max(requirement.near_amount - kept, 0.0)
         wanted = [(_worth_of(each), each) for each in requirement.segments]
         if requirement.fixed is not None:
             free = sum(n for key, n in requirement.fixed.items() if key not in problem.pinned)
@@ -198,15 +184,12 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
                 must[row] += left
             else:
                 amounts[row, column], prices[row, column] = left, price
-    served = np.zeros(count)
-    np.add.at(served, variants.row, [offer.served for offer in offers.variants])
     active_limit = _active_limits(problem, offers, variants)
     return Rows(
         requirements=offers.requirements,
         must=np.minimum(must, widest(choices, variants, active_limit)),
         amounts=amounts,
         prices=prices,
-        near=np.minimum(near, served),
         active_limit=active_limit,
         priority=np.array([each.priority for each in offers.requirements], dtype=np.int64),
     )
@@ -273,13 +256,9 @@ def _pool_rows(problem: Problem, offers: _Offers, device_use: DeviceUse) -> Iter
         for name, count in candidate.devices.items():
             if name in uses and count:
                 uses[name].append((index, count))
-    pinned, current = device_use.now(problem.pinned), device_use.now(problem.current)
+    pinned = device_use.now(problem.pinned)
     for pool in sorted(problem.pools, key=lambda each: each.name):
-        held, now = pinned[pool.name], current[pool.name]
-        yield SharedRow(pool.name, max(float(pool.devices - held), 0.0), use=uses[pool.name])
-        if pool.surge is not None:
-            room = max(float(pool.devices + pool.surge - now), 0.0)
-            yield SharedRow(f"{pool.name} {WHILE_CHANGING}", room, use_starting=uses[pool.name])
+        yield SharedRow(pool.name, max(float(pool.devices - pinned[pool.name]), 0.0), use=uses[pool.name])
 
 
 def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:

@@ -7,13 +7,12 @@ replicas by choice,
               + sum over variants  touch * [the variant changes]
               + sum over rows      price * what is not covered of its priced segments
     subject to  row:     sum of carried * n                    >=  must + the covered part of its segments
-                         sum of what serves all the time       >=  near
                          variants that serve                   <=  active_limit
                 variant: at most one choice is active; lowest <= n <= highest there, none only where lowest is 0
                 ratio:   replicas of a role                    >=  factor * replicas of the other
-                shared:  sum of use * n + use_starting * max(n - standing, 0) + use_touching * [changes]  <=  limit
+                shared:  sum of use * n + use_touching * [changes]  <=  limit
 
-Shared rows are pools (steady, and while a change is under way), budgets and limits on changes: all that joins models.
+Shared rows are pools, budgets and limits on changes: all that joins models.
 """
 
 from collections.abc import Iterable
@@ -36,9 +35,6 @@ UNBOUNDED = 1_000_000
 TOLERANCE = 1e-9
 """A need of 3.0000000001 replicas is 3: the difference is float noise, not a request."""
 
-WHILE_CHANGING = "while changing"
-"""How the row of a pool is called that counts what runs before and after together."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
@@ -55,8 +51,6 @@ class Choices:
     highest: Integers
     standing: Integers
     """Replicas that Git says on this choice; 0 where the variant runs on another accelerator."""
-    serving: Floats
-    """What serves all the time whatever n: of a choice to which the variant moves, what the old one carries."""
     is_standing: Flags
 
 
@@ -70,8 +64,6 @@ class Variants:
     is_forced: Flags
     """Whether some replica must run."""
     was_active: Flags
-    ready: Integers
-    """Replicas that serve now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +74,6 @@ class Rows:
     must: Floats
     amounts: Floats
     prices: Floats
-    near: Floats
     active_limit: Integers
     priority: Integers
 
@@ -95,12 +86,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The rows that join models: `limits[k]`, and what a replica, a started replica or a touched variant uses."""
+    """The rows that join models: `limits[k]`, and what a replica or a touched variant uses."""
 
     names: tuple[str, ...]
     limits: Floats
     use: "Matrix"
-    use_starting: "Matrix"
     use_touching: "Matrix"
 
     def __len__(self) -> int:
@@ -164,11 +154,7 @@ class Formulation:
         shared, choices, variants = self.shared, self.choices, self.variants
         return replace(
             self,
-            choices=replace(
-                choices,
-                cost=choices.cost + prices @ shared.use,
-                start=choices.start + prices @ shared.use_starting,
-            ),
+            choices=replace(choices, cost=choices.cost + prices @ shared.use),
             variants=replace(variants, touch=variants.touch + prices @ shared.use_touching),
             shared=shared_of((), len(choices.keys), len(variants.keys)),
         )
@@ -185,7 +171,6 @@ class SharedRow:
     name: str
     limit: float
     use: Uses = field(default_factory=list)
-    use_starting: Uses = field(default_factory=list)
     use_touching: Uses = field(default_factory=list)
 
 
@@ -203,6 +188,5 @@ def shared_of(rows: Iterable[SharedRow], choices: int, variants: int) -> Shared:
         names=tuple(row.name for row in rows),
         limits=np.array([row.limit for row in rows], dtype=np.float64),
         use=matrix([row.use for row in rows], choices),
-        use_starting=matrix([row.use_starting for row in rows], choices),
         use_touching=matrix([row.use_touching for row in rows], variants),
     )

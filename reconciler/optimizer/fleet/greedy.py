@@ -10,7 +10,6 @@ from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formula
 from reconciler.optimizer.fleet.generation import room
 from reconciler.optimizer.fleet.planning import use_of
 from reconciler.optimizer.fleet.sparse import Floats, Integers, columns
-from reconciler.optimizer.fleet.terms import replicas_for, served
 
 if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 def plan_greedily(formulation: Formulation) -> Integers | None:
     """Replicas by choice; None where the rule leaves a row of the formulation broken.
 
-    Blind to what a start costs and to how much one request may change, as the rules it stands for are. Bounds, and
-    what must serve meanwhile, are served first.
+    Blind to what a start costs and to how much one request may change, as the rules it stands for are. Bounds are
+    served first.
     """
     handed = _Handed(formulation)
     price = _prices(formulation)
@@ -63,9 +62,7 @@ class _Handed:
         self._formulation = formulation
         choices = formulation.choices
         self._use = _by_choice(formulation.shared.use)
-        self._use_starting = _by_choice(formulation.shared.use_starting)
         self._left: list[float] = room(formulation).tolist()
-        self._standing: list[int] = choices.standing.tolist()
         self._lowest: list[int] = choices.lowest.tolist()
         self._highest: list[int] = choices.highest.tolist()
         self.counts = [0] * len(choices.keys)
@@ -82,11 +79,8 @@ class _Handed:
 
     def add(self, choice: int, more: int) -> None:
         """Hand out more of a choice, whatever is left."""
-        before, standing = self.counts[choice], self._standing[choice]
-        started = max(before + more - standing, 0) - max(before - standing, 0)
-        for uses, count in ((self._use[choice], more), (self._use_starting[choice], started)):
-            for row, use in uses:
-                self._left[row] -= use * count
+        for row, use in self._use[choice]:
+            self._left[row] -= use * more
         self.counts[choice] += more
 
     def _may_serve(self, choice: int) -> bool:
@@ -100,11 +94,8 @@ class _Handed:
         return variant not in active and len(active) < int(rows.active_limit[row])
 
     def _fitting(self, choice: int) -> int:
-        free = max(self._standing[choice] - self.counts[choice], 0)
-        return min(self._times(self._use[choice]), free + self._times(self._use_starting[choice]))
-
-    def _times(self, uses: list[tuple[int, float]]) -> int:
-        """How often `uses` fit into what is left."""
+        """How many more fit into what is left."""
+        uses = self._use[choice]
         fitting = min((self._left[row] / use for row, use in uses if use > 0), default=float(UNBOUNDED))
         return max(math.floor(fitting + TOLERANCE), 0)
 
@@ -117,33 +108,22 @@ def _by_choice(matrix: "Matrix") -> list[list[tuple[int, float]]]:
 
 
 def _floors(formulation: Formulation, price: Floats) -> Integers:
-    """The least that each forced variant must have, on its cheapest choice, and what must go on serving meanwhile."""
+    """The least that each forced variant must have, on its cheapest choice."""
     choices, variants = formulation.choices, formulation.variants
     counts = np.zeros(len(choices.keys), dtype=np.int64)
-    near = formulation.rows.near.copy()
-    ready = np.minimum(variants.ready[choices.variant], choices.highest)
-    keeping = np.flatnonzero(choices.is_standing & (near[choices.row] > TOLERANCE) & (ready > 0))
-    for choice in keeping[np.lexsort((price[keeping], choices.row[keeping]))]:
-        row = choices.row[choice]
-        if near[row] > TOLERANCE:
-            kept = min(int(replicas_for(near[row], choices.carried[choice])), int(ready[choice]))
-            counts[choice] = max(kept, choices.lowest[choice])
-            near[row] -= choices.carried[choice] * kept
-    serving = np.bincount(choices.variant, counts, minlength=len(variants.keys))
     cheapest = np.lexsort((price, choices.variant))[np.searchsorted(choices.variant, np.arange(len(variants.keys)))]
-    forced = cheapest[variants.is_forced & (serving == 0)]
+    forced = cheapest[variants.is_forced]
     counts[forced] = choices.lowest[forced]
     return counts
 
 
 def _is_served(formulation: Formulation, counts: Integers) -> bool:
-    """Whether the plan keeps the rows of each model: demand, what serves meanwhile, and the proportion of roles."""
+    """Whether the plan keeps the rows of each model: demand, and the proportion of roles."""
     choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
     chosen, height = np.flatnonzero(counts), len(formulation.rows.requirements)
     row, count = choices.row[chosen], counts[chosen]
     covered = np.bincount(row, choices.carried[chosen] * count, minlength=height)
-    kept = np.bincount(row, served(formulation, chosen, count), minlength=height)
     replicas = np.bincount(row, count, minlength=height)
-    is_served = (covered >= rows.must * (1 - TOLERANCE)) & (kept >= rows.near * (1 - TOLERANCE))
+    is_served = covered >= rows.must * (1 - TOLERANCE)
     is_even = replicas[ratios.greater] >= ratios.factor * replicas[ratios.smaller] - TOLERANCE
     return bool(is_served.all() and is_even.all())

@@ -69,17 +69,15 @@ class Programme:
         self._replicas = np.arange(count)
         self._active = count + self._replicas
         self._started = 2 * count + self._replicas
-        self._kept = 3 * count + self._replicas
-        self._touched = 4 * count + np.arange(len(variants.keys))
-        self._short = 4 * count + len(variants.keys) + np.arange(rows.amounts.size).reshape(rows.amounts.shape)
-        self.width = 4 * count + len(variants.keys) + rows.amounts.size if height else 0
+        self._touched = 3 * count + np.arange(len(variants.keys))
+        self._short = 3 * count + len(variants.keys) + np.arange(rows.amounts.size).reshape(rows.amounts.shape)
+        self.width = 3 * count + len(variants.keys) + rows.amounts.size if height else 0
         self._most = _most(formulation)
         self._switched = _needs_switch(formulation)
-        self._near = rows.near[choices.row] > 0
-        self._is_starting = (choices.start > 0) | (sums(formulation.shared.use_starting) > 0)
+        self._is_starting = choices.start > 0
         self._is_touched = (variants.touch > 0) | (sums(formulation.shared.use_touching) > 0)
         self.objective = np.concatenate(
-            [choices.cost, choices.fixed, choices.start, np.zeros(count), variants.touch, rows.prices.ravel()]
+            [choices.cost, choices.fixed, choices.start, variants.touch, rows.prices.ravel()]
         )
         self.integrality = np.zeros(self.width, dtype=np.int64)
         self.integrality[self._replicas] = 1
@@ -96,7 +94,6 @@ class Programme:
                 self._most,
                 self._switched,
                 np.where(self._is_starting, self._most, 0),
-                np.where(self._near, _ready(formulation), 0),
                 self._is_touched,
                 rows.amounts.ravel(),
             ]
@@ -109,7 +106,6 @@ class Programme:
         self._switch(gathered)
         self._start(gathered)
         self._touch(gathered)
-        self._keep(gathered)
         self._balance(gathered)
         self._share(gathered)
         rows, columns, values, lower, upper = gathered.arrays()
@@ -161,18 +157,6 @@ class Programme:
         to.add(row, self._replicas[other], 1.0)
         to.add(row, self._touched[choices.variant[other]], -self._most[other].astype(np.float64))
 
-    def _keep(self, to: "_Gathered") -> None:
-        """What serves all the time while the change is under way."""
-        choices, rows = self.formulation.choices, self.formulation.rows
-        stays = np.flatnonzero(self._near & choices.is_standing)
-        row = to.new(np.full(len(stays), -np.inf), 0.0)
-        to.add(row, self._kept[stays], 1.0)
-        to.add(row, self._replicas[stays], -1.0)
-        row = to.new(rows.near * (1 - 1e-12), np.inf)
-        to.add(row[choices.row[stays]], self._kept[stays], choices.carried[stays])
-        moves = np.flatnonzero(self._near & ~choices.is_standing & (choices.serving > 0))
-        to.add(row[choices.row[moves]], self._active[moves], choices.serving[moves])
-
     def _balance(self, to: "_Gathered") -> None:
         choices, ratios = self.formulation.choices, self.formulation.ratios
         row = to.new(np.zeros(len(ratios.factor)), np.inf)
@@ -186,8 +170,7 @@ class Programme:
     def _share(self, to: "_Gathered") -> None:
         shared = self.formulation.shared
         row = to.new(np.full(len(shared), -np.inf), shared.limits)
-        columns = ((shared.use, self._replicas), (shared.use_starting, self._started))
-        for uses, variables in (*columns, (shared.use_touching, self._touched)):
+        for uses, variables in ((shared.use, self._replicas), (shared.use_touching, self._touched)):
             to.add(row[owners(uses)], variables[uses.indices], uses.data)
 
 
@@ -244,11 +227,5 @@ def _needs_switch(formulation: Formulation) -> Flags:
     options = np.bincount(choices.variant, minlength=len(variants.keys))[choices.variant]
     members = np.bincount(variants.row, minlength=len(rows.requirements))[choices.row]
     is_limited = rows.active_limit[choices.row] < members
-    serves_on = (rows.near[choices.row] > 0) & (choices.serving > 0)
-    result: Flags = (options > 1) | (choices.fixed != 0) | is_limited | serves_on
+    result: Flags = (options > 1) | (choices.fixed != 0) | is_limited
     return result
-
-
-def _ready(formulation: Formulation) -> Integers:
-    choices, variants = formulation.choices, formulation.variants
-    return np.where(choices.is_standing, variants.ready[choices.variant], 0)

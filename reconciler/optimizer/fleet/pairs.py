@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, shortage
 
 LONGEST = 4096
 """Counts that are tried of a pair's smaller side; a model that needs more is left to the general search."""
@@ -126,9 +126,9 @@ class Pairs:
         return np.minimum(needed, choices.highest[choice])
 
     def _idle(self, priced: Formulation) -> Best:
-        """No replicas at all, where nothing is forced, must be covered, or serves what is needed meanwhile."""
+        """No replicas at all, where nothing is forced or must be covered."""
         rows = priced.rows
-        is_allowed = self.is_paired & (self._forced == 0) & (rows.must <= 0) & (rows.near <= TOLERANCE)
+        is_allowed = self.is_paired & (self._forced == 0) & (rows.must <= 0)
         row = np.flatnonzero(is_allowed)
         none = np.full(len(row), -1)
         value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
@@ -139,7 +139,7 @@ class Pairs:
         choice = self._singles
         row = priced.choices.row[choice]
         nothing = np.zeros(len(choice))
-        count, value = _fill(priced, choice, nothing, priced.rows.near[row])
+        count, value = _fill(priced, choice, nothing)
         value = value + idle_value(priced)[row]
         return Best(
             row=row,
@@ -197,10 +197,7 @@ def _together(priced: Formulation, tried: _Tried) -> Best:
     begins = np.cumsum(tried.counts) - tried.counts
     number = np.arange(len(pair)) + (tried.lowest - begins)[pair]
     one, other = tried.first[pair], tried.second[pair]
-    near = priced.rows.near[choices.row[one]]
-    if near.any():
-        near = near - served(priced, one, number)
-    count, value = _fill(priced, other, choices.carried[one] * number, near)
+    count, value = _fill(priced, other, choices.carried[one] * number)
     value = value + choice_value(priced, one, number)
     value[number < choices.lowest[one]] = np.inf
     least = np.minimum.reduceat(value, begins)
@@ -254,20 +251,17 @@ def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, In
     return one.astype(np.int64), other.astype(np.int64)
 
 
-def _fill(priced: Formulation, choice: Integers, covered: Floats, near: Floats) -> tuple[Integers, Floats]:
+def _fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Integers, Floats]:
     """The best count of `choice`, at least one, beside what is covered already, and what both are worth from there.
 
-    The value is the choice's own and the shortage's; infinite where the bounds, or what must serve meanwhile, leave
-    no count.
+    The value is the choice's own and the shortage's; infinite where the bounds leave no count.
     """
     choices, rows = priced.choices, priced.rows
     row, carried = choices.row[choice], choices.carried[choice]
     needed = replicas_for(rows.must[row] - covered, carried)
     least = np.maximum(needed, np.maximum(choices.lowest[choice], 1))
-    most, is_open = choices.highest[choice], np.ones(len(choice), dtype=np.bool_)
-    if near.any():
-        least, is_open = _kept(priced, choice, near, least)
-    is_open &= least <= most
+    most = choices.highest[choice]
+    is_open = least <= most
     best, value = least, np.full(len(choice), np.inf)
     for count in _counts(priced, choice, covered, least, most):
         worth = choice_value(priced, choice, count) + shortage(priced, row, covered + carried * count)
@@ -301,18 +295,3 @@ def _wanted(priced: Formulation) -> tuple[Floats, Floats]:
     running = rows.must[choices.row] + (amounts * (gain > choices.cost[:, None])).sum(axis=1)
     starting = rows.must[choices.row] + (amounts * (gain > (choices.cost + choices.start)[:, None])).sum(axis=1)
     return running, starting
-
-
-def _kept(priced: Formulation, choice: Integers, near: Floats, least: Integers) -> tuple[Integers, Flags]:
-    """The least count that serves `near` all the time, and where there is one."""
-    choices, variants = priced.choices, priced.variants
-    is_needed = near > TOLERANCE * np.maximum(priced.rows.near[choices.row[choice]], TOLERANCE)
-    needed = replicas_for(near, choices.carried[choice])
-    stays = choices.is_standing[choice]
-    enough = np.where(
-        stays,
-        needed <= variants.ready[choices.variant[choice]],
-        choices.serving[choice] * (1 + TOLERANCE) >= near,
-    )
-    least = np.where(is_needed & stays, np.maximum(least, needed), least)
-    return least, enough | ~is_needed

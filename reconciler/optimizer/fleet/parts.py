@@ -37,7 +37,6 @@ def part_of(formulation: Formulation, rows: Flags) -> Part:
         shared=replace(
             shared,
             use=shared.use[:, choices],
-            use_starting=shared.use_starting[:, choices],
             use_touching=shared.use_touching[:, variants],
         ),
         ratios=RatioRows(

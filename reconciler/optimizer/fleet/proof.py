@@ -7,7 +7,6 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.optimizer.device_use import Allocations, DeviceUse
-from reconciler.optimizer.fleet.formulation import WHILE_CHANGING
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -32,11 +31,9 @@ def shared_uses(
 
 
 def _pools(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
-    used, both = device_use.pools(everybody)
+    used = device_use.pools(everybody)
     for pool in sorted(problem.pools, key=lambda each: each.name):
         yield pool.name, float(used[pool.name]), float(pool.devices)
-        if pool.surge is not None:
-            yield f"{pool.name} {WHILE_CHANGING}", float(both[pool.name]), float(pool.devices + pool.surge)
 
 
 def _budgets(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:

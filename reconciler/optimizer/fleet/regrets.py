@@ -15,7 +15,7 @@ from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import Best, Pairs, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, served, shortage
+from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, shortage
 
 LARGEST_GRID = 2_000_000
 """Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
@@ -111,19 +111,17 @@ class Regrets:
         return grid.at(self._value(grid) <= limit[grid.row])
 
     def _value(self, grid: Best) -> Floats:
-        """What each is worth at the prices; infinite where bounds, demand or what must serve meanwhile forbid it."""
+        """What each is worth at the prices; infinite where bounds or demand forbid it."""
         choices, rows = self.priced.choices, self.priced.rows
         value = idle_value(self.priced)[grid.row]
-        covered, kept = np.zeros(len(value)), np.zeros(len(value))
+        covered = np.zeros(len(value))
         for choice, count in ((grid.first, grid.first_count), (grid.second, grid.second_count)):
             is_used = choice >= 0
             value = value + np.where(is_used, choice_value(self.priced, choice, count), 0.0)
             covered += np.where(is_used, choices.carried[choice] * count, 0.0)
-            kept += np.where(is_used, served(self.priced, choice, count), 0.0)
             value[is_used & ((count < choices.lowest[choice]) | (count > choices.highest[choice]))] = np.inf
         value = value + shortage(self.priced, grid.row, covered)
-        is_short = covered < rows.must[grid.row] * (1 - TOLERANCE)
-        value[is_short | (kept < rows.near[grid.row] * (1 - TOLERANCE))] = np.inf
+        value[covered < rows.must[grid.row] * (1 - TOLERANCE)] = np.inf
         return value
 
 

@@ -9,7 +9,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
-from reconciler.optimizer.checking import drained, exceeded, violations
+from reconciler.optimizer.checking import exceeded, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.device_use import carried_by_pinned
 from reconciler.optimizer.fleet.conflicts import Settled, settle
@@ -98,7 +98,7 @@ class AutoSolver:
         if is_alone and _is_separable(problem):
             solution = self._separable.solve(problem)
             allocations = solution.allocations
-            if not violations(problem, allocations) and not drained(problem, allocations):
+            if not violations(problem, allocations):
                 return _shown(problem, replace(solution, solver=self._separable.name))
         if problem.objective == "inferno":
             solution = self._inferno.solve(problem)
@@ -186,12 +186,11 @@ Binding = Mapping[int, list[str]]
 def _binding(formulation: Formulation, plan: FleetPlan) -> Binding:
     shared, choices = formulation.shared, formulation.choices
     left = shared.limits - use_of(formulation, plan.counts)
-    use = shared.use + shared.use_starting
     found: dict[int, list[str]] = {}
     for index, name in enumerate(shared.names):
-        begin, end = use.indptr[index], use.indptr[index + 1]
-        is_full = use.data[begin:end] > left[index] + _NOISE
-        for row in np.unique(choices.row[use.indices[begin:end][is_full]]):
+        begin, end = shared.use.indptr[index], shared.use.indptr[index + 1]
+        is_full = shared.use.data[begin:end] > left[index] + _NOISE
+        for row in np.unique(choices.row[shared.use.indices[begin:end][is_full]]):
             found.setdefault(int(row), []).append(name)
     return found
 

@@ -25,13 +25,6 @@ def shortage_cost(must: Floats, amounts: Floats, prices: Floats, covered: Floats
     return cost
 
 
-def served(priced: Formulation, choice: Integers, count: Integers) -> Floats:
-    """What `count` replicas of a choice serve all the time, while the change is under way."""
-    choices, variants = priced.choices, priced.variants
-    running = np.minimum(count, variants.ready[choices.variant[choice]])
-    return np.where(choices.is_standing[choice], choices.carried[choice] * running, choices.serving[choice])
-
-
 def choice_value(priced: Formulation, choice: Indices, count: Numbers) -> Floats:
     """A choice's value with `count` > 0 replicas, beside the value of an idle variant."""
     choices, variants = priced.choices, priced.variants

@@ -19,7 +19,7 @@ from reconciler.domain.requirements import (
     Requirement,
     Segment,
 )
-from reconciler.optimizer.checking import drained, exceeded, violations
+from reconciler.optimizer.checking import exceeded, violations
 
 MODEL = ModelKey(cluster="prod", namespace="llm", model_id="llama")
 
@@ -46,7 +46,7 @@ PROBLEM = Problem(
     current={key(name): Allocation(accelerator="H100", replicas=2) for name in ("decode", "prefill")},
     current_weights={key(name): 2.0 for name in ("decode", "prefill")},
     bounds={key(name): Bounds(minimum=1, maximum=6) for name in ("decode", "prefill")},
-    pools=(Pool(name="H100", devices=16, surge=0),),
+    pools=(Pool(name="H100", devices=16),),
     budgets=(Budget(name="team", variants=frozenset({key("decode"), key("prefill")}), amount=14.0),),
     change_limits=(ChangeLimit(name="request", variants=frozenset({key("decode"), key("prefill")}), changes=2),),
     ratios=(Ratio(model=MODEL, over="prefill", under="decode", least=0.5, most=2.0),),
@@ -77,11 +77,6 @@ def test_a_plan_that_keeps_all_rules_has_no_violation() -> None:
             lambda problem: replace(problem, pools=(Pool(name="H100", devices=13),)),
             plan(3, 4),
             "pool H100 has 13 devices, the plan takes 14",
-        ),
-        (
-            lambda problem: replace(problem, pools=(Pool(name="H100", devices=13, surge=1),)),
-            plan(3, 5),
-            "pool H100 has 14 devices, the change takes 16",
         ),
         (lambda problem: problem, plan(4, 4), "budget team has 14, the plan spends 16"),
         (
@@ -126,21 +121,11 @@ def test_a_finished_answer_is_cut_and_never_exceeded() -> None:
     assert violations(problem, {key("decode"): Allocation(accelerator="H100", replicas=2)}) == ()
 
 
-def test_what_is_ready_may_go_only_as_far_as_the_rest_serves_the_near_amount() -> None:
-    problem = replace(PROBLEM, requirements=(replace(PROBLEM.requirements[0], near_amount=2.0),), ratios=())
-    assert drained(problem, plan(1, 2)) == (replace(MODEL, role="decode"),)
-    assert drained(problem, plan(2, 2)) == ()
-    # Of a move the old replicas go on until the new ones serve.
-    assert drained(problem, plan(1, 2, "L4")) == ()
-    # Where less is ready than is needed, that much must stay.
-    assert drained(replace(problem, ready={key("decode"): 1}), plan(1, 2)) == ()
-
-
 def test_no_answer_may_exceed_an_upper_bound_or_a_pool() -> None:
     assert exceeded(PROBLEM, plan(7, 1)) == ("llm/decode has 7 replicas, at most 6 may run",)
     assert exceeded(PROBLEM, plan(6, 3)) == ("pool H100 has 16 devices, the plan takes 18",)
 
 
-def test_a_reproduction_may_go_below_a_bound_and_knows_no_surge() -> None:
+def test_a_reproduction_may_go_below_a_bound() -> None:
     assert exceeded(PROBLEM, plan(0, 0)) == ()
     assert violations(PROBLEM, plan(6, 2)) != () == exceeded(PROBLEM, plan(6, 2))

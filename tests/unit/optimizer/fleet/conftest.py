@@ -63,9 +63,7 @@ class _Fleet:
             self._model(f"m{index}", most=4 - models)
         keys = list(self.current)
         pinned = {key: self.current[key] for key in keys if draw.random() < 0.1}
-        pools = tuple(
-            Pool(name=name, devices=draw.randint(2, 12), surge=draw.choice((None, None, 1, 4))) for name in ACCELERATORS
-        )
+        pools = tuple(Pool(name=name, devices=draw.randint(2, 12)) for name in ACCELERATORS)
         budgets = (Budget(name="team", variants=frozenset(keys[::2]), amount=draw.choice((6.0, 12.0, 40.0))),)
         limits = (ChangeLimit(name="one pull request", variants=frozenset(keys), changes=draw.choice((1, 2, 9))),)
         return Problem(
@@ -125,7 +123,6 @@ class _Fleet:
                 segments=segments,
                 per_replica=carried,
                 priority=draw.choice((0, 0, 10)),
-                near_amount=amount * draw.choice((0.0, 0.0, 0.5, 1.0)),
                 active_limit=draw.choice((None, 1, 2, 2)),
             )
         )
@@ -201,7 +198,6 @@ class _VariedFleet(_Fleet):
             found,
             segments=tuple(segments),
             priority=draw.choice((-10, 0, 0, 10)),
-            near_amount=found.amount * scale * draw.choice((0.0, 0.3, 0.8, 1.5)),
             active_limit=draw.choice((None, 1, 2, 3)),
         )
 
@@ -401,7 +397,6 @@ class Model:
     bounds: tuple[int, int | None] = (0, None)
     priority: int = 0
     role: str = ""
-    near: float = 0.0
     active_limit: int | None = None
     price: float | None = None
 
@@ -428,7 +423,6 @@ class Model:
             segments=(Segment(amount=self.wanted, price=self.price),),
             per_replica={each.key: self.carried for each in self.candidates()},
             priority=self.priority,
-            near_amount=self.near,
             active_limit=self.active_limit,
         )
 

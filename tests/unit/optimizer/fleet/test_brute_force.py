@@ -11,7 +11,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.checking import violations
 
 
 class Reached(Protocol):
@@ -22,7 +22,7 @@ Force = Callable[[Problem, Callable[[Mapping[ResourceKey, Allocation]], bool]], 
 
 
 def is_allowed(problem: Problem, plan: Mapping[ResourceKey, Allocation]) -> bool:
-    return not violations(problem, plan) and not drained(problem, plan)
+    return not violations(problem, plan)
 
 
 @pytest.mark.parametrize("batch", range(20))
@@ -36,7 +36,7 @@ def test_a_plan_costs_what_the_best_of_all_plans_costs(
         for name in ("columns", "milp"):
             solution = SOLVERS[name].solve(problem)
             if math.isinf(best.value):
-                assert solution.conflicts or solution.shortfalls or drained(problem, solution.allocations), seed
+                assert solution.conflicts or solution.shortfalls, seed
                 continue
             compared += 1
             assert not solution.conflicts, (seed, name)

@@ -7,7 +7,6 @@ from typing import Any
 from reconciler.domain.requirements import Bounds, Budget, ChangeLimit, Problem, Ratio
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import violations
 
 Build = Callable[..., Any]
 
@@ -131,18 +130,6 @@ def test_where_only_fractions_fit_who_is_split_is_held(model: Build, fleet: Buil
     assert len(solution.conflicts) == 1
     assert {"a", "b", "c"} > set(held(solution)[0])
     assert replicas(solution, "d-A100") == 2
-
-
-def test_who_has_no_room_to_go_on_serving_takes_that_from_nobody_else(model: Build, fleet: Build) -> None:
-    models = [
-        model(name="a", wanted=4, now=4, near=4.0, on=("H100", "A100")),
-        model(name="b", wanted=4, now=4, near=4.0, on=("L4", "A100")),
-    ]
-    problem = fleet(models, {"H100": 1, "L4": 9, "A100": 0})
-    solution = solved(problem)
-    assert not solution.conflicts
-    assert not violations(problem, solution.allocations)
-    assert replicas(solution, "b-L4") == 4
 
 
 def test_bounds_of_a_pinned_model_are_not_looked_at(model: Build, fleet: Build) -> None:

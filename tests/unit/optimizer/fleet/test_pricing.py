@@ -45,14 +45,11 @@ def configurations(formulation: Formulation) -> Iterator[tuple[int, ...]]:
         taken = np.array(counts)
         active = np.bincount(choices.variant, taken > 0, minlength=len(variants.keys))
         is_bound = ((taken == 0) | (taken >= choices.lowest)).all() and (active >= variants.is_forced).all()
-        running = np.minimum(taken, variants.ready[choices.variant]) * choices.carried
-        kept = np.where(choices.is_standing, running, choices.serving * (taken > 0)).sum()
         if (
             is_bound
             and (active <= 1).all()
             and active.sum() <= rows.active_limit[0]
             and choices.carried @ taken >= rows.must[0] - 1e-9
-            and kept >= rows.near[0] - 1e-9
         ):
             yield counts
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.requirements import Budget, Problem
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import drained, violations
+from reconciler.optimizer.checking import violations
 from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding, solvers
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
@@ -76,7 +76,7 @@ def test_each_model_alone_and_all_together_reach_the_same_value_where_nothing_bi
         drawn = draw_fleet(seed)
         problem = replace(
             drawn,
-            requirements=tuple(replace(each, near_amount=0.0, active_limit=None) for each in drawn.requirements),
+            requirements=tuple(replace(each, active_limit=None) for each in drawn.requirements),
             pools=(),
             budgets=(),
             change_limits=(),
@@ -189,13 +189,6 @@ def test_the_usual_rule_serves_the_most_urgent_by_its_cheapest_capacity(model: B
 def test_what_the_usual_rule_cannot_serve_has_no_value(model: Build, fleet: Build) -> None:
     formulation = formulate(fleet([model(name="a", wanted=2), model(name="b", wanted=2)], {"H100": 3}))
     assert plan_greedily(formulation) is None
-
-
-def test_nothing_is_drained_that_another_plan_could_keep(model: Build, fleet: Build) -> None:
-    moved = model(name="a", wanted=3, now=3, near=3.0, on=("L4",), weight=5.0)
-    problem = fleet([moved], {"L4": 9, "H100": 9})
-    solution = SOLVERS["milp"].solve(problem)
-    assert not drained(problem, solution.allocations)
 
 
 def test_parts_of_one_object_are_told_apart_whatever_their_order(model: Build, fleet: Build) -> None:
