@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.optimizer.lines import Line
+from reconciler.optimizer.objectives import ValueLine
 
 NODE_LIMIT = 20_000
 """About 50 ms of search; models with up to four variants of four accelerators need a few hundred nodes."""
@@ -31,10 +31,10 @@ VALUE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ReplicaChoice:
     """A line with a replica count."""
 
-    line: Line
+    line: ValueLine
     replicas: int
 
     @property
@@ -47,13 +47,13 @@ class Choice:
 class Cover:
     """The choices, one per variant in the order they were given, and the proven bound on their value."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[ReplicaChoice, ...]
     value: float
     lower_bound: float
     is_covering: bool
 
 
-Rank = Callable[[Choice], tuple[int, ...]]
+Rank = Callable[[ReplicaChoice], tuple[int, ...]]
 """What a choice changes, the gravest first: covers of equal value compare by the sums over their choices."""
 
 
@@ -62,7 +62,7 @@ def replicas_needed(demand: float, per_replica: float) -> int:
     return max(math.ceil(demand / per_replica * (1 - INTEGER_TOLERANCE)), 0)
 
 
-def cheapest_cover(variants: Sequence[Sequence[Line]], demand: float, rank: Rank) -> Cover:
+def cheapest_cover(variants: Sequence[Sequence[ValueLine]], demand: float, rank: Rank) -> Cover:
     """The cheapest cover of `demand`; when bounds forbid one, the widest that they admit.
 
     `variants` holds each variant's lines (at least one), every one of which carries something; a cover holds no
@@ -71,7 +71,7 @@ def cheapest_cover(variants: Sequence[Sequence[Line]], demand: float, rank: Rank
     demand = demand if demand >= LEAST_DEMAND else 0.0
     if _widest(variants) < demand * (1 - INTEGER_TOLERANCE):
         return _widest_cover(variants, rank)
-    search = _Search(variants, demand, rank)
+    search = _CoverSearch(variants, demand, rank)
     search.run()
     return Cover(
         choices=search.best,
@@ -81,14 +81,14 @@ def cheapest_cover(variants: Sequence[Sequence[Line]], demand: float, rank: Rank
     )
 
 
-class _Search:
+class _CoverSearch:
     """The state of one depth-first search; lives for one call."""
 
-    def __init__(self, variants: Sequence[Sequence[Line]], demand: float, rank: Rank) -> None:
+    def __init__(self, variants: Sequence[Sequence[ValueLine]], demand: float, rank: Rank) -> None:
         self.demand = demand
         self.rank = rank
         self.nodes = 0
-        self.best: tuple[Choice, ...] = ()
+        self.best: tuple[ReplicaChoice, ...] = ()
         self.best_value = math.inf
         self._order = sorted(range(len(variants)), key=lambda index: (_efficiency(variants[index]), index))
         self._lines = [
@@ -118,13 +118,13 @@ class _Search:
             others = sum(choice.carried for index, choice in enumerate(chosen) if index != depth)
             line = chosen[depth].line
             needed = replicas_needed(self.demand - others, line.per_replica)
-            chosen[depth] = Choice(line=line, replicas=line.clamp(needed))
+            chosen[depth] = ReplicaChoice(line=line, replicas=line.clamp(needed))
             if chosen[depth].replicas == needed and others <= self.demand:
                 break
         if sum(choice.carried for choice in chosen) >= self.demand - self._slack:
             self._offer(sum(choice.line.value_at(choice.replicas) for choice in chosen), chosen)
 
-    def _descend(self, depth: int, remaining: float, value: float, chosen: list[Choice]) -> None:
+    def _descend(self, depth: int, remaining: float, value: float, chosen: list[ReplicaChoice]) -> None:
         if depth == len(self._lines):
             self._offer(value, chosen)
             return
@@ -134,7 +134,7 @@ class _Search:
                 if self.is_exhausted:
                     return
                 self.nodes += 1
-                choice = Choice(line=line, replicas=replicas)
+                choice = ReplicaChoice(line=line, replicas=replicas)
                 rest = remaining - choice.carried
                 if tail.capacity < rest - self._slack:
                     break  # fewer replicas leave even more to the others
@@ -142,7 +142,7 @@ class _Search:
                 if not self._is_worse(total + tail.bound(rest), [*chosen, choice]):
                     self._descend(depth + 1, rest, total, [*chosen, choice])
 
-    def _counts(self, line: Line, depth: int, remaining: float) -> Iterator[int]:
+    def _counts(self, line: ValueLine, depth: int, remaining: float) -> Iterator[int]:
         """Replica counts worth trying, the fullest first; the last variant covers exactly what remains.
 
         More than that only as it stands, where leaving it so may cost less than touching it.
@@ -153,7 +153,7 @@ class _Search:
         is_last = depth == len(self._lines) - 1
         yield from range(fullest, fullest - 1 if is_last else line.lowest - 1, -1)
 
-    def _is_worse(self, bound: float, chosen: Iterable[Choice]) -> bool:
+    def _is_worse(self, bound: float, chosen: Iterable[ReplicaChoice]) -> bool:
         """Whether nothing that begins with `chosen` beats the best: its value, or at equal value what it changes."""
         if self._best_rank is None:
             return False
@@ -163,7 +163,7 @@ class _Search:
         is_wasteful, changes, *_ = self._best_rank
         return bound >= self.best_value - tolerance and not is_wasteful and self._changes(chosen) > changes
 
-    def _offer(self, value: float, chosen: Iterable[Choice]) -> None:
+    def _offer(self, value: float, chosen: Iterable[ReplicaChoice]) -> None:
         by_variant = sorted(zip(self._order, chosen, strict=True), key=lambda pair: pair[0])
         choices = tuple(choice for _, choice in by_variant)
         rank = self._rank_of(choices)
@@ -173,7 +173,7 @@ class _Search:
             self.best, self._best_rank = choices, rank
             self.best_value = min(value, self.best_value) if is_tied else value
 
-    def _rank_of(self, choices: tuple[Choice, ...]) -> "CoverRank":
+    def _rank_of(self, choices: tuple[ReplicaChoice, ...]) -> "CoverRank":
         carried = sum(choice.carried for choice in choices)
         is_wasteful = any(
             choice.replicas > choice.line.lowest and carried - choice.line.per_replica >= self.demand + self._slack
@@ -182,7 +182,7 @@ class _Search:
         names = tuple(choice.line.candidate.key.accelerator for choice in choices)
         return is_wasteful, self._changes(choices), tuple(self.rank(choice) for choice in choices), names
 
-    def _changes(self, choices: Iterable[Choice]) -> tuple[int, ...]:
+    def _changes(self, choices: Iterable[ReplicaChoice]) -> tuple[int, ...]:
         return tuple(map(sum, zip(*(self.rank(choice) for choice in choices), strict=True)))
 
 
@@ -201,7 +201,7 @@ class _Tail:
     capacity: float
 
     @classmethod
-    def of(cls, variants: Sequence[Sequence[Line]]) -> "_Tail":
+    def of(cls, variants: Sequence[Sequence[ValueLine]]) -> "_Tail":
         return cls(
             floor=sum(min(line.running_at(line.lowest) for line in lines) for lines in variants),
             least_fixed=sum(min(line.fixed for line in lines) for lines in variants),
@@ -216,27 +216,27 @@ class _Tail:
         return max(self.floor + self.efficiency * above_floor, self.least_fixed + self.efficiency * max(remaining, 0.0))
 
 
-def _as_today(lines: Sequence[Line]) -> Choice:
+def _as_today(lines: Sequence[ValueLine]) -> ReplicaChoice:
     """What runs on one of the lines, else as little as the first of them may have."""
     for line in lines:
         if line.standing is not None:
-            return Choice(line=line, replicas=line.clamp(line.standing))
-    return Choice(line=lines[0], replicas=lines[0].lowest)
+            return ReplicaChoice(line=line, replicas=line.clamp(line.standing))
+    return ReplicaChoice(line=lines[0], replicas=lines[0].lowest)
 
 
-def _efficiency(lines: Sequence[Line]) -> float:
+def _efficiency(lines: Sequence[ValueLine]) -> float:
     return min(line.slope / line.per_replica for line in lines)
 
 
-def _widest(variants: Sequence[Sequence[Line]]) -> float:
+def _widest(variants: Sequence[Sequence[ValueLine]]) -> float:
     return sum(max(_most(line) for line in lines) for lines in variants)
 
 
-def _most(line: Line) -> float:
+def _most(line: ValueLine) -> float:
     return math.inf if line.highest is None else line.per_replica * line.highest
 
 
-def _widest_cover(variants: Sequence[Sequence[Line]], rank: Rank) -> Cover:
+def _widest_cover(variants: Sequence[Sequence[ValueLine]], rank: Rank) -> Cover:
     choices = tuple(
         max((_at_most(line) for line in lines), key=lambda choice: _width(choice, rank)) for lines in variants
     )
@@ -244,10 +244,10 @@ def _widest_cover(variants: Sequence[Sequence[Line]], rank: Rank) -> Cover:
     return Cover(choices=choices, value=value, lower_bound=value, is_covering=False)
 
 
-def _at_most(line: Line) -> Choice:
-    return Choice(line=line, replicas=line.lowest if line.highest is None else line.highest)
+def _at_most(line: ValueLine) -> ReplicaChoice:
+    return ReplicaChoice(line=line, replicas=line.lowest if line.highest is None else line.highest)
 
 
-def _width(choice: Choice, rank: Rank) -> tuple[float, ...]:
+def _width(choice: ReplicaChoice, rank: Rank) -> tuple[float, ...]:
     """What carries most, then what is worth least, then what changes least."""
     return choice.carried, -choice.line.value_at(choice.replicas), *(-step for step in rank(choice))

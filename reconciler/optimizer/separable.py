@@ -8,9 +8,9 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
-from reconciler.optimizer.cover import VALUE_TOLERANCE, Choice, Cover, Rank, cheapest_cover
+from reconciler.optimizer.cover import VALUE_TOLERANCE, Cover, Rank, ReplicaChoice, cheapest_cover
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
-from reconciler.optimizer.lines import Line, line_of
+from reconciler.optimizer.objectives import ValueLine, line_of
 
 
 class SeparableSolver:
@@ -107,7 +107,7 @@ def _solve_model(
     tally.take_cover(asked, cheapest_cover(lines, asked.demand, _rank_for(problem)))
 
 
-def _lines(problem: Problem, requirement: Requirement, candidates: Iterable[Candidate]) -> tuple[Line, ...]:
+def _lines(problem: Problem, requirement: Requirement, candidates: Iterable[Candidate]) -> tuple[ValueLine, ...]:
     """The lines of the candidates that carry something; of an in-order variant only the first one's."""
     carrying = (candidate for candidate in candidates if requirement.per_replica.get(candidate.key, 0.0) > 0)
     ranked = sorted(carrying, key=lambda candidate: (candidate.order, candidate.key))
@@ -125,7 +125,7 @@ def _lines(problem: Problem, requirement: Requirement, candidates: Iterable[Cand
 
 
 def _rank_for(problem: Problem) -> Rank:
-    def rank(choice: Choice) -> tuple[int, ...]:
+    def rank(choice: ReplicaChoice) -> tuple[int, ...]:
         """What changes least, then the smallest, then the resource's own order."""
         current = problem.current[choice.line.candidate.key.variant]
         allocation = choice.line.at(choice.replicas)
@@ -146,7 +146,7 @@ def _offers_by_variant(candidates: Iterable[Candidate]) -> dict[ResourceKey, tup
     return {variant: tuple(group) for variant, group in offers.items()}
 
 
-def _words(choice: Choice, asked: _Ask, *, alone: bool) -> str:
+def _words(choice: ReplicaChoice, asked: _Ask, *, alone: bool) -> str:
     among, unit = _among(choice, asked), asked.requirement.unit
     if not alone:
         price = choice.line.slope / choice.line.per_replica
@@ -156,7 +156,7 @@ def _words(choice: Choice, asked: _Ask, *, alone: bool) -> str:
     return f"{among}: ceil({asked.demand:.4g} / {choice.line.per_replica:.4g})"
 
 
-def _among(choice: Choice, asked: _Ask) -> str:
+def _among(choice: ReplicaChoice, asked: _Ask) -> str:
     if choice.line.candidate.key.variant in asked.in_order:
         return "the first candidate in order"
     return f"cheapest of {asked.considered} candidates" if asked.considered > 1 else "the only candidate"

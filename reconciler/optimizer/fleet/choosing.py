@@ -13,7 +13,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import configurations_from
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import Known, added, best_by_block, fits, known_of, room
-from reconciler.optimizer.fleet.mixed_integer import INFEASIBLE, Programme
+from reconciler.optimizer.fleet.mixed_integer import INFEASIBLE, FleetProgramme
 from reconciler.optimizer.fleet.parts import Part, part_of
 from reconciler.optimizer.fleet.sparse import Flags, Floats, by_cells, owners, plain
 
@@ -42,7 +42,7 @@ def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float) -
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     part = part_of(formulation, direct[formulation.block_of_row])
-    programme = Programme(part.formulation)
+    programme = FleetProgramme(part.formulation)
     count = len(listed)
     matrix, lower, upper = _rows(formulation, listed, programme, ~direct)
     answer = milp(
@@ -63,7 +63,7 @@ def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float) -
 
 
 def _rows(
-    formulation: Formulation, listed: Known, programme: Programme, is_listed: Flags
+    formulation: Formulation, listed: Known, programme: FleetProgramme, is_listed: Flags
 ) -> tuple["Matrix", Floats, Floats]:
     """One configuration a block; the replicas' own rows; and what is shared by both, which stands last."""
     from scipy.sparse import block_array

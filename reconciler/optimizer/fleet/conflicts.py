@@ -24,7 +24,7 @@ _NOISE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class ConsistentProblem:
     """A problem whose rules some plan keeps, as arrays, and what was held to get there."""
 
     formulation: Formulation
@@ -45,7 +45,7 @@ class _Contradiction:
     taken: float | None = None
 
 
-def settle(formulation: Formulation, planner: Planner) -> Settled:
+def settle(formulation: Formulation, planner: Planner) -> ConsistentProblem:
     """The problem with the models of every conflict held, so that a plan exists that keeps all rules."""
     conflicts: list[Conflict] = []
     while True:
@@ -59,7 +59,7 @@ def settle(formulation: Formulation, planner: Planner) -> Settled:
         formulation = formulate(
             replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in keys}})
         )
-    return Settled(formulation=formulation, conflicts=tuple(conflicts), is_changed=bool(conflicts))
+    return ConsistentProblem(formulation=formulation, conflicts=tuple(conflicts), is_changed=bool(conflicts))
 
 
 def _without_demand(formulation: Formulation) -> Formulation:

@@ -12,7 +12,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, Worth, joined, worth
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.pairs import Pairs
-from reconciler.optimizer.fleet.pricing import Answer, Pricing
+from reconciler.optimizer.fleet.pricing import PriceAnswer, Pricing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
 
 ROUNDS = 60
@@ -118,7 +118,7 @@ def generate(formulation: Formulation) -> Generated:
 
 
 def _asked(
-    formulation: Formulation, pricing: Pricing, programme: "_Programme", proof: "_Proof"
+    formulation: Formulation, pricing: Pricing, programme: "_ColumnProgramme", proof: "_Proof"
 ) -> tuple[Known, "_Proof"]:
     """What models would rather run at the programme's prices, and the better proof.
 
@@ -137,7 +137,7 @@ def _asked(
     return better, proof
 
 
-def _matters(known: Known, programme: "_Programme") -> Flags:
+def _matters(known: Known, programme: "_ColumnProgramme") -> Flags:
     """Configurations that the programme takes, or might at prices a little different."""
     best = programme.worth_of_block[known.configurations.block]
     result: Flags = (known.reduced(programme.prices) <= best + _FORGET * np.abs(best)) | (programme.share > 0)
@@ -189,7 +189,7 @@ def room(formulation: Formulation) -> Floats:
     return result
 
 
-def _unpriced(formulation: Formulation, pairs: Pairs, known: Known, free: Answer) -> Generated:
+def _unpriced(formulation: Formulation, pairs: Pairs, known: Known, free: PriceAnswer) -> Generated:
     """Nothing that is shared binds: the best of each block alone is the best of all."""
     share = np.zeros(len(known))
     if not len(free.infeasible):
@@ -217,7 +217,7 @@ class _Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Programme:
+class _ColumnProgramme:
     value: float
     share: Floats
     excess: Floats
@@ -225,7 +225,7 @@ class _Programme:
     worth_of_block: Floats
 
 
-def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _Programme:
+def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _ColumnProgramme:
     """The linear programme over the known configurations; exceeding a shared row costs `penalty` a unit."""
     from scipy.optimize import linprog
     from scipy.sparse import eye_array, hstack
@@ -244,7 +244,7 @@ def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _Programm
     )
     if answer.x is None:
         raise UnsolvableError(answer.message)
-    return _Programme(
+    return _ColumnProgramme(
         value=float(answer.fun),
         share=answer.x[:count],
         excess=answer.x[count:],

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reconciler.optimizer.fleet.configurations import replicas_for
 from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, sums
-from reconciler.optimizer.fleet.terms import replicas_for
 
 if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MixedIntegerAnswer:
     """Replicas by choice, None where the limit came before a solution; `bound` is proven in any case."""
 
     counts: Integers | None
     bound: float
 
 
-def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf) -> Found:
+def solve_mixed_integer(
+    formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf
+) -> MixedIntegerAnswer:
     """The cheapest replicas by choice within `gap` (a fraction), in at most `nodes` nodes of the search.
 
     `cutoff` is the value of a known solution: only better ones are of interest. The bound is infinite where there is
@@ -33,9 +35,9 @@ def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cut
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    programme = Programme(formulation)
+    programme = FleetProgramme(formulation)
     if not programme.width:
-        return Found(counts=np.zeros(0, dtype=np.int64), bound=0.0)
+        return MixedIntegerAnswer(counts=np.zeros(0, dtype=np.int64), bound=0.0)
     matrix, lower, upper = programme.rows()
     constraints = [LinearConstraint(matrix, lower, upper)]
     if np.isfinite(cutoff):
@@ -50,16 +52,16 @@ def solve_mixed_integer(formulation: Formulation, *, gap: float, nodes: int, cut
     bound = getattr(answer, "mip_dual_bound", None)
     proven = -np.inf if bound is None else float(bound)
     if answer.x is None:
-        return Found(counts=None, bound=np.inf if answer.status == INFEASIBLE else proven)
+        return MixedIntegerAnswer(counts=None, bound=np.inf if answer.status == INFEASIBLE else proven)
     counts = np.rint(answer.x[: len(formulation.choices.keys)]).astype(np.int64)
-    return Found(counts=counts, bound=proven)
+    return MixedIntegerAnswer(counts=counts, bound=proven)
 
 
 INFEASIBLE = 2
 """The status by which scipy says that a programme has no solution."""
 
 
-class Programme:
+class FleetProgramme:
     """Columns and rows of the programme; variables that nothing asks for are fixed at zero and cost nothing."""
 
     def __init__(self, formulation: Formulation) -> None:

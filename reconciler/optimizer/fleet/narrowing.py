@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.optimizer.fleet.configurations import idle_value
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Floats, Integers
-from reconciler.optimizer.fleet.terms import idle_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.optimizer.fleet.configurations import choice_value, idle_value, replicas_for, shortage
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, shortage
 
 LONGEST = 4096
 """Counts that are tried of a pair's smaller side; a model that needs more is left to the general search."""
@@ -24,7 +24,7 @@ _CHUNK = 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class BestCounts:
     """The best configuration of each single choice and each pair, in row order; `second` is -1 for a single.
 
     `value` is infinite where none is feasible. A row's configuration without replicas has both choices -1.
@@ -37,9 +37,9 @@ class Best:
     second_count: Integers
     value: Floats
 
-    def at(self, chosen: Integers | Flags) -> "Best":
+    def at(self, chosen: Integers | Flags) -> "BestCounts":
         """Those of an index or a mask."""
-        return Best(
+        return BestCounts(
             row=self.row[chosen],
             first=self.first[chosen],
             first_count=self.first_count[chosen],
@@ -49,9 +49,9 @@ class Best:
         )
 
 
-def merged(parts: list[Best]) -> Best:
+def merged(parts: list[BestCounts]) -> BestCounts:
     """All of several."""
-    return Best(
+    return BestCounts(
         row=np.concatenate([each.row for each in parts]),
         first=np.concatenate([each.first for each in parts]),
         first_count=np.concatenate([each.first_count for each in parts]),
@@ -83,7 +83,7 @@ class Pairs:
             self._pairs = pairs.at(self.is_paired[choices.row[pairs.left]])
             self._singles = self._singles[self.is_paired[choices.row[self._singles]]]
 
-    def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> Best:
+    def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> BestCounts:
         """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
 
         Pairs that are worse than the best of their row by more than the fraction `near` and `regret` may be missing.
@@ -125,7 +125,7 @@ class Pairs:
         needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
         return np.minimum(needed, choices.highest[choice])
 
-    def _idle(self, priced: Formulation) -> Best:
+    def _idle(self, priced: Formulation) -> BestCounts:
         """No replicas at all, where nothing is forced or must be covered."""
         rows = priced.rows
         is_allowed = self.is_paired & (self._forced == 0) & (rows.must <= 0)
@@ -133,15 +133,15 @@ class Pairs:
         none = np.full(len(row), -1)
         value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
         zero = np.zeros(len(row), dtype=np.int64)
-        return Best(row=row, first=none, first_count=zero, second=none, second_count=zero, value=value)
+        return BestCounts(row=row, first=none, first_count=zero, second=none, second_count=zero, value=value)
 
-    def _alone(self, priced: Formulation) -> Best:
+    def _alone(self, priced: Formulation) -> BestCounts:
         choice = self._singles
         row = priced.choices.row[choice]
         nothing = np.zeros(len(choice))
         count, value = _fill(priced, choice, nothing)
         value = value + idle_value(priced)[row]
-        return Best(
+        return BestCounts(
             row=row,
             first=choice,
             first_count=count,
@@ -190,7 +190,7 @@ def slices(sizes: Integers) -> Iterator[slice]:
         begin = end
 
 
-def _together(priced: Formulation, tried: _Tried) -> Best:
+def _together(priced: Formulation, tried: _Tried) -> BestCounts:
     """The best count of both sides of each pair."""
     choices = priced.choices
     pair = np.repeat(np.arange(len(tried.first)), tried.counts)
@@ -204,7 +204,7 @@ def _together(priced: Formulation, tried: _Tried) -> Best:
     found = np.flatnonzero(value == least[pair])
     winner = found[np.searchsorted(pair[found], np.arange(len(begins)))]
     row = choices.row[tried.first]
-    return Best(
+    return BestCounts(
         row=row,
         first=tried.first,
         first_count=number[winner],
@@ -214,7 +214,7 @@ def _together(priced: Formulation, tried: _Tried) -> Best:
     )
 
 
-def least_by_row(priced: Formulation, best: Best) -> Floats:
+def least_by_row(priced: Formulation, best: BestCounts) -> Floats:
     """The least value of each row; infinite where it has none."""
     least = np.full(len(priced.rows.requirements), np.inf)
     np.minimum.at(least, best.row, best.value)

@@ -8,7 +8,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_from, configurations_of, joined
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row
+from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
@@ -28,7 +28,7 @@ _GAP = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PriceAnswer:
     """The best configuration of every block and some beside it, and a bound on any plan's value.
 
     `infeasible` are the blocks without any configuration; the bound is that of the others. `least` is what each row is
@@ -51,7 +51,7 @@ class Pricing:
         blocks = np.unique(formulation.block_of_row[is_searched])
         self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
 
-    def answer(self, prices: Floats) -> Answer:
+    def answer(self, prices: Floats) -> PriceAnswer:
         """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
         priced = self._formulation.priced(prices)
         best = self.pairs.best(priced, near=NEAR)
@@ -66,7 +66,9 @@ class Pricing:
             else:
                 found.append(searched.configurations)
                 bound += searched.bound
-        return Answer(configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible), least=least)
+        return PriceAnswer(
+            configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible), least=least
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ def _search(priced: Formulation, blocks: Integers) -> Iterator[_Searched]:
     yield _Searched(blocks=blocks, configurations=configurations, bound=found.bound)
 
 
-def _configurations(priced: Formulation, best: Best) -> Configurations:
+def _configurations(priced: Formulation, best: BestCounts) -> Configurations:
     block = priced.block_of_row[best.row]
     counts = [best.first_count, best.second_count]
     return configurations_of(block, [best.first, best.second], counts, len(priced.choices.keys))

@@ -10,12 +10,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.optimizer.fleet.configurations import Configurations, configurations_of
+from reconciler.optimizer.fleet.configurations import (
+    Configurations,
+    choice_value,
+    configurations_of,
+    idle_value,
+    replicas_for,
+    shortage,
+)
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
-from reconciler.optimizer.fleet.pairs import Best, Pairs, merged, slices
+from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
-from reconciler.optimizer.fleet.terms import choice_value, idle_value, replicas_for, shortage
 
 LARGEST_GRID = 2_000_000
 """Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
@@ -37,7 +43,7 @@ class Near:
     """Singles and pairs of at most this regret at their best; others may be among them."""
 
     regret: float
-    best: Best
+    best: BestCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +90,7 @@ class Regrets:
             is_complete=is_complete,
         )
 
-    def _grids(self, best: Best, limit: Floats) -> "_Grids":
+    def _grids(self, best: BestCounts, limit: Floats) -> "_Grids":
         """The counts of both sides of singles and pairs that may stay below the limit."""
         narrowing = Narrowing.of(self.priced, limit)
 
@@ -94,13 +100,13 @@ class Regrets:
 
         return _Grids(best, *side(best.first, best.second), *side(best.second, best.first))
 
-    def _within(self, grids: "_Grids", limit: Floats) -> Best:
+    def _within(self, grids: "_Grids", limit: Floats) -> BestCounts:
         """All counts of both sides that stay below the limit."""
         best, cells = grids.best, grids.cells
         pair = np.repeat(np.arange(len(cells)), cells)
         offset = np.arange(len(pair)) - np.repeat(np.cumsum(cells) - cells, cells)
         width = grids.second_counts[pair]
-        grid = Best(
+        grid = BestCounts(
             row=best.row[pair],
             first=best.first[pair],
             first_count=grids.first_lowest[pair] + offset // width,
@@ -110,7 +116,7 @@ class Regrets:
         )
         return grid.at(self._value(grid) <= limit[grid.row])
 
-    def _value(self, grid: Best) -> Floats:
+    def _value(self, grid: BestCounts) -> Floats:
         """What each is worth at the prices; infinite where bounds or demand forbid it."""
         choices, rows = self.priced.choices, self.priced.rows
         value = idle_value(self.priced)[grid.row]
@@ -129,7 +135,7 @@ class Regrets:
 class _Grids:
     """Singles and pairs, and of each side so many counts from the lowest; of a side that is none the count 0."""
 
-    best: Best
+    best: BestCounts
     first_lowest: Integers
     first_counts: Integers
     second_lowest: Integers

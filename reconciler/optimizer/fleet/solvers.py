@@ -12,7 +12,7 @@ from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import exceeded, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.device_use import carried_by_pinned
-from reconciler.optimizer.fleet.conflicts import Settled, settle
+from reconciler.optimizer.fleet.conflicts import ConsistentProblem, settle
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import UnsolvableError
@@ -55,7 +55,7 @@ class FleetSolver:
 
         Where the limits of the search are reached before any plan is found, everything stays as it is.
         """
-        settled = Settled(formulation=formulate(problem), conflicts=(), is_changed=False)
+        settled = ConsistentProblem(formulation=formulate(problem), conflicts=(), is_changed=False)
         try:
             # Numbers beyond all measure end in a programme without an answer, which is told, not in a warning.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -63,7 +63,7 @@ class FleetSolver:
         except UnsolvableError:
             return _unmoved(problem, settled, self.name)
 
-    def _solve(self, problem: Problem, settled: Settled) -> Solution:
+    def _solve(self, problem: Problem, settled: ConsistentProblem) -> Solution:
         formulation = settled.formulation
         planned = self._planner(formulation)
         if not isinstance(planned, FleetPlan):
@@ -122,7 +122,7 @@ def _is_separable(problem: Problem) -> bool:
     return not is_priced and not problem.ratios
 
 
-def _checked(settled: Settled, solution: Solution) -> Solution:
+def _checked(settled: ConsistentProblem, solution: Solution) -> Solution:
     """The solution, after the independent check of the problem that it answers."""
     _refuse(solution, violations(settled.formulation.problem, solution.allocations))
     return solution
@@ -133,7 +133,7 @@ def _refuse(solution: Solution, broken: Sequence[str]) -> None:
         raise UnsoundSolutionError(f"solver {solution.solver}: {'; '.join(broken)}")
 
 
-def _unmoved(problem: Problem, settled: Settled, name: str) -> Solution:
+def _unmoved(problem: Problem, settled: ConsistentProblem, name: str) -> Solution:
     allocations = {key: problem.current[key] for key in settled.formulation.variants.keys}
     return Solution(
         allocations={**allocations, **settled.formulation.problem.pinned},
@@ -147,7 +147,7 @@ def _unmoved(problem: Problem, settled: Settled, name: str) -> Solution:
     )
 
 
-def _solution(settled: Settled, formulation: Formulation, plan: FleetPlan, name: str) -> Solution:
+def _solution(settled: ConsistentProblem, formulation: Formulation, plan: FleetPlan, name: str) -> Solution:
     problem = settled.formulation.problem
     allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)

@@ -22,7 +22,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class AskedServers:
     """Who asks for what: free variants that have an offer, and what each pool has for them."""
 
     asks: tuple[Ask, ...]
@@ -34,7 +34,7 @@ class Asking:
         return tuple(ask.server for ask in self.asks)
 
 
-def read_problem(problem: Problem) -> Asking:
+def read_problem(problem: Problem) -> AskedServers:
     """The servers of a problem and the capacities they compete for.
 
     A variant asks for the whole demand of its model, whatever others serve it: so does the original. The highest of
@@ -43,7 +43,7 @@ def read_problem(problem: Problem) -> Asking:
     """
     reading = _Reading.of(problem)
     highest = max((requirement.priority for requirement in problem.requirements), default=0)
-    return Asking(
+    return AskedServers(
         asks=tuple(
             Ask(
                 variant=variant,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
 
-from reconciler.optimizer.inferno.servers import Grant, Offer, Server, Stock, by_value
+from reconciler.optimizer.inferno.servers import Offer, Server, ServerGrant, Stock, by_value
 
 
 class SaturationPolicy(StrEnum):
@@ -17,7 +17,7 @@ class SaturationPolicy(StrEnum):
     ROUND_ROBIN = "RoundRobin"
 
 
-def share_out(servers: Sequence[Server], stock: Stock, policy: SaturationPolicy) -> dict[str, Grant]:
+def share_out(servers: Sequence[Server], stock: Stock, policy: SaturationPolicy) -> dict[str, ServerGrant]:
     """What the policy gives to these servers of the stock; they take it in the order given, priority first."""
     match policy:
         case SaturationPolicy.NONE:
@@ -36,20 +36,20 @@ def by_priority(servers: Iterable[Server]) -> Iterator[tuple[Server, ...]]:
         yield tuple(group)
 
 
-def _exhaust(servers: Iterable[Server], stock: Stock) -> dict[str, Grant]:
+def _exhaust(servers: Iterable[Server], stock: Stock) -> dict[str, ServerGrant]:
     """Each server takes as many replicas as fit of the first offer of which one fits."""
-    grants: dict[str, Grant] = {}
+    grants: dict[str, ServerGrant] = {}
     for server in servers:
         offer = _first_fitting(server, stock)
         if offer is not None:
-            grants[server.name] = Grant(offer=offer, replicas=stock.fitting(offer))
+            grants[server.name] = ServerGrant(offer=offer, replicas=stock.fitting(offer))
             stock.take(offer, grants[server.name].replicas)
     return grants
 
 
-def _take_turns(servers: Iterable[Server], stock: Stock) -> dict[str, Grant]:
+def _take_turns(servers: Iterable[Server], stock: Stock) -> dict[str, ServerGrant]:
     """One replica a turn; a server stays with the offer of its first turn and leaves when none of it fits."""
-    grants: dict[str, Grant] = {}
+    grants: dict[str, ServerGrant] = {}
     turns = deque(servers)
     while turns:
         server = turns.popleft()
@@ -58,7 +58,7 @@ def _take_turns(servers: Iterable[Server], stock: Stock) -> dict[str, Grant]:
         replicas = 1 + (held.replicas if held is not None else 0)
         if offer is not None and replicas <= offer.replicas and stock.fitting(offer) > 0:
             stock.take(offer, 1)
-            grants[server.name] = Grant(offer=offer, replicas=replicas)
+            grants[server.name] = ServerGrant(offer=offer, replicas=replicas)
             turns.append(server)
     return grants
 

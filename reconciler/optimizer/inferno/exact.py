@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer.inferno.greedy import priority_greedy
-from reconciler.optimizer.inferno.programme import Floats, Programme, minimise
+from reconciler.optimizer.inferno.programme import Floats, OfferProgramme, minimise
 from reconciler.optimizer.inferno.servers import Grants, Server
 
 TOLERANCE = 1e-6
@@ -44,16 +44,16 @@ def exact_optimum(servers: Iterable[Server], capacities: Mapping[str, int]) -> O
 
     Nobody is served in part. Never worse than `priority_greedy` under the policy None, where the search starts.
     """
-    programme = Programme.of(servers, capacities)
-    search = _Search(programme, priority_greedy(programme.servers, capacities))
+    programme = OfferProgramme.of(servers, capacities)
+    search = _ServerSearch(programme, priority_greedy(programme.servers, capacities))
     search.run()
     return search.optimum()
 
 
-class _Search:
+class _ServerSearch:
     """The state of one run, level by level; lives for one call."""
 
-    def __init__(self, programme: Programme, start: Grants) -> None:
+    def __init__(self, programme: OfferProgramme, start: Grants) -> None:
         self._programme = programme
         self._best = start
         self._held: dict[int, int] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.optimizer.inferno.servers import Grant, Grants, Offer, Server, Stock, by_value
+from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant, Stock, by_value
 
 NODE_LIMIT = 2_000
 """Of every integer programme; systems of the published size need a handful of nodes."""
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class OfferColumn:
     """An offer of a server that fits on its own."""
 
     server: Server
@@ -25,19 +25,19 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Programme:
+class OfferProgramme:
     """The columns of all servers, in the order of priority, name and value."""
 
     servers: tuple[Server, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[OfferColumn, ...]
     capacities: Mapping[str, int]
 
     @classmethod
-    def of(cls, servers: Iterable[Server], capacities: Mapping[str, int]) -> "Programme":
+    def of(cls, servers: Iterable[Server], capacities: Mapping[str, int]) -> "OfferProgramme":
         """The programme of the servers that have offers."""
         entered = sorted((each for each in servers if each.offers), key=lambda each: (each.priority, each.name))
         stock = Stock(capacities)
-        columns = (Column(server=server, offer=offer) for server in entered for offer in by_value(server.offers))
+        columns = (OfferColumn(server=server, offer=offer) for server in entered for offer in by_value(server.offers))
         return cls(
             servers=tuple(entered),
             columns=tuple(each for each in columns if stock.fitting(each.offer) == each.offer.replicas),
@@ -73,25 +73,25 @@ class Programme:
 
     def grants(self, chosen: Floats) -> Grants | None:
         """What the chosen columns give; None where rounding broke a limit."""
-        stock, grants = Stock(self.capacities), dict[str, Grant]()
+        stock, grants = Stock(self.capacities), dict[str, ServerGrant]()
         for index in np.flatnonzero(chosen > 0.5):
             name, offer = self.columns[index].server.name, self.columns[index].offer
             if name in grants or stock.fitting(offer) < offer.replicas:
                 return None
             stock.take(offer, offer.replicas)
-            grants[name] = Grant(offer=offer, replicas=offer.replicas)
+            grants[name] = ServerGrant(offer=offer, replicas=offer.replicas)
         return dict(sorted(grants.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProgrammeAnswer:
     """The chosen columns, where any were found, and a bound that no choice gets below."""
 
     chosen: Floats | None
     bound: float
 
 
-def minimise(programme: Programme, objective: Floats, held: Mapping[int, int]) -> Answer:
+def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, int]) -> ProgrammeAnswer:
     """The columns of least objective, with as many servers served as `held` says of some priorities."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -108,7 +108,9 @@ def minimise(programme: Programme, objective: Floats, held: Mapping[int, int]) -
         constraints=LinearConstraint(matrix, [row.least for row in rows], [row.most for row in rows]),
         options={"node_limit": NODE_LIMIT, "mip_rel_gap": 0.0},
     )
-    return Answer(chosen=result.x, bound=-math.inf if result.mip_dual_bound is None else float(result.mip_dual_bound))
+    return ProgrammeAnswer(
+        chosen=result.x, bound=-math.inf if result.mip_dual_bound is None else float(result.mip_dual_bound)
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class _Row:
         self.factors.append(factor)
 
 
-def _rows(programme: Programme, held: Mapping[int, int]) -> list[_Row]:
+def _rows(programme: OfferProgramme, held: Mapping[int, int]) -> list[_Row]:
     """One offer a server, no more than there is of each type, and the counts that are held."""
     of_level = {level: _Row(least=float(count), most=float(count)) for level, count in held.items()}
     of_server: dict[str, _Row] = {}

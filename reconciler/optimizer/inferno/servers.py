@@ -29,7 +29,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class ServerGrant:
     """What a server gets: an offer in full, or by best effort some replicas of it at their share of cost and value."""
 
     offer: Offer
@@ -55,7 +55,7 @@ class Grant:
         return 1.0 if self.is_full else self.replicas / self.offer.replicas
 
 
-Grants = Mapping[str, Grant]
+Grants = Mapping[str, ServerGrant]
 """What each server gets, by its name; who gets nothing is not in it."""
 
 

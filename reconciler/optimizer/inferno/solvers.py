@@ -22,7 +22,7 @@ from reconciler.optimizer.inferno.asking import Ask, carried, read_problem, vari
 from reconciler.optimizer.inferno.best_effort import SaturationPolicy
 from reconciler.optimizer.inferno.exact import exact_optimum
 from reconciler.optimizer.inferno.greedy import priority_greedy, weighted_greedy
-from reconciler.optimizer.inferno.servers import Grant, Grants, by_value
+from reconciler.optimizer.inferno.servers import Grants, ServerGrant, by_value
 
 
 class WeightedGreedySolver:
@@ -84,7 +84,7 @@ class _Answered:
     """What a variant asked for and what it got; None is nothing."""
 
     ask: Ask
-    grant: Grant | None
+    grant: ServerGrant | None
 
     @property
     def is_full(self) -> bool:

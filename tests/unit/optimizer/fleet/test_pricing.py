@@ -14,7 +14,7 @@ from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import GAP, generate
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.pairs import Best, Pairs, least_by_row
+from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.planning import value_of
 from reconciler.optimizer.fleet.pricing import Pricing
 from reconciler.optimizer.fleet.regrets import Regrets
@@ -150,7 +150,7 @@ def test_narrowed_counts_lose_nothing_that_is_near_the_best(draw_varied_fleet: D
     assert compared >= 1_000
 
 
-def named(best: Best) -> list[tuple[float, ...]]:
+def named(best: BestCounts) -> list[tuple[float, ...]]:
     """Row, the two choices in rising order, and what they are worth at best."""
     sides = np.sort(np.stack([best.first, best.second], axis=1), axis=1)
     return [tuple(each) for each in np.column_stack([best.row, sides, best.value]).tolist()]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer.inferno import (
-    Grant,
     Grants,
     Offer,
     SaturationPolicy,
     Server,
+    ServerGrant,
     exact_optimum,
     priority_greedy,
     unlimited,
@@ -71,7 +71,7 @@ def rank(asking: tuple[Server, ...], grants: Grants) -> tuple[list[int], float]:
 def all_answers(asking: tuple[Server, ...], given_capacities: Capacities) -> Iterator[Grants]:
     for chosen in itertools.product(*((None, *server.offers) for server in asking)):
         grants = {
-            server.name: Grant(offer=offer, replicas=offer.replicas)
+            server.name: ServerGrant(offer=offer, replicas=offer.replicas)
             for server, offer in zip(asking, chosen, strict=True)
             if offer is not None
         }
