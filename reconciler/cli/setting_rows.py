@@ -10,7 +10,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.expressions import duration
+from reconciler.metrics.queries.expressions import duration
 from reconciler.report.explain import SettingRow
 
 Value = TypeVar("Value")

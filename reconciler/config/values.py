@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from reconciler.config.origins import origin_of
 from reconciler.domain.units import seconds_from_ms
 from reconciler.manifests.wording import describe, join_words
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES
 
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""

@@ -14,7 +14,7 @@ from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.metrics import LIVE_WINDOW_S, Name, watched_target
-from reconciler.metrics.expressions import duration
+from reconciler.metrics.queries.expressions import duration
 
 
 def drifted(snapshot: Snapshot, variant: Variant) -> str:

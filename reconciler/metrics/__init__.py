@@ -5,10 +5,7 @@ what came back: a value with its unit, or why there is none. `history_queries` a
 stretch of time, and `live_queries` asks what scale targets are to have in their cluster.
 """
 
-from reconciler.metrics.decoding import decode, warnings_of
-from reconciler.metrics.device_queries import DeviceNames, device_queries
-from reconciler.metrics.devices import DevicesSeen, Holding, Node
-from reconciler.metrics.history_quantities import (
+from reconciler.metrics.quantities.history import (
     HISTORY,
     LEARNING_HISTORY,
     LEARNING_WINDOW_S,
@@ -16,14 +13,17 @@ from reconciler.metrics.history_quantities import (
     SATURATION_HISTORY,
     TRACED_HISTORY,
 )
-from reconciler.metrics.live import live_queries, watched_target
-from reconciler.metrics.load_quantities import QUANTITIES
-from reconciler.metrics.observed import Observed, read_observed
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
-from reconciler.metrics.queries import Needs, clusters_seen, queries_for
-from reconciler.metrics.ranges import history_queries
-from reconciler.metrics.saturation_quantities import SATURATION_QUANTITIES
-from reconciler.metrics.traces import read_traces
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
+from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
+from reconciler.metrics.queries.cluster import Needs, queries_for
+from reconciler.metrics.queries.devices import DeviceNames, device_queries
+from reconciler.metrics.queries.ranges import history_queries, live_queries
+from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_of
+from reconciler.metrics.reading.devices import DevicesSeen, Holding, Node
+from reconciler.metrics.reading.live import watched_target
+from reconciler.metrics.reading.observed import Observed, read_observed
+from reconciler.metrics.reading.traces import read_traces
 
 __all__ = [
     "CONFIGURABLE_QUANTITIES",

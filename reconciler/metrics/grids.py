@@ -2,8 +2,13 @@
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from reconciler.domain.answers import Query
+
+OFF_GRID = 0.01
+"""By so much of a step a point may miss its moment; farther off it says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,14 @@ class Grid:
         """All moments."""
         return array("d", (self.start_s + index * self.step_s for index in range(self.count)))
 
+    def index_of(self, at_s: float) -> int | None:
+        """The moment that a point of `at_s` is of, None beside all of them."""
+        if not self.start_s - self.step_s < at_s < self.end_s + self.step_s:  # nor is NaN
+            return None
+        index = round((at_s - self.start_s) / self.step_s)
+        is_near = abs(at_s - (self.start_s + index * self.step_s)) <= OFF_GRID * self.step_s
+        return index if is_near and 0 <= index < self.count else None
+
     def parts(self, most: int) -> Iterator["Grid"]:
         """The same moments in grids of at most `most`."""
         for first in range(0, self.count, most):
@@ -38,3 +51,11 @@ def grid_of(start_s: float, end_s: float, step_s: float) -> Grid:
     """
     first = math.ceil(start_s / step_s)
     return Grid(start_s=first * step_s, step_s=step_s, count=max(0, math.floor(end_s / step_s) - first + 1))
+
+
+def grid_over(queries: Sequence[Query]) -> Grid | None:
+    """The moments that range queries of one step asked about together, None without any."""
+    step_s = queries[0].step_s if queries else None
+    if not step_s:
+        return None
+    return grid_of(min(query.start_s for query in queries), max(query.end_s for query in queries), step_s)

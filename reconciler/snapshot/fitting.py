@@ -19,11 +19,11 @@ from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics import OWNERSHIP
-from reconciler.metrics.attribution import attribution_of
-from reconciler.metrics.expressions import label_names
-from reconciler.metrics.folding import read
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.traces import read_histories, trace
+from reconciler.metrics.queries.expressions import label_names
+from reconciler.metrics.reading.attribution import attribution_of
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.traces import read_histories, trace
 from reconciler.sizing.learning import Unfit, fit_profile, samples_of
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.variants.options import devices_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.metrics import QUANTITIES
-from reconciler.metrics.quantities import Name
+from reconciler.metrics.quantities.quantity import Name
 from tests.bench.fleet import GPUS, NOW_S, Fleet, Gpu, Member
 
 DEVICES_PER_NODE = 8

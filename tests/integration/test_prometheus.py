@@ -8,11 +8,11 @@ import pytest
 from reconciler.domain.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics import QUANTITIES, clusters_seen, decode, queries_for, warnings_of
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.folding import read
-from reconciler.metrics.lengths import mean_length
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, Served
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.demand import mean_length
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served
 from reconciler.prometheus import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 

@@ -22,7 +22,7 @@ from reconciler.metrics import (
     read_observed,
     read_traces,
 )
-from reconciler.metrics.quantities import Name
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.prometheus import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.saturation_quantities import RETENTION_S
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.saturation import RETENTION_S
 from reconciler.pipeline.doors import Ask
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.metrics.expressions import exported_label
-from reconciler.metrics.quantities import Name
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import exported_label
 from reconciler.metrics.tracked.queries import ACTIVITY, Asked
 from tests.servers.answers import PER_REPLICA
 

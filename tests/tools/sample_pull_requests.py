@@ -11,7 +11,7 @@ from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import queries_for
-from reconciler.metrics.attribution import target_of
+from reconciler.metrics.reading.attribution import target_of
 from reconciler.pipeline.drafting.draft import settle
 from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.rendering import Renderer

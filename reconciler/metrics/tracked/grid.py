@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import SYNC_PERIOD_S, TrackedTarget
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.matrices import Row, decode_matrix
+from reconciler.metrics.reading.matrices import Row, decode_matrix
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]

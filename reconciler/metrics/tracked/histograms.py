@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.readings import Named
 from reconciler.metrics.tracked.grid import Bools, Floats, Integers, Table
 
 PERCENTILE = 95

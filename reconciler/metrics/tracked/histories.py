@@ -8,9 +8,9 @@ from reconciler.domain.answers import Answer
 from reconciler.domain.declared.tracking import BackendHistory, TrackedHistory, TrackedTarget
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.metrics.expressions import LabelNames, label_names
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.grouping import grouped
+from reconciler.metrics.queries.expressions import LabelNames, label_names
+from reconciler.metrics.reading.readings import grouped
 from reconciler.metrics.tracked.grid import grid_for
 from reconciler.metrics.tracked.reading import read_cluster
 from reconciler.metrics.tracked.reasons import Case, unasked

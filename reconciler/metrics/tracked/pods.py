@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
-from reconciler.metrics.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
-from reconciler.metrics.decoding import decode
-from reconciler.metrics.expressions import LabelNames, exported_label
-from reconciler.metrics.readings import Named
+from reconciler.metrics.queries.expressions import LabelNames, exported_label
+from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
+from reconciler.metrics.reading.decoding import decode
+from reconciler.metrics.reading.readings import Named
 
 Labels = Mapping[str, str]
 

@@ -9,11 +9,11 @@ from reconciler.domain.answers import Query
 from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.batches import batches_of
-from reconciler.metrics.expressions import LabelNames, duration, label_names, matchers, render
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.load_quantities import QUANTITIES
-from reconciler.metrics.quantities import Name
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import LabelNames, duration, label_names, matchers, render
+from reconciler.metrics.queries.ranges import batches_of
 from reconciler.metrics.tracked.grid import grid_for, reach_back
 from reconciler.metrics.tracked.histograms import EXPIRY_S
 from reconciler.metrics.tracked.sources import (

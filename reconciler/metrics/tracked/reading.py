@@ -8,11 +8,10 @@ import numpy as np
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
-from reconciler.metrics.decoding import decode
-from reconciler.metrics.expressions import LabelNames
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.grouping import grouped
-from reconciler.metrics.readings import Named
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import decode
+from reconciler.metrics.reading.readings import Named, grouped
 from reconciler.metrics.tracked.grid import Floats, Table, grid_for, tabulate
 from reconciler.metrics.tracked.histograms import Bucket, percentiles_of
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, read_pod_labels

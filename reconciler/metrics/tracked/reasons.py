@@ -14,8 +14,8 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.decoding import printable
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.decoding import printable
+from reconciler.metrics.reading.readings import Named
 from reconciler.metrics.tracked.grid import Integers
 from reconciler.metrics.tracked.pods import unexported
 from reconciler.metrics.tracked.reading import ClusterReading, Elements

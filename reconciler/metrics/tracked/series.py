@@ -8,8 +8,7 @@ import numpy as np
 
 from reconciler.domain.declared.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.domain.settings import PrometheusSettings
-from reconciler.metrics.grouping import grouped
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.readings import Named, grouped
 from reconciler.metrics.tracked.grid import Floats, Integers, Table, lone_values
 from reconciler.metrics.tracked.pods import is_selected
 from reconciler.metrics.tracked.reading import ClusterReading, Elements

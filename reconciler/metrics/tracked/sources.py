@@ -12,7 +12,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.settings import PrometheusSettings
-from reconciler.metrics.expressions import exported_label
+from reconciler.metrics.queries.expressions import exported_label
 
 Source = TypeVar("Source", PodMetric, PrometheusMetric)
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

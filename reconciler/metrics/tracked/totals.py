@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.readings import Named
 from reconciler.metrics.tracked.grid import Bools, Floats, Integers
 
 

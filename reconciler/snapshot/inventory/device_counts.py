@@ -9,7 +9,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Holder, Measured
 from reconciler.manifests.wording import name_first
 from reconciler.metrics import DevicesSeen, Holding, Node
-from reconciler.metrics.device_queries import EVERY_NODE_OFFERS
+from reconciler.metrics.queries.devices import EVERY_NODE_OFFERS
 from reconciler.snapshot.inventory.nodes import device_offered, may_be, unexported_keys
 
 MOST_HOLDERS = 3

@@ -8,7 +8,7 @@ from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS
 from reconciler.domain.settings import Settings
 from reconciler.metrics import DeviceNames
-from reconciler.metrics.expressions import exported_label, exported_resource
+from reconciler.metrics.queries.expressions import exported_label, exported_resource
 
 WHOLE_DEVICES = (
     "nvidia.com/gpu",

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.metrics.attribution import attribution_of
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.folding import read
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.attribution import attribution_of
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.readings import Named, PodSeries, Readings
 
 POD = "llama-h100-7c9d8f6b5-x2x4z"
 

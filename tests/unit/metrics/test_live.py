@@ -112,6 +112,16 @@ def test_a_moment_that_is_told_differently_is_not_known(make_variant: Any) -> No
     assert live.newest is None
 
 
+@pytest.mark.parametrize("time", [b"NaN", b"Inf", b"-Inf", b"1e308"])
+def test_a_point_at_no_time_is_left_out(make_variant: Any, time: bytes) -> None:
+    variant, (query,) = make_variant("llama"), asked()
+    told = answer(query, (deployment(), [3.0] * 13))
+    body = HeldBody(content=told.body.read().replace(str(query.start_s + 30.0).encode(), time))
+    live = read([variant], replace(told, body=body))[variant.key]
+    assert isinstance(live, LiveReplicas)
+    assert live.counts == pytest.approx((3.0, 3.0, NAN, *[3.0] * 10), nan_ok=True)
+
+
 def test_a_series_that_ended_is_not_known_from_there(make_variant: Any) -> None:
     variant, (query,) = make_variant("llama"), asked()
     live = read([variant], answer(query, (deployment(), [3.0] * 5)))[variant.key]

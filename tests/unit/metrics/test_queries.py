@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics import QUANTITIES, clusters_seen, queries_for
-from reconciler.metrics.expressions import quote
-from reconciler.metrics.selectors import add_matchers
+from reconciler.metrics.queries.expressions import quote
+from reconciler.metrics.queries.selectors import add_matchers
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 

@@ -22,8 +22,8 @@ from reconciler.metrics import (
     history_queries,
     queries_for,
 )
-from reconciler.metrics.expressions import duration
 from reconciler.metrics.grids import grid_of
+from reconciler.metrics.queries.expressions import duration
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 NOW_S = 1_790_000_007.5

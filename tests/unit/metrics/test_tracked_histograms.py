@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.readings import Named
 from reconciler.metrics.tracked.grid import Floats, Table
 from reconciler.metrics.tracked.histograms import Bucket, percentile_since, percentiles_of, recent_percentiles
 

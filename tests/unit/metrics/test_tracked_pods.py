@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.domain.identity import ResourceKey
-from reconciler.metrics.readings import Named
+from reconciler.metrics.reading.readings import Named
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, is_selected
 
 NAME, ENTRY, ROLE = (f"modelserving.volcano.sh/{each}" for each in ("name", "entry", "role"))

@@ -6,11 +6,11 @@ from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Observation
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import served_by
-from reconciler.metrics.decoding import is_usable, printable
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import PodSeries, Readings, Served, total
-from reconciler.metrics.sightings import STALE_AFTER_S, Sightings
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.reading.attribution import served_by
+from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.readings import PodSeries, Readings, Served, total
+from reconciler.metrics.reading.sightings import STALE_AFTER_S, Sightings
 
 UNSEEN = Performance()
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, Served, Target
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served, Target, gather_by_model
 
 SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes spells generated names with: no vowels, nothing that looks like another."""
@@ -103,6 +103,24 @@ def served_by(variant: Variant) -> tuple[Served, ...]:
     """The names under which metrics may know the variant's model."""
     names = variant.served_names or (variant.model.model_id,)
     return tuple(Served(variant.model.namespace, name) for name in dict.fromkeys(names))
+
+
+def name_models(readings: Readings, attribution: Attribution, first_names: Mapping[ResourceKey, Served]) -> None:
+    """Count each series without a model for the first served name of the variant whose pod it is."""
+    unnamed = {series for values in readings.per_pod.values() for series in values if not series.model}
+    names: dict[PodSeries, PodSeries] = {}
+    for series in unnamed:
+        variant = attribution.variant_of(series)
+        if variant is not None:
+            names[series] = series._replace(model=first_names[variant].model)
+    if not names:
+        return
+    for name, values in readings.per_pod.items():
+        known = {series: value for series, value in values.items() if series not in names}
+        # a pod that names its model beside a series that does not has said it already
+        readings.per_pod[name] = {names.get(series, series): value for series, value in values.items()} | known
+    readings.renamed.update(names.values())
+    gather_by_model(readings)
 
 
 def _unambiguous(pairs: Iterable[tuple[Key, ResourceKey]]) -> dict[Key, ResourceKey]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.replicas import UpstreamQueue
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import served_by
-from reconciler.metrics.decoding import is_usable, printable
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Readings, Served
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.reading.attribution import served_by
+from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.readings import Readings, Served
 
 Named = tuple[str, str]
 """Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""

@@ -1,6 +1,6 @@
 """The quantities behind every model's load and every variant's observation, asked of each cluster in each run."""
 
-from reconciler.metrics.engines import (
+from reconciler.metrics.quantities.candidates import (
     RUNNING,
     WAITING,
     Gauge,
@@ -17,7 +17,7 @@ from reconciler.metrics.engines import (
     triton_wait,
     vllm,
 )
-from reconciler.metrics.quantities import PER_PICKED_MODEL, PER_POD, POD_LABEL_OF_VARIANT, Name, Quantity
+from reconciler.metrics.quantities.quantity import PER_PICKED_MODEL, PER_POD, POD_LABEL_OF_VARIANT, Name, Quantity
 
 OWNERSHIP_WINDOW_S = 600.0
 """A pod that is gone still counts in rates over their window, so whose it was is remembered for longer than that."""

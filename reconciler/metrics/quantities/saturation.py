@@ -1,6 +1,6 @@
 """What sizing by saturation needs beside loads: how full replicas are, how much they hold, what waits before them."""
 
-from reconciler.metrics.engines import (
+from reconciler.metrics.quantities.candidates import (
     SGLANG_RANK,
     VLLM_RANK,
     WAITING,
@@ -13,7 +13,7 @@ from reconciler.metrics.engines import (
     triton_kv_cache,
     vllm,
 )
-from reconciler.metrics.quantities import PER_PICKED_MODEL, PER_POD, Name, Quantity
+from reconciler.metrics.quantities.quantity import PER_PICKED_MODEL, PER_POD, Name, Quantity
 
 PEAK_WINDOW_S = 60.0
 RETENTION_S = 600.0

@@ -2,22 +2,24 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from reconciler.domain.answers import Absence, NoAnswer, Sample
-from reconciler.metrics.decoding import is_usable
-from reconciler.metrics.engines import RANKS
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.load_quantities import ESSENTIAL
-from reconciler.metrics.quantities import VARIANT_LABEL, Name
-from reconciler.metrics.saturation_quantities import BLOCK_LABELS
+from reconciler.metrics.quantities.candidates import RANKS
+from reconciler.metrics.quantities.loads import ESSENTIAL
+from reconciler.metrics.quantities.quantity import VARIANT_LABEL, Name
+from reconciler.metrics.quantities.saturation import BLOCK_LABELS
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import is_usable
 
 ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
 """Asked by pod and needed by model as well."""
 LENGTHS = (Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
 WHOLE = re.compile("[0-9]{1,15}")
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 
 class PodSeries(NamedTuple):
@@ -164,3 +166,11 @@ def _net(values: Sequence[float]) -> float:
 
 def _count(text: str) -> float | None:
     return float(text) if WHOLE.fullmatch(text) else None
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """Items by their keys, both in the order they came."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from reconciler.domain.answers import Query
 from reconciler.domain.settings import ClusterSettings
-from reconciler.metrics.expressions import exported_label, label_names, matchers, render
-from reconciler.metrics.quantities import Name, Quantity
+from reconciler.metrics.quantities.quantity import Name, Quantity
+from reconciler.metrics.queries.expressions import exported_label, label_names, matchers, render
 
 SETTLED_S = 600.0
 """So long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""

@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
+from reconciler.metrics.quantities.quantity import Name
 
 MAX_SAMPLES = 500_000
 MAX_WARNINGS = 10
@@ -36,6 +37,13 @@ def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, .
         return _samples(entries)
     except UnexpectedError as unexpected:
         return unreadable(answer, str(unexpected))
+
+
+def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
+    """The values of the label `cluster` on series of the namespaces asked for, sorted; empty where it is not used."""
+    asked = [decode(answer) for answer in answers if answer.query.quantity == Name.CLUSTER_LABEL]
+    answered = [samples for samples in asked if not isinstance(samples, NoAnswer)]
+    return tuple(sorted({sample.labels.get("cluster", "") for samples in answered for sample in samples}))
 
 
 def warnings_of(answer: Answer) -> tuple[str, ...]:

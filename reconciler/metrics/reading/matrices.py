@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.metrics.decoding import (
+from reconciler.metrics.reading.decoding import (
     Json,
     UnexpectedError,
     document_of,

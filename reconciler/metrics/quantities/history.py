@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.metrics.engines import RUNNING, WAITING, asked_for, average
-from reconciler.metrics.load_quantities import QUANTITIES
-from reconciler.metrics.quantities import OWNERSHIP, Name, Quantity
-from reconciler.metrics.saturation_quantities import SATURATION_QUANTITIES
+from reconciler.metrics.quantities.candidates import RUNNING, WAITING, asked_for, average
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.quantity import OWNERSHIP, Name, Quantity
+from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 
 SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
 """What replicas reported when they were full: it tells how much they can hold at work."""

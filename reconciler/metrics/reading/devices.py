@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from reconciler.domain.answers import Absence, NoAnswer, Sample
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import Attribution, target_of
-from reconciler.metrics.decoding import is_usable, printable
-from reconciler.metrics.device_queries import CORDONED, FACT, LABELS, NOT_READY, OFFERS, SEEN, SETTLED_S
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.devices import CORDONED, FACT, LABELS, NOT_READY, OFFERS, SEEN, SETTLED_S
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.attribution import Attribution, target_of
+from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.readings import Named, PodSeries, Readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

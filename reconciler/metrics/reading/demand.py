@@ -1,13 +1,13 @@
 """The load of one model: who counts its arrivals, how long its requests are, or why that is not known."""
 
+import math
 from collections.abc import Sequence
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load
-from reconciler.metrics.decoding import is_usable, printable
-from reconciler.metrics.lengths import mean_length
-from reconciler.metrics.quantities import WINDOW_S, Name
-from reconciler.metrics.readings import Readings, Served, total
+from reconciler.metrics.quantities.quantity import WINDOW_S, Name
+from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.readings import PodSeries, Readings, Served, total
 
 SEEN_BY_PICKER = 0.8
 """Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
@@ -44,6 +44,32 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
         arrivals_from=source,
         is_by_replicas=source == BY_REPLICAS,
     )
+
+
+def mean_length(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
+    """Mean over the replicas, weighted by what each finished; NaN when all are idle, None without a series."""
+    values = readings.of_pods(name)
+    known = {series: values[series] for one in served for series in readings.members(name, one)}
+    if not known:
+        return None
+    busy = {series: mean for series, mean in known.items() if not math.isnan(mean)}
+    if not all(map(is_usable, busy.values())):
+        return math.nan
+    if len(busy) < 2:
+        return next(iter(busy.values()), math.nan)
+    weights = {series: _finished(series, readings) for series in busy}
+    weight = total(list(weights.values()))
+    return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
+
+
+def _finished(series: PodSeries, readings: Readings) -> float:
+    # a series without a pod speaks for all replicas of its model, as those of older recordings do
+    finished = (
+        readings.of_pods(Name.COMPLETIONS).get(series)
+        if series.pod
+        else readings.of_model(Name.COMPLETIONS, Served(series.namespace, series.model))
+    )
+    return finished or 0.0
 
 
 def _arrivals(served: Sequence[Served], replicas: int, readings: Readings) -> Arrivals | NoAnswer:

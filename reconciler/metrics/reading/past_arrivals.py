@@ -2,36 +2,22 @@
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Answer, NoAnswer, Query
+from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load, PastArrivals
-from reconciler.domain.settings import ClusterSettings
-from reconciler.metrics.decoding import is_usable
-from reconciler.metrics.demand import BY_REPLICAS, CONFIGURED, ENDPOINT_PICKER
-from reconciler.metrics.expressions import LabelNames, matchers
-from reconciler.metrics.folding import picked_model, written_model
-from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.history_quantities import PAST
-from reconciler.metrics.loads import Model
-from reconciler.metrics.matrices import decode_matrix
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.ranges import MAX_POINTS, SAMPLE_BUDGET, history_queries
-from reconciler.metrics.readings import Served
-from reconciler.metrics.selectors import add_matchers
+from reconciler.metrics.grids import Grid, grid_over
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import is_usable
+from reconciler.metrics.reading.demand import BY_REPLICAS, CONFIGURED, ENDPOINT_PICKER
+from reconciler.metrics.reading.folding import picked_model, written_model
+from reconciler.metrics.reading.loads import Model
+from reconciler.metrics.reading.matrices import decode_matrix
+from reconciler.metrics.reading.readings import Served
 
-PAYBACK_S = 3600.0
-"""As far back as it is asked where nobody says otherwise."""
-FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
-"""Rates are of 5 minutes: a step of a minute misses no peak, one of 5 minutes no request."""
-FINE_UP_TO_S = 2 * 3600.0
-"""Beyond, the coarse step keeps an answer about a day as small as one about hours."""
-OFF_GRID = 0.01
-"""By so much of a step a point may miss its moment."""
-
-PAST_CONFIGURED = {Name.ARRIVALS_CONFIGURED: Name.PAST_CONFIGURED}
 Rates = dict[Served, "array[float]"]
 
 
@@ -45,38 +31,10 @@ class PastReadings:
     warnings: dict[str, None] = field(default_factory=dict)
 
 
-def past_queries(
-    cluster: ClusterSettings,
-    namespaces: Mapping[str, int],
-    now_s: float,
-    payback_s: float,
-    *,
-    sample_budget: int = SAMPLE_BUDGET,
-) -> Iterator[Query]:
-    """One range query for each source of arrivals over the last `payback_s`; `namespaces` counts the models of each."""
-    settings = cluster.prometheus
-    if settings is None or not namespaces:
-        return
-    start_s, step_s = now_s - payback_s, FINE_STEP_S if payback_s <= FINE_UP_TO_S else COARSE_STEP_S
-    for key, text in sorted(settings.queries.items()):
-        name = PAST_CONFIGURED.get(CONFIGURABLE_QUANTITIES.get(key, Name.COMPLETIONS))
-        for part in grid_of(start_s, now_s, step_s).parts(MAX_POINTS) if name is not None else ():
-            asked = add_matchers(text, matchers(settings))
-            yield Query(
-                cluster=cluster.name,
-                quantity=str(name),
-                text=asked,
-                start_s=part.start_s,
-                end_s=part.end_s,
-                step_s=step_s,
-            )
-    yield from history_queries(cluster, namespaces, start_s, now_s, step_s, tuple(PAST), sample_budget=sample_budget)
-
-
 def read_past(answers: Iterable[Answer], names: LabelNames) -> PastReadings:
     """The answers of one cluster to `past_queries`, put together on one grid; what failed is left out."""
     asked = [answer for answer in answers if answer.query.quantity in _SERVED and answer.query.step_s is not None]
-    readings = PastReadings(grid=_grid_over([answer.query for answer in asked]))
+    readings = PastReadings(grid=grid_over([answer.query for answer in asked]))
     for answer in asked:
         _read_one(answer, names, readings)
     return readings
@@ -143,18 +101,10 @@ def _read_one(answer: Answer, names: LabelNames, readings: PastReadings) -> None
 
 def _add_up(held: "array[float]", times_s: "array[float]", values: "array[float]", grid: Grid) -> None:
     for time_s, value in zip(times_s, values, strict=True):
-        place = (time_s - grid.start_s) / grid.step_s
-        index = round(place)
-        if abs(place - index) <= OFF_GRID and 0 <= index < grid.count:
+        index = grid.index_of(time_s)
+        if index is not None:
             known = value if math.isfinite(value) else math.inf  # infinite it stays, whatever is added
             held[index] = known if math.isnan(held[index]) else held[index] + known
-
-
-def _grid_over(queries: Sequence[Query]) -> Grid | None:
-    if not queries:
-        return None
-    step_s = queries[0].step_s or FINE_STEP_S
-    return grid_of(min(query.start_s for query in queries), max(query.end_s for query in queries), step_s)
 
 
 def _reported_model(labels: Mapping[str, str], names: LabelNames) -> Served:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.metrics.attribution import Attribution
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Named, PodSeries, Readings, Served
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.reading.attribution import Attribution
+from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served
 
 STALE_AFTER_S = 300.0
 """The age from which a sample says nothing about now; Prometheus itself forgets a silent series by then."""

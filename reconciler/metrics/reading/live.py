@@ -4,27 +4,20 @@ Deployments and StatefulSets alone: kube-state-metrics knows of no other kind un
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Absence, Answer, NoAnswer, Query
+from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import LiveReplicas
-from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.variants import Variant
-from reconciler.metrics.decoding import is_usable
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.folding import KINDS
-from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.matrices import Row, decode_matrix
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.ranges import history_queries
-from reconciler.metrics.readings import Target
-
-LIVE_STEP_S = 15.0
-"""Nobody scrapes kube-state-metrics more often, so no sample falls between two moments."""
-OFF_GRID = 0.01
-"""By so much of a step a point may miss its moment."""
+from reconciler.metrics.grids import Grid, grid_over
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import is_usable
+from reconciler.metrics.reading.folding import KINDS
+from reconciler.metrics.reading.matrices import Row, decode_matrix
+from reconciler.metrics.reading.readings import Target
 
 Live = Mapping[ResourceKey, LiveReplicas | NoAnswer]
 
@@ -51,17 +44,10 @@ def watched_target(variant: Variant) -> Target | None:
     return (key.namespace, key.kind, key.name) if key.kind in KINDS.values() else None
 
 
-def live_queries(
-    cluster: ClusterSettings, targets: Mapping[str, int], now_s: float, delay_s: float
-) -> tuple[Query, ...]:
-    """One query over the last `delay_s` and a step more; `targets` counts the scale targets of each namespace."""
-    return history_queries(cluster, targets, now_s - delay_s - LIVE_STEP_S, now_s, LIVE_STEP_S, (Name.LIVE_REPLICAS,))
-
-
 def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
     """The answers of one cluster to `live_queries`, put together on one grid."""
     asked = [answer for answer in answers if answer.query.quantity == Name.LIVE_REPLICAS and answer.query.step_s]
-    readings = LiveReadings(grid=_grid_over([answer.query for answer in asked]))
+    readings = LiveReadings(grid=grid_over([answer.query for answer in asked]))
     for answer in asked:
         matrix = decode_matrix(answer)
         if isinstance(matrix, NoAnswer):
@@ -91,22 +77,14 @@ def _told(target: Target, grid: Grid, readings: LiveReadings) -> LiveReplicas | 
     return NoAnswer(absence=Absence.MISSING, reason=reason)
 
 
-def _grid_over(queries: Sequence[Query]) -> Grid | None:
-    if not queries:
-        return None
-    step_s = queries[0].step_s or LIVE_STEP_S
-    return grid_of(min(query.start_s for query in queries), max(query.end_s for query in queries), step_s)
-
-
 def _add(row: Row, names: LabelNames, readings: LiveReadings) -> None:
     target, grid = _target_of(row.labels, names), readings.grid
     if target is None or grid is None:
         return
     counts = readings.counts.setdefault(target, [math.nan] * grid.count)
     for time_s, value in zip(row.times_s, row.values, strict=True):
-        place = (time_s - grid.start_s) / grid.step_s
-        index = round(place)
-        if abs(place - index) <= OFF_GRID and 0 <= index < grid.count:
+        index = grid.index_of(time_s)
+        if index is not None:
             # told twice and differently, neither is believed
             counts[index] = value if math.isnan(counts[index]) or counts[index] == value else math.inf
 

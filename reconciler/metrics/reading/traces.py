@@ -10,21 +10,18 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import Attribution, attribution_of
-from reconciler.metrics.decoding import ABSURD
-from reconciler.metrics.expressions import LabelNames, names_in
-from reconciler.metrics.folding import read
-from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.grouping import grouped
-from reconciler.metrics.history_quantities import HISTORY
-from reconciler.metrics.matrices import Row, decode_matrix
-from reconciler.metrics.quantities import OWNERSHIP, Name
-from reconciler.metrics.readings import Instance, Named, PodSeries, capacity_of, rank_of, series_of
+from reconciler.metrics.grids import Grid, grid_of, grid_over
+from reconciler.metrics.quantities.history import HISTORY
+from reconciler.metrics.quantities.quantity import OWNERSHIP, Name
+from reconciler.metrics.queries.expressions import LabelNames, names_in
+from reconciler.metrics.reading.attribution import Attribution, attribution_of
+from reconciler.metrics.reading.decoding import ABSURD
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.matrices import Row, decode_matrix
+from reconciler.metrics.reading.readings import Instance, Named, PodSeries, capacity_of, grouped, rank_of, series_of
 
 CONTESTED = math.inf
 """Marks a moment with two different values until the trace is told: neither is believed."""
-OFF_GRID = 0.01
-"""By so much of a step a point may miss its moment; farther off it says nothing of it."""
 
 Traces = Mapping[ResourceKey, tuple[Trace, ...]]
 
@@ -88,14 +85,10 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
     asked = [answer for answer in answers if answer.query.quantity in HISTORY]
     steps = grouped((answer.query.step_s, answer) for answer in asked)
     return tuple(
-        read_histories(members, names, _grid_over(members, step_s))
-        for step_s, members in sorted((step_s, steps[step_s]) for step_s in steps if step_s)
+        read_histories(members, names, grid)
+        for _, members in sorted((step_s, steps[step_s]) for step_s in steps if step_s)
+        if (grid := grid_over([answer.query for answer in members])) is not None
     )
-
-
-def _grid_over(answers: Sequence[Answer], step_s: float) -> Grid:
-    start_s = min(answer.query.start_s for answer in answers)
-    return grid_of(start_s, max(answer.query.end_s for answer in answers), step_s)
 
 
 def trace(histories: Histories, attribution: Attribution) -> Traces:
@@ -143,18 +136,10 @@ def _believable(row: Row, name: Name) -> "array[float]":
 
 def _places(found_s: "array[float]", times_s: "array[float]", grid: Grid) -> Sequence[int | None]:
     """Where points stand on the grid, None beside it; a range when they follow one another without a gap."""
-    first = _place(found_s[0], times_s, grid) if found_s else None
+    first = grid.index_of(found_s[0]) if found_s else None
     if first is not None and found_s == times_s[first : first + len(found_s)]:
         return range(first, first + len(found_s))
-    return [_place(at_s, times_s, grid) for at_s in found_s]
-
-
-def _place(at_s: float, times_s: "array[float]", grid: Grid) -> int | None:
-    if not grid.start_s - grid.step_s < at_s < grid.end_s + grid.step_s:
-        return None
-    index = round((at_s - grid.start_s) / grid.step_s)
-    is_on_grid = 0 <= index < len(times_s) and abs(at_s - times_s[index]) <= OFF_GRID * grid.step_s
-    return index if is_on_grid else None
+    return [grid.index_of(at_s) for at_s in found_s]
 
 
 def _believed(value: float) -> float:

@@ -11,22 +11,19 @@ from reconciler.domain.loads import Load, Observation, PastArrivals
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import Attribution, attribution_of, served_by
-from reconciler.metrics.capacities import ready_replicas, stored_capacities
-from reconciler.metrics.devices import DevicesSeen, devices_seen
-from reconciler.metrics.expressions import LabelNames, names_in
-from reconciler.metrics.folding import read
-from reconciler.metrics.grouping import grouped
-from reconciler.metrics.instances import instances_in, replicas_of
-from reconciler.metrics.live import live_of, read_live
-from reconciler.metrics.loads import loads_of, models_of, requests_of, with_arrivals
-from reconciler.metrics.naming import name_models
-from reconciler.metrics.observations import observe, unobserved
-from reconciler.metrics.past_arrivals import PastReadings, past_of, read_past
-from reconciler.metrics.queues import queues_of
-from reconciler.metrics.readings import Readings
-from reconciler.metrics.sightings import sight
-from reconciler.metrics.traces import Histories, histories_by_grid, trace
+from reconciler.metrics.queries.expressions import LabelNames, names_in
+from reconciler.metrics.reading.attribution import Attribution, attribution_of, name_models, served_by
+from reconciler.metrics.reading.devices import DevicesSeen, devices_seen
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.instances import instances_in, ready_replicas, replicas_of, stored_capacities
+from reconciler.metrics.reading.live import live_of, read_live
+from reconciler.metrics.reading.loads import loads_of, models_of, requests_of, with_arrivals
+from reconciler.metrics.reading.observations import observe, unobserved
+from reconciler.metrics.reading.past_arrivals import PastReadings, past_of, read_past
+from reconciler.metrics.reading.queues import queues_of
+from reconciler.metrics.reading.readings import Readings, grouped
+from reconciler.metrics.reading.sightings import sight
+from reconciler.metrics.reading.traces import Histories, histories_by_grid, trace
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")

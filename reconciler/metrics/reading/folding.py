@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
-from reconciler.metrics.decoding import decode, warnings_of
-from reconciler.metrics.expressions import LabelNames
-from reconciler.metrics.quantities import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
-from reconciler.metrics.readings import (
+from reconciler.metrics.quantities.quantity import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import decode, warnings_of
+from reconciler.metrics.reading.readings import (
     UNSAID,
     Capacity,
     Instance,

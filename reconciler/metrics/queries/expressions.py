@@ -7,7 +7,7 @@ from string import Template
 
 from reconciler.domain.settings import PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.quantities import Quantity
+from reconciler.metrics.quantities.quantity import Quantity
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))

@@ -3,18 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.answers import Answer, NoAnswer, Query
+from reconciler.domain.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.batches import NAMED_NAMESPACES, batches_of
-from reconciler.metrics.decoding import decode
-from reconciler.metrics.expressions import label_names, matchers, render
-from reconciler.metrics.history_quantities import LEARNING_WINDOW_S, SATURATION_HISTORY, TRACED_HISTORY
-from reconciler.metrics.load_quantities import CLUSTER_LABEL, QUANTITIES
-from reconciler.metrics.past_arrivals import PAYBACK_S, past_queries
-from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, Name, Quantity
-from reconciler.metrics.ranges import SAMPLE_BUDGET, history_queries
-from reconciler.metrics.saturation_quantities import RETENTION_S, SATURATION_QUANTITIES
-from reconciler.metrics.selectors import add_matchers
+from reconciler.metrics.quantities.history import LEARNING_WINDOW_S, SATURATION_HISTORY, TRACED_HISTORY
+from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name, Quantity
+from reconciler.metrics.quantities.saturation import RETENTION_S, SATURATION_QUANTITIES
+from reconciler.metrics.queries.expressions import label_names, matchers, render
+from reconciler.metrics.queries.ranges import (
+    NAMED_NAMESPACES,
+    PAYBACK_S,
+    SAMPLE_BUDGET,
+    batches_of,
+    history_queries,
+    past_queries,
+)
+from reconciler.metrics.queries.selectors import add_matchers
 
 SERIES_BUDGET = 50_000
 """Replicas that one query may cover: an answer of about 10 MB, far below the servers' limits of 50 M samples."""
@@ -73,13 +77,6 @@ def queries_for(
         *(Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts),
         *_history(cluster, needs, now_s, sample_budget),
     )
-
-
-def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
-    """The values of the label `cluster` on series of the namespaces asked for, sorted; empty where it is not used."""
-    asked = [decode(answer) for answer in answers if answer.query.quantity == Name.CLUSTER_LABEL]
-    answered = [samples for samples in asked if not isinstance(samples, NoAnswer)]
-    return tuple(sorted({sample.labels.get("cluster", "") for samples in answered for sample in samples}))
 
 
 def _configured(settings: PrometheusSettings) -> Iterator[tuple[Name, str]]:

@@ -7,13 +7,12 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.variants import Variant
-from reconciler.metrics.attribution import served_by
-from reconciler.metrics.decoding import is_usable, printable
-from reconciler.metrics.demand import load_of
-from reconciler.metrics.grouping import grouped
-from reconciler.metrics.quantities import Name
-from reconciler.metrics.readings import Readings, Served, total
-from reconciler.metrics.sightings import Sightings
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.reading.attribution import served_by
+from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.demand import load_of
+from reconciler.metrics.reading.readings import Readings, Served, grouped, total
+from reconciler.metrics.reading.sightings import Sightings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
