@@ -12,7 +12,8 @@ from reconciler.errors import ConfigurationError, InputError
 from reconciler.git import EntryKind, Repository
 from reconciler.manifests import Field, Value, format_field, parse_documents
 from reconciler.pipeline.prepare import Prepared
-from reconciler.placement import Fleet
+from reconciler.placement import DEPLOYING_KINDS, Fleet
+from reconciler.resources import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 
 TOOLS = (("kustomize", ("kustomize", "build")), ("kubectl", ("kubectl", "kustomize")))
@@ -20,7 +21,7 @@ TIMEOUT_S = 120.0
 _COUNTS = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})
 _PLACING = frozenset({"nodeSelector", "resources", "inferenceFlavors"})
 """Where a change of accelerator shows in a scale target."""
-_HOLDERS = frozenset({"HelmRelease", "Application", "ApplicationSet", "Kustomization", "ConfigMap"})
+_HOLDERS = DEPLOYING_KINDS | {name for name, kind in KINDS.items() if kind.holds_numbers}
 """Kinds that hold numbers of other objects, in fields of any name or inside of texts."""
 
 Name = tuple[str, str]
@@ -166,7 +167,7 @@ class _Wishes:
             return True
         if name[0] in _HOLDERS:
             return isinstance(value, str) or value in self.counts
-        return is_count and value in self.counts and name[0] in ("HorizontalPodAutoscaler", "ScaledObject")
+        return is_count and value in self.counts and name[0] in AUTOSCALERS
 
 
 def _compare(root: str, before: Objects, after: Objects, wishes: _Wishes) -> int:

@@ -6,7 +6,7 @@
 
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet, build_fleet
-from reconciler.placement.helm import helm_place, is_switched_off
+from reconciler.placement.helm import DEPLOYING_KINDS, helm_place, is_switched_off
 from reconciler.placement.insertions import Insertion, overlay_insertion
 from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
@@ -17,6 +17,7 @@ from reconciler.placement.repository import Repository, is_kustomization
 from reconciler.placement.roots import find_used
 
 __all__ = [
+    "DEPLOYING_KINDS",
     "BuiltObject",
     "EffectivePlace",
     "EntryPlaces",

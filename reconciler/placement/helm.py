@@ -9,8 +9,9 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests import Field
 from reconciler.manifests.wording import join_words, quote
+from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
-from reconciler.placement.deployers import ARGO_GROUP, override_sections
+from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_sections
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.patches import parse_inline
 from reconciler.placement.objects import BuiltObject, Obstacle, split_version
@@ -19,6 +20,8 @@ from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_p
 from reconciler.placement.repository import CHART_NAME, Repository, directory_of, join, name_of, resolve
 
 HELM_RELEASE: Final = "HelmRelease"
+DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}
+"""Kinds that say what is deployed, with numbers in fields of any name or inside of texts."""
 APPLICATION: Final = "Application"
 _FLUX_HELM: Final = "helm.toolkit.fluxcd.io"
 _DEFAULT_KEY: Final = "values.yaml"

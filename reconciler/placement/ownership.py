@@ -13,8 +13,8 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, Draft, Identity, identify, split_version
 from reconciler.placement.origins import Source
+from reconciler.resources import AUTOSCALERS
 
-_AUTOSCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
 _PAUSED: Final = "autoscaling.keda.sh/paused"
 _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
@@ -59,7 +59,7 @@ def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
 
 
 def _autoscalers(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
-    for built in fleet.of_kinds(key.cluster, _AUTOSCALERS):
+    for built in fleet.of_kinds(key.cluster, AUTOSCALERS):
         reference = ("spec", "scaleTargetRef")
         kind = built.value_at(*reference, "kind")
         if built.key.kind == "ScaledObject":

@@ -68,7 +68,6 @@ Piece: TypeAlias = (
     | InferenceModel
     | ModelRewrite
 )
-Reader: TypeAlias = "Callable[[KubernetesObject], Iterator[Piece]]"
 Name = Annotated[str, Field(min_length=1, max_length=253, description="a name")]
 
 

@@ -1,251 +1,46 @@
-"""Which kinds are read, in which versions, by whom; and the walk from a file's documents to its objects."""
+"""Which families are read, and what is known of their kinds."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 
-from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.findings import Finding, Severity
-from reconciler.manifests import Document
-from reconciler.manifests.wording import describe, join_words, quote
-from reconciler.resources.folding import FileDeclaration
-from reconciler.resources.inference import read_inference_model, read_objective, read_pool, read_rewrite
-from reconciler.resources.kthena import read_binding, read_booster, read_policy, read_serving
-from reconciler.resources.kthena import read_model as read_kthena_model
-from reconciler.resources.kubernetes.autoscalers import read_autoscaler, read_scaled_object
-from reconciler.resources.kubernetes.deployments import read_deployment, read_stateful_set
-from reconciler.resources.kubernetes.leader_workers import read_leader_worker_set
-from reconciler.resources.kubernetes.namespaces import read_namespace
-from reconciler.resources.llmaz import read_model, read_playground, read_runtime, read_service
-from reconciler.resources.llmd import read_variant
-from reconciler.resources.llmd.config_maps import read_config_map
+from reconciler.manifests.wording import describe
+from reconciler.resources.inference.kinds import INFERENCE
+from reconciler.resources.kinds import Family, Kind
+from reconciler.resources.kthena.kinds import KTHENA
+from reconciler.resources.kubernetes.kinds import KUBERNETES
+from reconciler.resources.llmaz.kinds import LLMAZ
+from reconciler.resources.llmd.kinds import llmd_family
 from reconciler.resources.objects import (
-    DEFAULT_NAMESPACE,
     KubernetesObject,
-    Metadata,
     Piece,
-    Reader,
-    break_on,
-    is_templated,
-    read_texts,
 )
-from reconciler.resources.undecided import NOTED_KINDS, find_undecided
-from reconciler.resources.validation import LooseShape, validate
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A kind that is read: its API versions, and what makes pieces of one object.
-
-    `retired` are versions that a cluster no longer serves. A kind that is `ours_alone` has no namesake in another
-    group, so another group is a mistake; else the object is somebody else's and ignored. One that `reads_templates`
-    matters even when its own name is filled in later. `word` stands in every document of the kind where the kind's
-    own name is one of a more common namesake, whose objects may leave out their version.
-    """
-
-    versions: tuple[str, ...]
-    read: Reader
-    retired: tuple[str, ...] = ()
-    ours_alone: bool = False
-    is_namespaced: bool = True
-    reads_templates: bool = False
-    word: str = ""
-
-
-# What the API server accepts of the kinds above, namespaces included but for their dots.
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-
-_KTHENA = ("workload.serving.volcano.sh/v1alpha1", "registry.volcano.sh/v1alpha1", "registry.matrixinfer.ai/v1alpha1")
-_MODEL_INFER = ("workload.volcano.sh/v1alpha1", "workload.matrixinfer.ai/v1alpha1")
-_LLMAZ = "inference.llmaz.io/v1alpha1"
-_EXPERIMENTAL = "inference.networking.x-k8s.io"
-_GATEWAY = (f"{_EXPERIMENTAL}/v1alpha2", "llm-d.ai/v1alpha2")
-_KINDS: Mapping[str, Kind] = {
-    "VariantAutoscaling": Kind(versions=("llmd.ai/v1alpha1",), read=read_variant, ours_alone=True),
-    "Deployment": Kind(versions=("apps/v1",), read=read_deployment, retired=("extensions/v1beta1",)),
-    "StatefulSet": Kind(versions=("apps/v1",), read=read_stateful_set, retired=("apps/v1beta1", "apps/v1beta2")),
-    "LeaderWorkerSet": Kind(versions=("leaderworkerset.x-k8s.io/v1",), read=read_leader_worker_set),
-    "OpenModel": Kind(versions=("llmaz.io/v1alpha1",), read=read_model, ours_alone=True, is_namespaced=False),
-    "Playground": Kind(versions=(_LLMAZ,), read=read_playground),
-    "Service": Kind(versions=(_LLMAZ,), read=read_service, word="inference.llmaz.io"),
-    "BackendRuntime": Kind(versions=(_LLMAZ,), read=read_runtime, is_namespaced=False),
-    "InferencePool": Kind(
-        versions=("inference.networking.k8s.io/v1", f"{_EXPERIMENTAL}/v1alpha2", f"{_EXPERIMENTAL}/v1alpha1"),
-        read=read_pool,
-        ours_alone=True,
-    ),
-    "InferenceObjective": Kind(versions=_GATEWAY, read=read_objective, ours_alone=True),
-    "InferenceModelRewrite": Kind(versions=_GATEWAY, read=read_rewrite, ours_alone=True),
-    "InferenceModel": Kind(
-        versions=(f"{_EXPERIMENTAL}/v1alpha2", f"{_EXPERIMENTAL}/v1alpha1"), read=read_inference_model, ours_alone=True
-    ),
-    "AutoscalingPolicy": Kind(versions=_KTHENA, read=read_policy),
-    "AutoscalingPolicyBinding": Kind(versions=_KTHENA, read=read_binding, ours_alone=True),
-    "Model": Kind(versions=_KTHENA[1:], read=read_kthena_model),
-    "ModelBooster": Kind(versions=_KTHENA[:1], read=read_booster, ours_alone=True),
-    "ModelServing": Kind(versions=_KTHENA[:1], read=read_serving),
-    "ModelInfer": Kind(versions=_MODEL_INFER, read=read_serving, ours_alone=True),
-    "HorizontalPodAutoscaler": Kind(
-        versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),
-        read=read_autoscaler,
-        reads_templates=True,
-    ),
-    "ScaledObject": Kind(versions=("keda.sh/v1alpha1",), read=read_scaled_object, reads_templates=True),
-    "Namespace": Kind(versions=("v1",), read=read_namespace, is_namespaced=False),
-    "ConfigMap": Kind(versions=("v1",), read=read_config_map),
+FAMILIES: tuple[Family, ...] = (KUBERNETES, LLMAZ, INFERENCE, KTHENA)
+"""Every family but upstream's own, which needs to know the scale targets of all: a new one gets its place here."""
+_TARGET_VERSIONS = {
+    name: kind.versions[0] for family in FAMILIES for name, kind in family.kinds.items() if kind.is_scale_target
 }
-_LIST = "List"
+_ALL_FAMILIES = (*FAMILIES, llmd_family(_TARGET_VERSIONS))
+_CONFIG_MAPS = {name: read for family in _ALL_FAMILIES for name, read in family.config_maps.items() if name}
+_ANY_CONFIG_MAP = tuple(family.config_maps[""] for family in _ALL_FAMILIES if "" in family.config_maps)
 
+
+def _read_config_map(source: KubernetesObject) -> Iterator[Piece]:
+    """What a ConfigMap holds of ours, if anything; others are none of our business."""
+    entries = source.fields.get("data")
+    read = _CONFIG_MAPS.get(source.name)
+    if isinstance(entries, dict):
+        for each in _ANY_CONFIG_MAP if read is None else (read,):
+            yield from each(source, entries)
+    elif read is not None and entries is not None:
+        yield source.complain(("data",), f"expected a mapping, got {describe(entries)}")
+
+
+KINDS: Mapping[str, Kind] = {name: kind for family in _ALL_FAMILIES for name, kind in family.kinds.items()} | {
+    "ConfigMap": Kind(versions=("v1",), read=_read_config_map, holds_settings=True, holds_numbers=True)
+}
+"""Every kind that is read, by its name."""
+AUTOSCALERS = tuple(name for name, kind in KINDS.items() if kind.is_autoscaler)
+"""The kinds that set the replicas of other objects."""
 # A `List` of these holds their names too, so it needs no word of its own.
-KINDS: frozenset[bytes] = frozenset((kind.word or name).encode() for name, kind in _KINDS.items())
+KIND_WORDS: frozenset[bytes] = frozenset((kind.word or name).encode() for name, kind in KINDS.items())
 """The words of which one stands in every document worth parsing."""
-
-
-class _Items(LooseShape):
-    items: list[object] | None = None
-
-
-def read_file(cluster: str, path: str, documents: Sequence[Document]) -> FileDeclaration:
-    """All that one file declares in one cluster; what is wrong in it becomes findings, never an exception."""
-    pieces = tuple(piece for document in documents for piece in _read_document(cluster, document))
-    return FileDeclaration(cluster=cluster, path=path, pieces=pieces)
-
-
-def _read_document(cluster: str, document: Document) -> Iterator[Piece]:
-    for each in _objects_in(cluster, document):
-        if isinstance(each, Finding):
-            yield each
-        else:
-            yield from read_object(each)
-
-
-def count_written(documents: Iterable[Document]) -> int:
-    """How many objects stand in documents that are of a kind that is read, sound or broken."""
-    found = (each for document in documents for each in _objects_in("", document))
-    return sum(isinstance(each, KubernetesObject) and is_read(each) for each in found)
-
-
-def _objects_in(cluster: str, document: Document) -> Iterator[KubernetesObject | Finding]:
-    """The objects of a document whose kind bears a name that is read; what is wrong with a list of them."""
-    value = document.value
-    if not isinstance(value, dict):
-        return
-    kind = value.get("kind")
-    if not isinstance(kind, str):
-        return
-    source = KubernetesObject(cluster=cluster, kind=kind, document=document, prefix=(), fields=value)
-    if kind in _KINDS:
-        yield source
-    elif kind.endswith(_LIST):
-        yield from _items_of(source)
-
-
-def _items_of(source: KubernetesObject) -> Iterator[KubernetesObject | Finding]:
-    """The objects of a `List`, or of a typed list, whose items may leave out what the list says."""
-    item_kind = source.kind.removesuffix(_LIST)
-    if item_kind and item_kind not in _KINDS:
-        return
-    validated = validate(_Items, source.fields, locate=source.locate)
-    yield from validated.findings
-    for index, item in enumerate((validated.value.items if validated.value else None) or ()):
-        if not isinstance(item, dict):
-            yield source.complain(("items", index), f"expected a mapping, got {describe(item)}")
-            continue
-        kind = item.get("kind", item_kind)
-        fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
-        if isinstance(kind, str) and kind in _KINDS:
-            yield replace(source, kind=kind, prefix=("items", index), fields=fields)
-
-
-def names_kind(kind: object) -> bool:
-    """Whether a kind is one that is read."""
-    return isinstance(kind, str) and kind in _KINDS
-
-
-def read_object(source: KubernetesObject) -> Iterator[Piece]:
-    """What one object declares, as it is written or as it was built; nothing of a kind that is not read."""
-    if not is_read(source):
-        return
-    kind = _KINDS[source.kind]
-    version = source.fields.get("apiVersion")
-    source, findings = _name(source, kind)
-    if findings:
-        yield from break_on(source, findings) if source.name else findings
-        return
-    if version not in kind.versions:
-        expected = join_words([quote(known) for known in kind.versions])
-        message = f"expected {expected}, {'found' if version is None else 'got'} {describe(version)}"
-        yield from break_on(source, (source.complain(("apiVersion",), message),))
-    elif not kind.reads_templates and (is_templated(source.name) or is_templated(source.namespace)):
-        if kind.ours_alone:
-            message = "filled in by a substitution: it cannot be read from Git"
-            yield source.complain(("metadata", "name"), message, Severity.WARNING)
-    else:
-        yield from _read_and_note(source, kind) if source.kind in NOTED_KINDS else kind.read(source)
-
-
-def _read_and_note(source: KubernetesObject, kind: Kind) -> Iterator[Piece]:
-    """An object that can be used, with what nothing decides by where nothing else is said of it."""
-    pieces = tuple(kind.read(source))
-    yield from pieces
-    if not any(isinstance(piece, BrokenResource) for piece in pieces):
-        told = {piece.place for piece in pieces if isinstance(piece, Finding)}
-        yield from (note for note in find_undecided(source) if note.place not in told)
-
-
-def is_read(source: KubernetesObject) -> bool:
-    """Whether an object is of a kind that is read, in whatever version, and not a namesake of another group."""
-    kind, version = _KINDS.get(source.kind), source.fields.get("apiVersion")
-    if kind is None:
-        return False
-    if version is None:
-        return not kind.word and "metadata" in source.fields
-    if not isinstance(version, str) or version in kind.versions or kind.ours_alone or version in kind.retired:
-        return True
-    groups = {known.rpartition("/")[0] for known in kind.versions}
-    return version.rpartition("/")[0] in groups
-
-
-def _name(source: KubernetesObject, kind: Kind) -> tuple[KubernetesObject, tuple[Finding, ...]]:
-    """The object with its metadata; what cannot name anything in a cluster leaves the name empty."""
-    validated = validate(
-        Metadata, source.fields.get("metadata", {}), locate=lambda path: source.locate(("metadata", *path))
-    )
-    metadata = validated.value
-    if metadata is None:
-        return _name_broken(source, kind), validated.findings
-    namespace = (metadata.namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
-    findings = tuple(_check_names(source, metadata.name, namespace))
-    # Not `replace`, which is twice as slow: this runs for every object of a fleet.
-    named = KubernetesObject(
-        cluster=source.cluster,
-        kind=source.kind,
-        document=source.document,
-        prefix=source.prefix,
-        fields=source.fields,
-        name="" if findings else metadata.name,
-        namespace=namespace,
-        labels=read_texts(metadata.labels),
-        annotations=read_texts(metadata.annotations),
-        places=source.places,
-    )
-    return named, findings
-
-
-def _name_broken(source: KubernetesObject, kind: Kind) -> KubernetesObject:
-    """An object with wrong labels or annotations can still be called by its name."""
-    metadata = source.fields.get("metadata")
-    known = {key: metadata.get(key) for key in ("name", "namespace")} if isinstance(metadata, dict) else {}
-    names = validate(Metadata, known, locate=source.locate).value
-    if names is None or any(_check_names(source, names.name, names.namespace or "")):
-        return source
-    return replace(
-        source, name=names.name, namespace=(names.namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
-    )
-
-
-def _check_names(source: KubernetesObject, name: str, namespace: str) -> Iterator[Finding]:
-    for field, text in (("name", name), ("namespace", namespace)):
-        if text and not _DNS_NAME.fullmatch(text) and not is_templated(text):
-            message = f"expected lower-case letters, digits, - and . as in a DNS name, got {quote(text)}"
-            yield source.complain(("metadata", field), message)

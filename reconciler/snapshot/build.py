@@ -11,22 +11,10 @@ from reconciler.domain.snapshot import ReplicaViews, Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Observed, read_observed
 from reconciler.metrics.tracked import read_tracked
-from reconciler.resources.kthena import tracked_targets
+from reconciler.resources import KINDS
+from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.snapshot.inventory.pools import take_inventory
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
-
-VARIANT_KINDS = frozenset(
-    {
-        "VariantAutoscaling",
-        "AutoscalingPolicy",
-        "AutoscalingPolicyBinding",
-        "Model",
-        "ModelBooster",
-        "Playground",
-        "Service",
-    }
-)
-"""What declares variants: unreadable, it is shown as held."""
 
 
 def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:
@@ -45,7 +33,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         fingerprint=fingerprint,
         settings=settings,
         variants=variants,
-        broken=tuple(broken for broken in declaration.broken if broken.key.kind in VARIANT_KINDS),
+        broken=tuple(broken for broken in declaration.broken if _declares_variants(broken.key.kind)),
         loads=observed.loads,
         observations=observed.observations,
         past=observed.past,
@@ -88,6 +76,10 @@ def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> di
         for model in models
         if declaration.saturation.get(model.cluster)
     }
+
+
+def _declares_variants(kind: str) -> bool:
+    return kind in KINDS and KINDS[kind].declares_variants
 
 
 def _views(observed: Observed) -> ReplicaViews:

@@ -7,6 +7,7 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.placement import BuiltObject, Fleet
 from reconciler.resources import (
+    KINDS,
     FileDeclaration,
     KubernetesObject,
     count_written,
@@ -16,9 +17,6 @@ from reconciler.resources import (
     read_object,
 )
 from reconciler.resources.objects import Piece
-
-_SETTINGS = frozenset({"ConfigMap", "Namespace"})
-"""Kinds whose objects nobody scales: one that cannot be read is told by its build."""
 
 _OBJECT_DEPTH = 1
 """What is in the way of a whole object stands at most this deep: nowhere in particular, or at `spec`."""
@@ -69,7 +67,7 @@ def _read(cluster: str, built: BuiltObject) -> Iterator[Piece]:
     obstacle = next((each for each in built.obstacles if len(each.field) <= _OBJECT_DEPTH), None)
     if obstacle is None:
         yield from read_object(_as_built(cluster, built))
-    elif built.key.kind not in _SETTINGS:
+    elif not KINDS[built.key.kind].holds_settings:
         yield BrokenResource(key=built.key, place=obstacle.place or built.place, reason=obstacle.reason)
 
 

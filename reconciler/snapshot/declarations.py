@@ -12,7 +12,7 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Value, parse_readable
 from reconciler.placement import Fleet, Marker, Repository, build_fleet, find_used, is_kustomization, read_markers
-from reconciler.resources import KINDS, merge, names_kind, read_file
+from reconciler.resources import KIND_WORDS, merge, names_kind, read_file
 from reconciler.snapshot.built_objects import declare
 from reconciler.snapshot.places.placing import place_numbers
 
@@ -24,7 +24,7 @@ _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit
 _LONGEST_GLOB, _MOST_STARS = 256, 3
 _CHART_VALUES = "values.yaml"
 _ARGO_SOURCE = ".argocd-source"
-_WORDS = KINDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode()}
+_WORDS = KIND_WORDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode()}
 Clusters = Mapping[str, Callable[[str], bool]]
 Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
 

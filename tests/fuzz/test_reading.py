@@ -9,7 +9,7 @@ from reconciler.domain.findings import Finding
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests import Document, parse_readable
-from reconciler.resources import KINDS
+from reconciler.resources import KIND_WORDS
 from reconciler.snapshot.declarations import read_declaration
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz
@@ -22,7 +22,7 @@ LONGEST_S = 20.0
 """Of the processor for one case: thousands of times what one takes, so nothing but an explosion gets there."""
 MOST_MIB = 96
 HOSTILE_BYTES = 128 * 1024
-NAMES = frozenset(kind.decode() for kind in KINDS)
+NAMES = frozenset(kind.decode() for kind in KIND_WORDS)
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n"
 
 
@@ -87,7 +87,7 @@ def check_documents(body: bytes) -> None:
     for document in documents[:2]:
         for field in list(fields_of(document.value))[:50]:
             assert 1 <= document.line_of(field) <= num_lines
-    chosen, _ = parse_readable("f.yaml", body, kinds=KINDS)
+    chosen, _ = parse_readable("f.yaml", body, kinds=KIND_WORDS)
     assert {document.index for document in chosen} >= {each.index for each in documents if is_ours(each)}
 
 

@@ -6,7 +6,6 @@ from reconciler.decision.explanation.steps import steps_of
 from reconciler.decision.projection import cost_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.kthena import BACKEND_KINDS, EDIT_RESETS
 from reconciler.domain.engines import Engine
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
@@ -60,8 +59,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
 
 def _caution(variant: Variant, outcome: Outcome) -> str:
     """What a person should know who is about to merge its change."""
-    is_backend = variant.workload is not None and variant.workload.key.kind in BACKEND_KINDS
-    return EDIT_RESETS if is_backend and outcome is Outcome.CHANGE else ""
+    return variant.workload.caution if variant.workload is not None and outcome is Outcome.CHANGE else ""
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:

@@ -23,12 +23,6 @@ if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
 
 
 DEFAULT_COST_EXPANSION_PERCENT = 200
-BACKEND_KINDS = ("Model", "ModelBooster")
-EDIT_RESETS = (
-    "any edit of a backend makes Kthena set the replicas of its workload back to the number in Git, "
-    "whatever they were scaled to"
-)
-"""What to tell a person who is about to merge an edit of a Model or ModelBooster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

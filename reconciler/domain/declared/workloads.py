@@ -63,6 +63,8 @@ class Workload:
     considered: tuple[str, ...] = ()
     unwritable: str = ""
     immovable: str = ""
+    caution: str = ""
+    """What a person should know who is about to merge an edit of it."""
     becomes: ResourceKey | None = None
     bounds_of: str = ""
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""

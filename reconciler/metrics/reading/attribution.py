@@ -13,26 +13,16 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served, Target, gather_by_model
-
-SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""What Kubernetes spells generated names with: no vowels, nothing that looks like another."""
+from reconciler.resources import KINDS
+from reconciler.resources.kinds import ROLE
 
 LONGEST_NAME = 253
 
 ANY_ROLE = "[0-9a-z]([-0-9a-z]*[0-9a-z])?"
 
-_ENTRY_POD = "-[0-9]+-{role}-[0-9]+-0"
-
-POD_ENDINGS: Mapping[str, str] = {
-    "Deployment": f"-[{SAFE}]{{6,10}}-[{SAFE}]{{5}}",
-    "StatefulSet": "-[0-9]+",
-    "LeaderWorkerSet": "-[0-9]+(-[0-9]+)?",
-    "ModelServing": _ENTRY_POD,
-    "ModelInfer": _ENTRY_POD,
+_POD_NAMES = {
+    name: re.compile(f"(.+?){kind.pod_names.replace(ROLE, ANY_ROLE)}") for name, kind in KINDS.items() if kind.pod_names
 }
-"""What follows the name of a scale target in the names of its pods; of a role, its entry pods (group, role, index)."""
-
-_POD_NAMES = {kind: re.compile(f"(.+?){ending.replace('{role}', ANY_ROLE)}") for kind, ending in POD_ENDINGS.items()}
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
 from reconciler.metrics.queries.expressions import LabelNames, exported_label
-from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME, POD_ENDINGS
+from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.readings import Named
+from reconciler.resources import KINDS
+from reconciler.resources.kinds import ROLE
 
 Labels = Mapping[str, str]
 
@@ -118,9 +120,9 @@ class _ByName:
         for index, backend in enumerate(backends):
             target = backend.scale_target
             self._backends.setdefault(Named(target.namespace, target.name), []).append(index)
-            ending = POD_ENDINGS.get(target.kind)
+            ending = KINDS[target.kind].pod_names if target.kind in KINDS else ""
             role = re.escape(target.part) if target.part else ANY_ROLE
-            self._endings.append(re.compile(ending.replace("{role}", role)) if ending else None)
+            self._endings.append(re.compile(ending.replace(ROLE, role)) if ending else None)
 
     def find(self, pod: Named) -> list[int]:
         end = pod.name.rfind("-") if len(pod.name) <= LONGEST_NAME else -1

@@ -16,8 +16,8 @@ from reconciler.domain.declared.inference import (
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
+from reconciler.resources.registry import KINDS
 
-_GROUPS_OF_PODS = ("LeaderWorkerSet", "Playground", "Service")
 _GROUP_NAME, _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
 
 _Scope = tuple[str, str]
@@ -97,7 +97,8 @@ def list_routed_clusters(inference: Inference) -> frozenset[str]:
 
 def list_pod_labels(workload: Workload) -> Mapping[str, str]:
     """The labels of a scale target's pods: those of its template, and those that a group of pods gets."""
-    if workload.key.kind not in _GROUPS_OF_PODS:
+    kind = KINDS.get(workload.key.kind)
+    if kind is None or not kind.is_pod_group:
         return workload.template_labels
     return {**workload.template_labels, _GROUP_NAME: workload.key.name, _WORKER_INDEX: "0"}
 

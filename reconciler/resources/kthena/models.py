@@ -53,6 +53,10 @@ _DEFAULT_ROUTE_WEIGHT = 100
 _BOUND_FIELDS = ("minReplicas", "maxReplicas")
 _CITED = (*_BOUND_FIELDS, "replicas", "scalingCost", "cost", "routeWeight", "scaleToZeroGracePeriod", "loraAdapters")
 _CITED_OF_SPEC = ("name", "modelMatch", "costExpansionRatePercent", "autoscalingPolicy", "autoscalingPolicyRef")
+_EDIT_RESETS = (
+    "any edit of a backend makes Kthena set the replicas of its workload back to the number in Git, "
+    "whatever they were scaled to"
+)
 
 
 def read_model(source: KubernetesObject) -> Iterator[Piece]:
@@ -225,6 +229,7 @@ def _read_workload(
         places={each.field: each for each in (place, *(worker.place for worker in workers))},
         templated=_find_templated(source, backend),
         replica_fields=tuple(field_of(source, (*backend.path, name)) for name in names),
+        caution=_EDIT_RESETS,
         becomes=replace(source.key, kind="ModelServing", name=serving_name(source, fields)),
     )
 

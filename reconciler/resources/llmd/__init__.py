@@ -1,5 +1,1 @@
-"""PURE. `llmd.ai/v1alpha1` VariantAutoscaling: three forms of spec, three shapes of status, one domain type."""
-
-from reconciler.resources.llmd.variant import read_variant
-
-__all__ = ["read_variant"]
+"""PURE. Upstream's VariantAutoscaling (three forms of spec, three shapes of status) and its ConfigMaps."""

@@ -1,6 +1,7 @@
 """A VariantAutoscaling as a domain variant: forms told apart, milliseconds to seconds, every complaint placed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.declared.declarations import SloClassRef, VariantResource
@@ -28,19 +29,16 @@ from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
 
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _DEPLOYMENT = "Deployment"
-_TARGET_VERSIONS = {
-    _DEPLOYMENT: "apps/v1",
-    "StatefulSet": "apps/v1",
-    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
-    "ModelServing": "workload.serving.volcano.sh/v1alpha1",
-}
 _DEFAULT_MAX_REPLICAS = 2
 _CITED = ("modelID", "scaleTargetRef", "sloClassRef", "variantCost", "minReplicas", "maxReplicas")
 _PROFILE_PATH = ("spec", "modelProfile", "accelerators")
 
 
-def read_variant(source: KubernetesObject) -> Iterator[Piece]:
-    """The variant, or the broken resource, and all that must be said about it."""
+def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]) -> Iterator[Piece]:
+    """The variant, or the broken resource, and all that must be said about it.
+
+    `target_versions` are the kinds that it may scale, each with the API version to name it in.
+    """
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
         message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
@@ -54,14 +52,17 @@ def read_variant(source: KubernetesObject) -> Iterator[Piece]:
         return
     annotations = check_annotations(source)
     findings = [*_find_unknown(source), *validated.findings, *annotations.findings]
-    findings += _check(source, validated.value) if validated.value is not None else ()
+    findings += _check(source, validated.value, target_versions) if validated.value is not None else ()
     status = source.fields.get("status")
     if status is not None:
         findings += check_status(form.status_shape, status, lambda path: source.locate(("status", *path)))
     broken = tuple(break_on(source, tuple(findings)))
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
-        yield _as_variant(source, form, validated.value, annotations.settings, status)
+        yield replace(
+            _as_variant(source, form, validated.value, annotations.settings, status),
+            unsupported=_find_unsupported(validated.value, target_versions),
+        )
 
 
 def _named_by(spec: Mapping[str, object]) -> dict[str, object]:
@@ -89,10 +90,10 @@ def _find_unknown(source: KubernetesObject) -> list[Finding]:
     return [source.complain((name,), "unknown field", Severity.WARNING) for name in names[:MAX_FINDINGS]]
 
 
-def _check(source: KubernetesObject, spec: Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: Spec, target_versions: Mapping[str, str]) -> Iterator[Finding]:
     """What the resource definition does not express field by field."""
     if isinstance(spec, TargetSpec):
-        yield from _check_target(source, spec)
+        yield from _check_target(source, spec, target_versions)
         return
     if isinstance(spec, NameSpec) and not source.labels.get(ACCELERATOR_LABEL):
         message = f"expected the label {ACCELERATOR_LABEL} with the current accelerator, found nothing"
@@ -100,9 +101,9 @@ def _check(source: KubernetesObject, spec: Spec) -> Iterator[Finding]:
     yield from _check_profiles(source, spec)
 
 
-def _check_target(source: KubernetesObject, spec: TargetSpec) -> Iterator[Finding]:
+def _check_target(source: KubernetesObject, spec: TargetSpec, target_versions: Mapping[str, str]) -> Iterator[Finding]:
     target, lowest, highest = spec.scale_target_ref, spec.min_replicas, spec.max_replicas
-    version = _TARGET_VERSIONS.get(target.kind)
+    version = target_versions.get(target.kind)
     if version is not None and target.api_version not in {None, "", version}:
         message = f"expected {quote(version)}, got {quote(target.api_version or '')}"
         yield source.complain(("spec", "scaleTargetRef", "apiVersion"), message)
@@ -156,7 +157,6 @@ def _as_variant(
         settings=settings,
         conditions=read_conditions(status),
         places=_cite(source),
-        unsupported=_find_unsupported(target.kind if target else _DEPLOYMENT),
     )
 
 
@@ -187,10 +187,9 @@ def _seconds(milliseconds: str) -> float:
     return seconds_from_ms(float(milliseconds))
 
 
-def _find_unsupported(target_kind: str) -> str:
-    return (
-        "" if target_kind in _TARGET_VERSIONS else f"scale targets of kind {escape(target_kind)} are not available yet"
-    )
+def _find_unsupported(spec: Spec, target_versions: Mapping[str, str]) -> str:
+    kind = spec.scale_target_ref.kind if isinstance(spec, TargetSpec) else _DEPLOYMENT
+    return "" if kind in target_versions else f"scale targets of kind {escape(kind)} are not available yet"
 
 
 def _cite(source: KubernetesObject) -> dict[str, Place]:

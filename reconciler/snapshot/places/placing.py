@@ -21,6 +21,7 @@ from reconciler.placement import (
     overlay_insertion,
     owners_of,
 )
+from reconciler.resources import KINDS
 from reconciler.snapshot.places.charts import Made, find_charted
 from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers
@@ -28,8 +29,6 @@ from reconciler.snapshot.variants.settings import Layers
 _REPLICAS = ("spec", "replicas")
 _WORDS = {"minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
 _LABELS = ("metadata", "labels")
-_CLAIMS = (("spec", "modelClaim"), ("spec", "modelClaims"))
-"""Where llmaz reads flavors in, as `inferenceFlavors`."""
 _FLUX = "kustomize.toolkit.fluxcd.io/"
 
 
@@ -191,7 +190,9 @@ def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
     yield from ((*pod.path, "nodeSelector") for pod in workload.pods)
     if workload.device_resources is not None:
         yield from ((*workload.device_resources, kind) for kind in ("limits", "requests"))
-    yield from ((*claim, "inferenceFlavors") for claim in _CLAIMS if built.value_at(*claim) is not None)
+    kind = KINDS.get(built.key.kind)
+    lists = kind.flavor_lists if kind is not None else ()
+    yield from (path for path in lists if built.value_at(*path[:-1]) is not None)
 
 
 def _word(written: ReplicaField) -> str:

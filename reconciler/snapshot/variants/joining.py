@@ -13,9 +13,10 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variants import Option, Variant, VariantSettings
-from reconciler.resources.inference import Priorities
-from reconciler.resources.kthena import tracked_targets
-from reconciler.resources.llmaz import join_served_models, recognise_flavor
+from reconciler.resources.inference.priorities import Priorities
+from reconciler.resources.kthena.tracked_targets import tracked_targets
+from reconciler.resources.llmaz.flavors import recognise_flavor
+from reconciler.resources.llmaz.served_models import join_served_models
 from reconciler.snapshot.catalogs import build_catalog, find_or_name, recognise
 from reconciler.snapshot.variants.kthena import kthena_variants
 from reconciler.snapshot.variants.llmaz import llmaz_variants

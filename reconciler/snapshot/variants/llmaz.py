@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from reconciler.domain.declared.declarations import Form, StatusShape, VariantResource
 from reconciler.domain.declared.llmaz import FlavorChoice, InferenceService
 from reconciler.domain.identity import Place
-from reconciler.resources.llmaz import ServedModel
+from reconciler.resources.llmaz.served_models import ServedModel
 
 
 def llmaz_variants(served: Iterable[ServedModel]) -> Iterator[VariantResource]:

@@ -11,7 +11,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
 from reconciler.domain.variants import Option
-from reconciler.resources.llmaz import order_flavors, recognise_flavor
+from reconciler.resources.llmaz.flavors import order_flavors, recognise_flavor
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.variants.settings import CHOOSE, IN_ORDER, KEEP
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests import parse_documents
-from reconciler.resources import KINDS, FileDeclaration, merge, read_file
+from reconciler.resources import KIND_WORDS, FileDeclaration, merge, read_file
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "resources"
 
@@ -15,7 +15,7 @@ Declare = Callable[..., Declaration]
 
 
 def _read(cluster: str, path: str, text: str) -> FileDeclaration:
-    return read_file(cluster, path, parse_documents(path, text.encode(), kinds=KINDS))
+    return read_file(cluster, path, parse_documents(path, text.encode(), kinds=KIND_WORDS))
 
 
 @pytest.fixture(scope="session")

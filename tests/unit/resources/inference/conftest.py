@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests import parse_readable
-from reconciler.resources import KINDS, merge, read_file
+from reconciler.resources import KIND_WORDS, merge, read_file
 
 VERSIONS = {
     "InferencePool": "inference.networking.k8s.io/v1",
@@ -34,7 +34,7 @@ def load() -> Load:
     """Declare from one text, documents that cannot be parsed left out."""
 
     def _load(text: str) -> Declaration:
-        documents, _ = parse_readable("a.yaml", text.encode(), kinds=KINDS)
+        documents, _ = parse_readable("a.yaml", text.encode(), kinds=KIND_WORDS)
         return merge([read_file("prod", "a.yaml", documents)])
 
     return _load

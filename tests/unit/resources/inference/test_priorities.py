@@ -12,7 +12,7 @@ from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.provenance import Sourced, SourceKind
-from reconciler.resources.inference import Priorities, list_pod_labels
+from reconciler.resources.inference.priorities import Priorities, list_pod_labels
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.errors import InputError
 from reconciler.manifests import parse_documents, parse_readable
-from reconciler.resources import KINDS, merge, read_file
-from reconciler.resources.inference import Priorities
+from reconciler.resources import KIND_WORDS, merge, read_file
+from reconciler.resources.inference.priorities import Priorities
 
 SHAPES = Path(__file__).parents[3] / "testdata" / "resources" / "inference" / "shapes.yaml"
 DOCUMENTS = SHAPES.read_text().split("\n---\n")
@@ -20,7 +20,7 @@ NOISE = st.sampled_from(["null", "[]", "{}", "[{}]", "1", "-1", "1e400", ".nan",
 
 @pytest.fixture(scope="module")
 def shapes() -> tuple[Declaration, tuple[InputError, ...]]:
-    documents, errors = parse_readable("a.yaml", SHAPES.read_bytes(), kinds=KINDS)
+    documents, errors = parse_readable("a.yaml", SHAPES.read_bytes(), kinds=KIND_WORDS)
     return merge([read_file("prod", "a.yaml", documents)]), tuple(errors)
 
 

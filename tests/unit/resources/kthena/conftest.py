@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.tracking import TrackedTarget
-from reconciler.resources.kthena import tracked_targets
+from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 KTHENA = Path(__file__).parents[3] / "testdata" / "resources" / "kthena"
 

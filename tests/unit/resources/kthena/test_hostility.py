@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.errors import InputError
 from reconciler.manifests import parse_documents
 from reconciler.resources import merge, read_file
-from reconciler.resources.kthena import tracked_targets
+from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 FOLDER = Path(__file__).parents[3] / "testdata" / "resources" / "kthena"
 TEXTS = [path.read_text() for path in sorted(FOLDER.glob("*/*.yaml"))]

@@ -21,7 +21,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import ResourceKey
-from reconciler.resources.kthena import tracked_targets
+from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 Follow = Callable[[str], dict[str, TrackedTarget]]
 Declare = Callable[..., Declaration]

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests import parse_readable
-from reconciler.resources import KINDS, merge, read_file
+from reconciler.resources import KIND_WORDS, merge, read_file
 
 LLMAZ, INFERENCE = "llmaz.io/v1alpha1", "inference.llmaz.io/v1alpha1"
 VERSIONS = {"OpenModel": LLMAZ, "Playground": INFERENCE, "Service": INFERENCE, "BackendRuntime": INFERENCE}
@@ -32,7 +32,7 @@ def load() -> Callable[[str], Declaration]:
     """Declare from one text, documents that cannot be parsed left out."""
 
     def _load(text: str) -> Declaration:
-        documents, _ = parse_readable("a.yaml", text.encode(), kinds=KINDS)
+        documents, _ = parse_readable("a.yaml", text.encode(), kinds=KIND_WORDS)
         return merge([read_file("prod", "a.yaml", documents)])
 
     return _load

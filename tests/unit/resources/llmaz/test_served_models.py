@@ -10,13 +10,8 @@ from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import Flavor, RankedFlavor
 from reconciler.domain.identity import Place
-from reconciler.resources.llmaz import (
-    ServedModel,
-    join_served_models,
-    list_spellings,
-    order_flavors,
-    recognise_flavor,
-)
+from reconciler.resources.llmaz.flavors import list_spellings, order_flavors, recognise_flavor
+from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.manifests import parse_readable
-from reconciler.resources.llmaz import ServedModel, join_served_models
+from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 
 Load = Callable[[str], Declaration]
 SHAPES = Path(__file__).parents[3] / "testdata" / "resources" / "llmaz" / "shapes.yaml"

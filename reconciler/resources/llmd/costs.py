@@ -1,16 +1,12 @@
-"""ConfigMaps of the upstream autoscalers: prices of accelerators, service classes, saturation, scaling to zero."""
+"""Prices of accelerators as upstream's ConfigMap lists them: cents an hour, or plain numbers."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.units import cost_per_hour_from_cents
 from reconciler.manifests.wording import describe
-from reconciler.resources.llmaz import GLOBAL_CONFIG_MAP, read_global_config
-from reconciler.resources.llmd.saturation import SATURATION_CONFIG_MAPS, read_saturation
-from reconciler.resources.llmd.scale_to_zero import ZERO_CONFIG_MAP, read_zero
-from reconciler.resources.llmd.service_classes import CLASSES_CONFIG_MAP, read_classes
 from reconciler.resources.objects import KubernetesObject, Piece
 
 COSTS_CONFIG_MAP = "accelerator-unit-costs"
@@ -18,20 +14,8 @@ _LARGEST_COST = 1e9
 _LONGEST_ENTRY = 4096
 
 
-def read_config_map(source: KubernetesObject) -> Iterator[Piece]:
-    """What the ConfigMap holds of ours, if any; others are none of our business.
-
-    `sloClassRef` names any ConfigMap, so every one is looked into for what has the shape of a class.
-    """
-    entries = source.fields.get("data")
-    read = _READERS.get(source.name)
-    if isinstance(entries, dict):
-        yield from (read or read_classes)(source, entries)
-    elif read is not None and entries is not None:
-        yield source.complain(("data",), f"expected a mapping, got {describe(entries)}")
-
-
-def _read_costs(source: KubernetesObject, entries: Mapping[str, object]) -> Iterator[Piece]:
+def read_costs(source: KubernetesObject, entries: Mapping[str, object]) -> Iterator[Piece]:
+    """The price of every entry that can be read, and what is wrong with the others."""
     for accelerator, entry in entries.items():
         path = ("data", accelerator)
         try:
@@ -70,12 +54,3 @@ def _parse_number(found: object, expected: str) -> float:
     if not isfinite(number) or not 0 <= number <= _LARGEST_COST:
         raise ValueError(f"expected {expected}, {'found' if found is None else 'got'} {describe(found)}")
     return number
-
-
-_READERS: Mapping[str, Callable[[KubernetesObject, Mapping[str, object]], Iterator[Piece]]] = {
-    COSTS_CONFIG_MAP: _read_costs,
-    CLASSES_CONFIG_MAP: read_classes,
-    **dict.fromkeys(SATURATION_CONFIG_MAPS, read_saturation),
-    ZERO_CONFIG_MAP: read_zero,
-    GLOBAL_CONFIG_MAP: read_global_config,
-}
