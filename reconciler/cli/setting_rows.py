@@ -1,19 +1,28 @@
 """Which variant a person means, and its effective settings as rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
+from reconciler.domain.settings import SettingScalar
+from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.queries.expressions import duration
 from reconciler.report.explain import SettingRow
 
 Value = TypeVar("Value")
+
+_SPELLINGS: Mapping[ValueKind, Callable[[Any], str]] = {
+    ValueKind.FLAG: lambda value: str(value).lower(),
+    ValueKind.PERCENTAGE: lambda share: f"{share * 100:g}%",
+    ValueKind.DELAY: duration,
+}
 
 
 def find_decision(plan: Plan, resource: str) -> Decision:
@@ -39,7 +48,6 @@ def _is_meant(key: ResourceKey, kind: str, path: str) -> bool:
 
 def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
     """The effective values of a variant with their places and what they displaced."""
-    settings = variant.settings
     if variant.service_class is not None:
         yield _row("serviceClass", variant.service_class, lambda each: each.name)
         chosen = variant.service_class.value
@@ -50,17 +58,7 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
                 )
         if chosen.listed_ttft_s is not None:
             yield SettingRow(name="slo-ttft", value=_limit(chosen.listed_ttft_s), source=str(chosen.place or ""))
-    yield _row("accelerator", settings.accelerator)
-    yield _row("minReplicas", settings.min_replicas)
-    yield _row("maxReplicas", settings.max_replicas, lambda most: "none" if most is None else str(most))
-    yield _engine_row(variant, decision)
-    yield _row("sizing.headroom", settings.headroom, lambda share: f"{share * 100:g}%")
-    if variant.priority is not None:
-        yield _row("priority", variant.priority)
-    yield _row("actuationDelay.sync", settings.sync_delay_s, duration)
-    yield _row("actuationDelay.start", settings.start_delay_s, duration)
-    yield _row("payback", settings.payback_s, duration)
-    yield _row("group", settings.group)
+    yield from _variant_settings(variant, decision)
     yield SettingRow(
         name="current",
         value=variant.current.accelerator or "unknown",
@@ -74,10 +72,24 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
             yield SettingRow(name="considered", value=link, source="")
 
 
-def _engine_row(variant: Variant, decision: Decision) -> SettingRow:
-    """What `auto` came to, and why."""
-    row = _row("sizing.engine", variant.settings.engine)
-    return replace(row, value=decision.engine, source=decision.engine_reason) if decision.engine else row
+def _variant_settings(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
+    """The variant settings, and how important the demand is; of the engine what `auto` came to, and why."""
+    for setting in SETTING_DEFINITIONS:
+        if not setting.is_explained:
+            continue
+        row = _row(setting.name, variant.settings[setting], partial(spell, setting.kind))
+        if setting is ENGINE and decision.engine:
+            row = replace(row, value=decision.engine, source=decision.engine_reason)
+        yield row
+        if setting is HEADROOM and variant.priority is not None:
+            yield _row("priority", variant.priority)
+
+
+def spell(kind: ValueKind, value: SettingScalar | None) -> str:
+    """The value of a variant setting as a configuration file has it; `none` for no limit."""
+    if value is None:
+        return "none"
+    return _SPELLINGS.get(kind, str)(value)
 
 
 def _option_rows(variant: Variant) -> Iterator[SettingRow]:

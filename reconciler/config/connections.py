@@ -3,16 +3,16 @@
 What is declared with `repr=False` is never shown in an error: somebody may have put the secret itself there.
 """
 
+# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
+# ruff: noqa: RUF012
+
 import re
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
+from reconciler.config.section import ConfigSection
 from reconciler.config.values import HeaderName, HiddenText, LabelName, QuantityName, Query, Text, Url
-from reconciler.manifests.wording import join_words
-
-SHOWN_KEYS = 4
 
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
 # With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
@@ -23,32 +23,7 @@ _ROUTING_HEADER = re.compile(
 )
 
 
-class Section(BaseModel):
-    """A mapping with keys of ours, in camel case; `expected` is how an error describes it."""
-
-    expected: ClassVar[str] = ""
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        alias_generator=to_camel,
-        use_attribute_docstrings=True,
-        field_title_generator=lambda name, field: field.alias or to_camel(name),
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_a_mapping(cls, value: object) -> object:
-        if not isinstance(value, dict | Section):
-            # Not shown: it may be a URL with a password, or a secret where its reference belongs.
-            keys = join_words([field.alias or name for name, field in cls.model_fields.items()][:SHOWN_KEYS])
-            raise ValueError(f"expected {cls.expected or f'a mapping with keys like {keys}'}")  # noqa: TRY004  # pydantic lets a TypeError pass
-        return value
-
-
-class Secret(Section):
+class SecretSection(ConfigSection):
     """Where a secret is read from on each use: {file: PATH} or {env: NAME}, never the secret itself."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -70,11 +45,11 @@ class Secret(Section):
         return self
 
 
-SecretReference = Annotated[Secret, Field(repr=False)]
-MaybeSecret = Annotated[Secret | None, Field(repr=False)]
+SecretReference = Annotated[SecretSection, Field(repr=False)]
+MaybeSecret = Annotated[SecretSection | None, Field(repr=False)]
 
 
-class BasicAuth(Section):
+class BasicAuthSection(ConfigSection):
     """User name and password of HTTP basic authentication."""
 
     username: Text
@@ -83,7 +58,7 @@ class BasicAuth(Section):
     """{file: PATH} or {env: NAME}, never the password itself"""
 
 
-class Tls(Section):
+class TlsSection(ConfigSection):
     """PEM files of a connection."""
 
     ca: MaybeSecret = None
@@ -100,7 +75,7 @@ class Tls(Section):
         return self
 
 
-class LabelNames(Section):
+class LabelNamesSection(ConfigSection):
     """How the server spells the labels that we group by."""
 
     namespace: LabelName | None = None
@@ -116,24 +91,24 @@ def _tell_header(value: object) -> str:
 
 
 HeaderValue = Annotated[
-    Annotated[HiddenText, Tag("text")] | Annotated[Secret, Tag("secret")], Discriminator(_tell_header)
+    Annotated[HiddenText, Tag("text")] | Annotated[SecretSection, Tag("secret")], Discriminator(_tell_header)
 ]
 
 
-class Prometheus(Section):
+class PrometheusSection(ConfigSection):
     """One Prometheus server: where it is, how to speak to it, and how its labels are spelled."""
 
     url: Annotated[Url, Field(repr=False)]
     """a URL like https://prometheus.example.com"""
     match_labels: dict[LabelName, Text] = {}
     """labels that are added to every query, for a server with several clusters (= none)"""
-    label_names: LabelNames = LabelNames()
+    label_names: LabelNamesSection = LabelNamesSection()
     """the server's names for our labels: a mapping of namespace, pod, model"""
     bearer_token: MaybeSecret = None
     """{file: PATH} or {env: NAME}, never the token itself (= none)"""
-    basic_auth: Annotated[BasicAuth | None, Field(repr=False)] = None
+    basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
     """{username: NAME, password: {file: PATH}} (= none)"""
-    tls: Tls = Tls()
+    tls: TlsSection = TlsSection()
     """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
     headers: Annotated[dict[HeaderName, HeaderValue], Field(repr=False)] = {}
     """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from reconciler.config import connections, schema
-from reconciler.config.layers import Entry
-from reconciler.config.pools import Pool
+from reconciler.config import connections, facts, schema
+from reconciler.config.layers import PlacedValue
+from reconciler.config.pools import PoolEntry
+from reconciler.config.variant_section import VariantSection, stated_in
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
@@ -22,12 +23,11 @@ from reconciler.domain.settings import (
     SecretRef,
     Setting,
     Settings,
-    SettingScalar,
     Tls,
 )
 
 
-def convert(configuration: schema.Configuration, root: Entry) -> Settings:
+def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Settings:
     """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
     return Settings(
         currency=configuration.currency,
@@ -44,7 +44,7 @@ def convert(configuration: schema.Configuration, root: Entry) -> Settings:
     )
 
 
-def _cluster(cluster: schema.Cluster, entry: Entry) -> ClusterSettings:
+def _cluster(cluster: facts.ClusterEntry, entry: PlacedValue) -> ClusterSettings:
     prometheus = cluster.prometheus
     return ClusterSettings(
         name=cluster.name,
@@ -56,7 +56,7 @@ def _cluster(cluster: schema.Cluster, entry: Entry) -> ClusterSettings:
     )
 
 
-def _pool(pool: Pool, entry: Entry) -> PoolSettings:
+def _pool(pool: PoolEntry, entry: PlacedValue) -> PoolSettings:
     return PoolSettings(
         name=pool.name,
         device=pool.device,
@@ -68,7 +68,7 @@ def _pool(pool: Pool, entry: Entry) -> PoolSettings:
     )
 
 
-def _prometheus(prometheus: connections.Prometheus, entry: Entry) -> PrometheusSettings:
+def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
     basic = prometheus.basic_auth
     headers = {
         name: value if isinstance(value, str) else _reference(value) for name, value in prometheus.headers.items()
@@ -86,15 +86,15 @@ def _prometheus(prometheus: connections.Prometheus, entry: Entry) -> PrometheusS
     )
 
 
-def _secret(secret: connections.Secret | None) -> SecretRef | None:
+def _secret(secret: connections.SecretSection | None) -> SecretRef | None:
     return None if secret is None else _reference(secret)
 
 
-def _reference(secret: connections.Secret) -> SecretRef:
+def _reference(secret: connections.SecretSection) -> SecretRef:
     return SecretRef(file=secret.file or "", env=secret.env or "")
 
 
-def _accelerator(accelerator: schema.Accelerator, entry: Entry) -> Accelerator:
+def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Accelerator:
     cost = entry.at("costPerHour").place
     return Accelerator(
         name=accelerator.name,
@@ -110,7 +110,7 @@ def _accelerator(accelerator: schema.Accelerator, entry: Entry) -> Accelerator:
     )
 
 
-def _service_class(service_class: schema.ServiceClass, entry: Entry) -> ServiceClass:
+def _service_class(service_class: facts.ServiceClassEntry, entry: PlacedValue) -> ServiceClass:
     unserved = service_class.unserved_cost_per_1000_requests
     return ServiceClass(
         name=service_class.name,
@@ -126,7 +126,7 @@ def _target(limit_s: float | None, percentile: float | None) -> SloTarget | None
     return None if limit_s is None else SloTarget(limit_s=limit_s, percentile=percentile)
 
 
-def _model(model: schema.Model, entry: Entry) -> ModelSettings:
+def _model(model: schema.ModelEntry, entry: PlacedValue) -> ModelSettings:
     return ModelSettings(
         model_id=model.id,
         served_names=tuple(model.served_names),
@@ -136,7 +136,7 @@ def _model(model: schema.Model, entry: Entry) -> ModelSettings:
     )
 
 
-def _profile(profile: schema.Profile, entry: Entry) -> PerformanceProfile:
+def _profile(profile: facts.ProfileEntry, entry: PlacedValue) -> PerformanceProfile:
     return PerformanceProfile(
         accelerator=profile.accelerator,
         alpha_s=profile.alpha,
@@ -149,7 +149,7 @@ def _profile(profile: schema.Profile, entry: Entry) -> PerformanceProfile:
     )
 
 
-def _learning(learned: schema.Learned) -> Learning:
+def _learning(learned: facts.LearnedSection) -> Learning:
     return Learning(
         on=learned.date,
         samples=learned.samples,
@@ -160,7 +160,7 @@ def _learning(learned: schema.Learned) -> Learning:
     )
 
 
-def _override(override: schema.Override, entry: Entry) -> Override:
+def _override(override: schema.OverrideEntry, entry: PlacedValue) -> Override:
     return Override(
         match=override.match.model_dump(exclude_none=True, exclude={"labels"}),
         labels=override.match.labels,
@@ -169,33 +169,12 @@ def _override(override: schema.Override, entry: Entry) -> Override:
     )
 
 
-def _settings(section: schema.VariantSection, entry: Entry) -> Mapping[str, Setting]:
-    """What one layer gives, by the names of configuration.md 2; what it leaves out is not there."""
-    values: dict[str, SettingScalar | None] = {
-        "serviceClass": section.service_class,
-        "accelerator": section.accelerator,
-        "minReplicas": section.min_replicas,
-        "maxReplicas": section.max_replicas,
-        "group": section.group,
-        "ignore": section.ignore,
-        "whenAutoscaled": section.when_autoscaled,
-        "helmValues.replicas": section.helm_values.replicas,
-        "helmValues.minReplicas": section.helm_values.min_replicas,
-        "helmValues.maxReplicas": section.helm_values.max_replicas,
-        "actuationDelay.sync": section.actuation_delay.sync,
-        "actuationDelay.start": section.actuation_delay.start,
-        "payback": section.payback,
-        "sizing.engine": section.sizing.engine,
-        "sizing.headroom": section.sizing.headroom,
-    }
-    return {
-        name: Setting(value=value, place=entry.at(*name.split(".")).place)
-        for name, value in values.items()
-        if value is not None
-    }
+def _settings(section: VariantSection, entry: PlacedValue) -> Mapping[str, Setting]:
+    """What one layer gives, by the names of the settings; what it leaves out is not there."""
+    return {each.name: Setting(value=value, place=entry.at(*each.path).place) for each, value in stated_in(section)}
 
 
-def _git(git: schema.Git) -> GitSettings:
+def _git(git: schema.GitSection) -> GitSettings:
     return GitSettings(
         base_branch=git.base_branch or "",
         branch_prefix=git.branch_prefix,
@@ -204,7 +183,7 @@ def _git(git: schema.Git) -> GitSettings:
     )
 
 
-def _forge(forge: schema.Forge, entry: Entry) -> ForgeSettings:
+def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
     return ForgeSettings(
         kind=forge.kind or "",
         url=forge.url or "",
@@ -213,7 +192,7 @@ def _forge(forge: schema.Forge, entry: Entry) -> ForgeSettings:
     )
 
 
-def _pull_requests(pull_requests: schema.PullRequests) -> PullRequestSettings:
+def _pull_requests(pull_requests: schema.PullRequestsSection) -> PullRequestSettings:
     return PullRequestSettings(
         group_by=tuple(pull_requests.group_by),
         labels=tuple(pull_requests.labels),

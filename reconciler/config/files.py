@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.config.layers import Entry, entry_of, find_flaws
+from reconciler.config.layers import PlacedValue, find_flaws, placed
 from reconciler.config.schema import API_VERSION, KIND
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.findings import Finding, Severity, finding_of
@@ -20,7 +20,9 @@ MAX_FILE_BYTES = 1024 * 1024
 HEADER = {"apiVersion": API_VERSION, "kind": KIND}
 
 _PLACE = Place(path=REPOSITORY_FILE)
-EMPTY = Entry(value={name: Entry(value=value, place=_PLACE) for name, value in HEADER.items()}, place=_PLACE)
+EMPTY = PlacedValue(
+    value={name: PlacedValue(value=value, place=_PLACE) for name, value in HEADER.items()}, place=_PLACE
+)
 """What a repository without a configuration file says."""
 
 RepositoryReader = Callable[[str], bytes | None]
@@ -32,7 +34,7 @@ class LayerReader:
     """Reads the files of one run; `layers` grow in the order in which they are laid over one another."""
 
     read_repository_file: RepositoryReader
-    layers: list[Entry] = field(default_factory=list)
+    layers: list[PlacedValue] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     _read: set[str] = field(default_factory=set)
 
@@ -62,7 +64,7 @@ class LayerReader:
             self._refuse(root.at("extends").place, "expected only in files of the repository: give --config once more")
         self.layers.append(root)
 
-    def _add_extended(self, entry: Entry, ancestors: tuple[str, ...]) -> None:
+    def _add_extended(self, entry: PlacedValue, ancestors: tuple[str, ...]) -> None:
         path = entry.value
         if not isinstance(path, str) or find_path_flaw(path):
             return  # the schema says so
@@ -81,7 +83,7 @@ class LayerReader:
             return
         self.add_repository_file(path, data, ancestors)
 
-    def _parse(self, path: str, data: bytes, *, by_operator: bool) -> Entry | None:
+    def _parse(self, path: str, data: bytes, *, by_operator: bool) -> PlacedValue | None:
         try:
             documents = parse_documents(path, data)
         except InputError as error:
@@ -90,7 +92,7 @@ class LayerReader:
         if len(documents) != 1 or not isinstance(documents[0].value, dict):
             self._refuse(Place(path=path), "expected one YAML document that is a mapping")
             return None
-        root = entry_of(documents[0], by_operator=by_operator)
+        root = placed(documents[0], by_operator=by_operator)
         self.findings += [*_find_wrong_header(root), *find_flaws(root)]
         return root
 
@@ -100,7 +102,7 @@ class LayerReader:
 
 def read_layers(
     repository_file: bytes | None, read_repository_file: RepositoryReader, operator_files: Sequence[Path]
-) -> tuple[tuple[Entry, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[PlacedValue, ...], tuple[Finding, ...]]:
     """Every file as a layer, the strongest last, and what is wrong with each by itself."""
     reader = LayerReader(read_repository_file)
     if repository_file is not None:
@@ -110,7 +112,7 @@ def read_layers(
     return tuple(reader.layers), tuple(reader.findings)
 
 
-def _find_wrong_header(root: Entry) -> Iterator[Finding]:
+def _find_wrong_header(root: PlacedValue) -> Iterator[Finding]:
     """Each file says what it is; merging would lend it another one's header."""
     for name, expected in HEADER.items():
         entry = root.at(name)

@@ -3,7 +3,7 @@
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.config.schema import Configuration
+from reconciler.config.schema import ConfigurationFile
 
 
 class _EditorSchema(GenerateJsonSchema):
@@ -28,5 +28,5 @@ class _EditorSchema(GenerateJsonSchema):
 
 def configuration_schema() -> dict[str, object]:
     """JSON Schema, draft 2020-12, of `reconciler.yaml`: every key with its meaning; unknown keys are refused."""
-    schema = Configuration.model_json_schema(schema_generator=_EditorSchema)
+    schema = ConfigurationFile.model_json_schema(schema_generator=_EditorSchema)
     return {"$schema": _EditorSchema.schema_dialect, **schema}

@@ -25,10 +25,10 @@ KEYED_BY_ACCELERATOR = frozenset({"profiles"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PlacedValue:
     """A value with the place it was written at, and whether the operator (not the repository) wrote it."""
 
-    value: Mapping[str, Entry] | tuple[Entry, ...] | str | int | float | None
+    value: Mapping[str, PlacedValue] | tuple[PlacedValue, ...] | str | int | float | None
     place: Place
     by_operator: bool = False
 
@@ -54,26 +54,26 @@ class Entry:
         )
 
     @property
-    def members(self) -> Mapping[str, Entry]:
+    def members(self) -> Mapping[str, PlacedValue]:
         """The members of a mapping; none of anything else."""
         return self.value if isinstance(self.value, Mapping) else {}
 
     @property
-    def items(self) -> tuple[Entry, ...]:
+    def items(self) -> tuple[PlacedValue, ...]:
         """The items of a list; none of anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
-    def at(self, *field: str | int) -> Entry:
+    def at(self, *field: str | int) -> PlacedValue:
         """The entry at a field path; where it is not written, its nearest ancestor's place without a value."""
         entry = self
         for depth, part in enumerate(field):
             child = entry._child(part)
             if child is None:
-                return Entry(value=None, place=_extend(entry.place, field[depth:]), by_operator=entry.by_operator)
+                return PlacedValue(value=None, place=_extend(entry.place, field[depth:]), by_operator=entry.by_operator)
             entry = child
         return entry
 
-    def _child(self, part: str | int) -> Entry | None:
+    def _child(self, part: str | int) -> PlacedValue | None:
         if isinstance(part, str):
             return self.members.get(part)
         return self.items[part] if part < len(self.items) else None
@@ -85,11 +85,11 @@ def _extend(place: Place, field: Field) -> Place:
     return Place(path=place.path, line=place.line, field=joined)
 
 
-def entry_of(document: Document, *, by_operator: bool) -> Entry:
+def placed(document: Document, *, by_operator: bool) -> PlacedValue:
     """A document as a tree of entries."""
 
-    def grow(value: Value, field: Field) -> Entry:
-        grown: Mapping[str, Entry] | tuple[Entry, ...] | str | int | float | None
+    def grow(value: Value, field: Field) -> PlacedValue:
+        grown: Mapping[str, PlacedValue] | tuple[PlacedValue, ...] | str | int | float | None
         if isinstance(value, dict):
             grown = {key: grow(child, (*field, key)) for key, child in value.items()}
         elif isinstance(value, list):
@@ -97,12 +97,12 @@ def entry_of(document: Document, *, by_operator: bool) -> Entry:
         else:
             grown = value
         place = Place(path=document.path, line=document.line_of(field), field=name_field(field))
-        return Entry(value=grown, place=place, by_operator=by_operator)
+        return PlacedValue(value=grown, place=place, by_operator=by_operator)
 
     return grow(document.value, ())
 
 
-def merge(lower: Entry, higher: Entry, field: str = "") -> Entry:
+def merge(lower: PlacedValue, higher: PlacedValue, field: str = "") -> PlacedValue:
     """Lay one tree over another: the higher one has the last word, and is the author of what it touches."""
     value = higher.value
     if isinstance(lower.value, Mapping) and isinstance(value, Mapping) and field not in REPLACED_WHOLE:
@@ -112,14 +112,16 @@ def merge(lower: Entry, higher: Entry, field: str = "") -> Entry:
         }
     elif isinstance(lower.value, tuple) and isinstance(value, tuple):
         value = _merge_lists(lower.value, value, field)
-    return Entry(value=value, place=higher.place, by_operator=higher.by_operator)
+    return PlacedValue(value=value, place=higher.place, by_operator=higher.by_operator)
 
 
-def _merge_member(lower: Entry | None, higher: Entry, field: str) -> Entry:
+def _merge_member(lower: PlacedValue | None, higher: PlacedValue, field: str) -> PlacedValue:
     return higher if lower is None else merge(lower, higher, field)
 
 
-def _merge_lists(lower: tuple[Entry, ...], higher: tuple[Entry, ...], field: str) -> tuple[Entry, ...]:
+def _merge_lists(
+    lower: tuple[PlacedValue, ...], higher: tuple[PlacedValue, ...], field: str
+) -> tuple[PlacedValue, ...]:
     if field in APPENDED:
         return lower + higher
     if not any(item.key_in(field) for item in (*lower, *higher)):
@@ -132,11 +134,11 @@ def _merge_lists(lower: tuple[Entry, ...], higher: tuple[Entry, ...], field: str
     return tuple(merged.values())
 
 
-def find_flaws(entry: Entry, field: str = "") -> Iterator[Finding]:
+def find_flaws(entry: PlacedValue, field: str = "") -> Iterator[Finding]:
     """What is wrong in one file before merging hides it: keys without a value, and one name for two things."""
     if entry.value is None:
         yield Finding(place=entry.place, severity=Severity.ERROR, message="no value: give one or leave the key out")
-    seen: dict[str, Entry] = {}
+    seen: dict[str, PlacedValue] = {}
     for item in entry.items:
         key = item.key_in(field)
         first = seen.setdefault(key, item)

@@ -11,7 +11,7 @@ from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import merge
 from reconciler.config.origins import origin_of
 from reconciler.config.pools import find_unknown_devices
-from reconciler.config.schema import Configuration
+from reconciler.config.schema import ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
@@ -77,7 +77,7 @@ def _load(
 ) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
     layers, findings = read_layers(repository_file, read_repository_file, operator_files)
     root = reduce(merge, layers, EMPTY)
-    validated = validate(Configuration, root.plain, locate=lambda field: root.at(*field).place)
+    validated = validate(ConfigurationFile, root.plain, locate=lambda field: root.at(*field).place)
     findings = _once((*findings, *validated.findings, *_find_flag_errors(flags, environment)))
     if validated.value is None or _has_errors(findings):
         return None, findings

@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import model_validator
 
-from reconciler.config.connections import Section
-from reconciler.config.layers import Entry
+from reconciler.config.layers import PlacedValue
+from reconciler.config.section import ConfigSection
 from reconciler.config.values import Count, DeviceCount, Money, Name
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.settings import ON_DEMAND
@@ -14,7 +14,7 @@ from reconciler.manifests.wording import describe
 from reconciler.resources.validation import describe_unknown
 
 
-class Pool(Section):
+class PoolEntry(ConfigSection):
     """Devices of one type in a cluster; several pools of a type count together."""
 
     name: Name
@@ -37,9 +37,9 @@ class Pool(Section):
         return self
 
 
-def refuse_contradicting_pools(pools: list[Pool]) -> list[Pool]:
+def refuse_contradicting_pools(pools: list[PoolEntry]) -> list[PoolEntry]:
     """Of one device type: what is measured is all of it, and which device a replica gets nobody knows."""
-    first: dict[str, Pool] = {}
+    first: dict[str, PoolEntry] = {}
     prices: dict[str, tuple[str, float]] = {}
     for pool in pools:
         other = first.setdefault(pool.device, pool)
@@ -59,7 +59,7 @@ def refuse_contradicting_pools(pools: list[Pool]) -> list[Pool]:
     return pools
 
 
-def find_unknown_devices(clusters: Entry, known: Collection[str]) -> Iterator[Finding]:
+def find_unknown_devices(clusters: PlacedValue, known: Collection[str]) -> Iterator[Finding]:
     """Pools of a device type that is none of `known`, and those named like another one, at their lines."""
     for cluster in clusters.items:
         for pool in cluster.at("pools").items:

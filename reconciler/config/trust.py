@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from reconciler.config.connections import Secret
+from reconciler.config.connections import SecretSection
 from reconciler.config.environment import Environment, Flags, join_origins
-from reconciler.config.layers import Entry
+from reconciler.config.layers import PlacedValue
 from reconciler.config.origins import origin_of, origins_of_remote
 from reconciler.config.secrets import find_refusal
 from reconciler.domain.findings import Finding, Severity
@@ -25,7 +25,7 @@ class NamedUrl:
     by_operator: bool
 
 
-def urls_of(root: Entry) -> tuple[NamedUrl, ...]:
+def urls_of(root: PlacedValue) -> tuple[NamedUrl, ...]:
     """Every URL of a merged, valid tree: `cluster NAME` for each Prometheus, and `forge`."""
     named = [(f"cluster {item.key}", item.at("prometheus", "url")) for item in root.at("clusters").items]
     return tuple(
@@ -77,7 +77,7 @@ def sends_secret(prometheus: PrometheusSettings) -> bool:
     return any(reference is not None and not isinstance(reference, str) for reference in references)
 
 
-def find_misplaced_references(section: BaseModel, entry: Entry, secrets_directory: str) -> Iterator[Finding]:
+def find_misplaced_references(section: BaseModel, entry: PlacedValue, secrets_directory: str) -> Iterator[Finding]:
     """A finding for every reference that a file of the repository may not make."""
     for secret, written in _references(section, entry):
         reference = SecretRef(file=secret.file or "", env=secret.env or "")
@@ -86,9 +86,9 @@ def find_misplaced_references(section: BaseModel, entry: Entry, secrets_director
             yield Finding(place=written.place, severity=Severity.ERROR, message=refusal)
 
 
-def _references(value: object, entry: Entry) -> Iterator[tuple[Secret, Entry]]:
+def _references(value: object, entry: PlacedValue) -> Iterator[tuple[SecretSection, PlacedValue]]:
     """Every reference in a validated section, found by its type, so that a new field cannot be forgotten."""
-    if isinstance(value, Secret):
+    if isinstance(value, SecretSection):
         yield value, entry
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():

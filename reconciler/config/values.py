@@ -5,19 +5,20 @@ Each is a pydantic annotation. What does not fit is refused with one sentence (`
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 from reconciler.config.origins import origin_of
-from reconciler.domain.units import seconds_from_ms
+from reconciler.domain.variant_settings import SettingDefinition, ValueKind
 from reconciler.manifests.wording import describe, join_words
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES
+from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
 
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""
@@ -28,7 +29,6 @@ MEASURED = "measured"
 NOT_SUPPORTED_YET = "not supported yet"
 
 _LARGEST_AMOUNT = 1e12
-_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
 
 
 def refuse_not_yet(word: str = "") -> NoReturn:
@@ -69,30 +69,12 @@ class Spelled:
         return {**handler(schema), "pattern": self.pattern}
 
 
+def _amount(parse: Callable[[object], float], units: Mapping[str, object], example: str) -> Parsed:
+    return Parsed(parse, (("type", "string"), ("pattern", f"^{pattern_of(units)}$"), ("examples", [example])))
+
+
 def _duration(example: str, *, may_be_zero: bool = False) -> Parsed:
-    return _quantity("a duration", example, _SECONDS, may_be_zero=may_be_zero)
-
-
-def _quantity(noun: str, example: str, units: dict[str, Callable[[float], float]], *, may_be_zero: bool) -> Parsed:
-    """A number with its unit; the base unit is that of the functions in `units`."""
-    pattern = re.compile(f"({_NUMBER})({'|'.join(units)})")
-
-    def parse(value: object) -> float:
-        match = pattern.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise ValueError(f"expected {noun} like {example}, got {describe(value)}")
-        amount = units[match[2]](float(match[1]))
-        if amount == 0.0 and not may_be_zero:
-            raise ValueError(f"expected {noun} above zero, got {describe(value)}")
-        return amount
-
-    return Parsed(parse, (("type", "string"), ("pattern", f"^{pattern.pattern}$"), ("examples", [example])))
-
-
-def _refuse_more_than_a_day(delay_s: float) -> float:
-    if delay_s > 86400.0:
-        raise ValueError(f"expected a duration of at most 1d, got {delay_s / 86400.0:g}d")
-    return delay_s
+    return _amount(lambda value: read_duration(value, example, may_be_zero=may_be_zero), SECONDS, example)
 
 
 def _percentile(value: object) -> float | None:
@@ -196,23 +178,14 @@ def _refuse_key(_: object) -> NoReturn:
     refuse_not_yet()
 
 
-# Milliseconds take the same route as those of resources, so that equal numbers are equal floats.
-_SECONDS: dict[str, Callable[[float], float]] = {
-    "ms": seconds_from_ms,
-    "s": lambda amount: amount,
-    "m": lambda amount: amount * 60.0,
-    "h": lambda amount: amount * 3600.0,
-    "d": lambda amount: amount * 86400.0,
-}
-_PERCENT: dict[str, Callable[[float], float]] = {"%": lambda amount: amount / 100.0}
 _COUNT_SPELLING = (("type", "integer"), ("minimum", 0), ("maximum", MAX_COUNT))
 _PERCENTILE_SPELLING = (("type", "number"), ("exclusiveMinimum", 0), ("exclusiveMaximum", 100))
 
 Latency = Annotated[float, _duration("500ms")]
 LatencyOrNone = Annotated[float, _duration("500ms", may_be_zero=True)]
 Days = Annotated[float, _duration("7d")]
-Delay = Annotated[float, _duration("3m"), AfterValidator(_refuse_more_than_a_day)]
-Percentage = Annotated[float, _quantity("a percentage", "20%", _PERCENT, may_be_zero=True)]
+Delay = Annotated[float, _amount(read_delay, SECONDS, "3m")]
+Percentage = Annotated[float, _amount(read_percentage, FRACTIONS, "20%")]
 Percentile = Annotated[float | None, Parsed(_percentile, (("anyOf", [dict(_PERCENTILE_SPELLING), {"const": "mean"}]),))]
 
 Range = Annotated[
@@ -266,3 +239,19 @@ Money = Annotated[float, Field(ge=0, le=1e9)]
 
 NotYet = SkipJsonSchema[Annotated[None, BeforeValidator(_refuse_key)]]
 """A key that is documented and not built."""
+
+_BY_KIND: Mapping[ValueKind, object] = {
+    ValueKind.NAME: Name,
+    ValueKind.TEXT: Text,
+    ValueKind.PATH: Name,
+    ValueKind.FLAG: bool,
+    ValueKind.COUNT: Count,
+    ValueKind.POSITIVE_COUNT: PositiveCount,
+    ValueKind.PERCENTAGE: Percentage,
+    ValueKind.DELAY: Delay,
+}
+
+
+def type_of(setting: SettingDefinition[Any]) -> Any:
+    """The pydantic annotation that reads a variant setting."""
+    return Annotated[str, word(*setting.choices)] if setting.kind is ValueKind.WORD else _BY_KIND[setting.kind]

@@ -22,6 +22,7 @@ from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, V
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
+from reconciler.domain.variant_settings import GROUP
 from reconciler.optimizer import SOLVERS
 
 SOLVER = "auto"
@@ -38,7 +39,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     formulated = formulate(states, capacities, answer(snapshot, states), snapshot)
     solution = SOLVERS[SOLVER].solve(formulated.problem)
     allocations = {state.variant.key: _allocation(solution, state) for state in states}
-    groups = {state.variant.settings.group.value for state in states}
+    groups = {state.variant.settings[GROUP].value for state in states}
     proposals = open_by_group(snapshot.proposals, groups, snapshot.settings.git.branch_prefix)
     staged = keep_serving(formulated, settle_with_open(states, formulated, allocations, proposals))
     staged = make_independent(states, formulated.needs, staged)

@@ -12,6 +12,7 @@ from reconciler.domain.answers import NoAnswer
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import SYNC_DELAY_S
 from reconciler.domain.variants import Variant
 from reconciler.metrics import LIVE_WINDOW_S, Name, watched_target
 from reconciler.metrics.queries.expressions import duration
@@ -25,7 +26,7 @@ def drifted(snapshot: Snapshot, variant: Variant) -> str:
     live, workload = snapshot.live.get(variant.key), variant.workload
     if workload is None or not isinstance(live, LiveReplicas) or not _is_synced(snapshot, variant):
         return ""
-    delay = variant.settings.sync_delay_s
+    delay = variant.settings[SYNC_DELAY_S]
     counts = live.since(snapshot.now_s - delay.value)
     if not counts or any(math.isnan(count) or count == workload.replicas for count in counts):
         return ""
@@ -60,4 +61,4 @@ def _is_synced(snapshot: Snapshot, variant: Variant) -> bool:
     """Whether the commit had its sync delay, and metrics the time to show what came of it."""
     if snapshot.committed_s is None:
         return False
-    return snapshot.now_s - snapshot.committed_s > variant.settings.sync_delay_s.value + LIVE_WINDOW_S
+    return snapshot.now_s - snapshot.committed_s > variant.settings[SYNC_DELAY_S].value + LIVE_WINDOW_S

@@ -11,6 +11,7 @@ from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
+from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Needs, watched_target
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
@@ -76,7 +77,7 @@ def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: Saturati
     if choice.engine is Engine.QUEUEING:
         namespace = members[0].model.namespace
         asking.past[namespace] = asking.past.get(namespace, 0) + 1
-        asking.payback_s = max(asking.payback_s, *(member.settings.payback_s.value for member in members))
+        asking.payback_s = max(asking.payback_s, *(member.settings[PAYBACK_S].value for member in members))
     if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
         _count(asking.traced, members)
 
@@ -85,7 +86,7 @@ def _watch(asking: Asking, variant: Variant) -> None:
     target = watched_target(variant)
     if target is not None:
         asking.watched[target[0]] = asking.watched.get(target[0], 0) + 1
-        asking.sync_delay_s = max(asking.sync_delay_s, variant.settings.sync_delay_s.value)
+        asking.sync_delay_s = max(asking.sync_delay_s, variant.settings[SYNC_DELAY_S].value)
 
 
 def _count(namespaces: dict[str, int], members: list[Variant]) -> None:

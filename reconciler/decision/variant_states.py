@@ -12,9 +12,9 @@ from reconciler.domain.loads import Load, Observation
 from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.variants import Variant
 from reconciler.sizing.learning import Correction, correct
-from reconciler.snapshot.variants.settings import CHOOSE, IN_ORDER, KEEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ def _gap(variant: Variant, engine: Engine, load: Load | None) -> str:
 
 def _unprofiled(variant: Variant) -> str:
     """The only accelerator allowed cannot be sized, while the current one perhaps can."""
-    allowed = variant.settings.accelerator
+    allowed = variant.settings[ACCELERATOR]
     if allowed.value in (KEEP, CHOOSE, IN_ORDER, variant.current.accelerator):
         return ""
     others = [option for option in variant.options if option.accelerator != variant.current.accelerator]

@@ -11,37 +11,14 @@ from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.service_classes import ServiceClass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantSettings:
-    """The effective variant settings, each with its source and what it displaced.
-
-    `accelerator` is choose, keep, in-order or a name. `headroom` is a fraction added to the load. `when_autoscaled` is
-    hold, or bounds where those of an autoscaler are ours to propose. `sync_delay_s` is how long a merged number takes
-    until the cluster has it, `start_delay_s` from there until a new replica serves. In `payback_s` a cheaper plan must
-    earn back what it starts.
-    """
-
-    accelerator: Sourced[str]
-    min_replicas: Sourced[int]
-    max_replicas: Sourced[int | None]
-    group: Sourced[str]
-    ignore: Sourced[bool]
-    engine: Sourced[str]
-    headroom: Sourced[float]
-    when_autoscaled: Sourced[str]
-    sync_delay_s: Sourced[float]
-    start_delay_s: Sourced[float]
-    payback_s: Sourced[float]
+from reconciler.domain.variant_settings import VariantSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """A profile that may be chosen for a variant, with what one replica of it costs and takes.
 
-    `weight` is None when nothing ranks it. `flavors` are what llmaz must be told for it. `unwritable` says in words why
-    Git could not be edited to it.
+    `flavors` are what llmaz must be told for it. `unwritable` says in words why Git could not be edited to it.
     """
 
     profile: PerformanceProfile

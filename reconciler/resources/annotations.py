@@ -2,10 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.findings import Finding
+from reconciler.domain.settings import SettingScalar
+from reconciler.domain.variant_settings import (
+    IGNORE,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    SETTING_DEFINITIONS,
+    SettingDefinition,
+    ValueKind,
+)
 from reconciler.manifests.wording import join_words, quote
+from reconciler.resources.amounts import read_delay, read_percentage
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import describe_unknown
 
@@ -20,6 +31,12 @@ class Checked:
 
     settings: Mapping[str, Annotation]
     findings: tuple[Finding, ...]
+
+
+def _parse_word(text: str, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise ValueError(f"expected {join_words(choices)}, got {quote(text)}")
+    return text
 
 
 def _parse_text(text: str) -> str:
@@ -40,16 +57,25 @@ def _parse_count(text: str, least: int) -> int:
     raise ValueError(f"expected an integer of at least {least}, got {quote(text)}")
 
 
-_SETTINGS: Mapping[str, tuple[str, Callable[[str], str | int | bool]]] = {
-    "service-class": ("serviceClass", _parse_text),
-    "accelerator": ("accelerator", _parse_text),
-    "min-replicas": ("minReplicas", lambda text: _parse_count(text, 0)),
-    "max-replicas": ("maxReplicas", lambda text: _parse_count(text, 1)),
-    "group": ("group", _parse_text),
-    "ignore": ("ignore", _parse_flag),
+_PARSERS: Mapping[ValueKind, Callable[[str], SettingScalar]] = {
+    ValueKind.FLAG: _parse_flag,
+    ValueKind.COUNT: lambda text: _parse_count(text, 0),
+    ValueKind.POSITIVE_COUNT: lambda text: _parse_count(text, 1),
+    ValueKind.PERCENTAGE: read_percentage,
+    ValueKind.DELAY: read_delay,
 }
-VARIANT_NAMES = tuple(_SETTINGS)
-NAMESPACE_NAMES = ("ignore",)
+"""How an annotation's text is read, where it is not a name."""
+
+_ANNOTATED = {each.annotation: each for each in SETTING_DEFINITIONS if each.annotation}
+VARIANT_NAMES = tuple(_ANNOTATED)
+NAMESPACE_NAMES = (IGNORE.annotation,)
+
+
+def parse_annotation(setting: SettingDefinition[Any], text: str) -> SettingScalar:
+    """The value of a setting that an annotation states; ValueError says what was expected."""
+    if setting.kind is ValueKind.WORD:
+        return _parse_word(text, setting.choices)
+    return _PARSERS.get(setting.kind, _parse_text)(text)
 
 
 def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT_NAMES) -> Checked:
@@ -66,9 +92,9 @@ def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT
             message = f"{describe_unknown(name, names, 'annotation')} (after {PREFIX} stands {choices})"
             findings.append(source.complain(path, message))
             continue
-        setting, parse = _SETTINGS[name]
+        setting = _ANNOTATED[name]
         try:
-            settings[setting] = Annotation(value=parse(text), place=source.locate(path))
+            settings[setting.name] = Annotation(value=parse_annotation(setting, text), place=source.locate(path))
         except ValueError as error:
             findings.append(source.complain(path, str(error)))
     findings.extend(_check_bounds(source, settings))
@@ -76,8 +102,8 @@ def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT
 
 
 def _check_bounds(source: KubernetesObject, settings: Mapping[str, Annotation]) -> list[Finding]:
-    lowest, highest = settings.get("minReplicas"), settings.get("maxReplicas")
+    lowest, highest = settings.get(MIN_REPLICAS.name), settings.get(MAX_REPLICAS.name)
     if lowest is None or highest is None or int(lowest.value) <= int(highest.value):
         return []
-    message = f"expected at most max-replicas ({highest.value}), got {lowest.value}"
-    return [source.complain(("metadata", "annotations", PREFIX + "min-replicas"), message)]
+    message = f"expected at most {MAX_REPLICAS.annotation} ({highest.value}), got {lowest.value}"
+    return [source.complain(("metadata", "annotations", PREFIX + MIN_REPLICAS.annotation), message)]

@@ -1,17 +1,14 @@
 """Variants in a line each, as Git would declare them."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.provenance import Source, Sourced, SourceKind
-from reconciler.domain.variants import Variant, VariantSettings
-
-Value = TypeVar("Value")
+from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.variants import Variant
 
 
 def make_variant(
@@ -41,19 +38,7 @@ def make_variant(
         workload=Workload(key=target_key, document=document, place=place, replicas=replicas),
         current=Allocation(accelerator="H100", replicas=replicas),
         accelerator_source="",
-        settings=VariantSettings(
-            accelerator=_sourced("keep"),
-            min_replicas=_sourced(1),
-            max_replicas=_sourced(None),
-            group=_sourced(""),
-            ignore=_sourced(False),
-            engine=_sourced("auto"),
-            headroom=_sourced(0.2),
-            when_autoscaled=_sourced("hold"),
-            sync_delay_s=_sourced(180.0),
-            start_delay_s=_sourced(300.0),
-            payback_s=_sourced(3600.0),
-        ),
+        settings=VariantSettings(),
         service_class=None,
         options=(),
         served_names=tuple(served if served is not None else (model_id,)),
@@ -61,7 +46,3 @@ def make_variant(
         current_cost_per_hour=None,
         share=share,
     )
-
-
-def _sourced(value: Value) -> Sourced[Value]:
-    return Sourced(value=value, source=Source(kind=SourceKind.BUILT_IN))

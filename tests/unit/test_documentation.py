@@ -12,10 +12,12 @@ from typer.main import get_command
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import app, invoke
+from reconciler.cli.setting_rows import spell
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.json_schema import configuration_schema
 from reconciler.config.loading import check_settings
-from reconciler.resources.annotations import PREFIX, VARIANT_NAMES
+from reconciler.domain.variant_settings import SETTING_DEFINITIONS, SettingDefinition, ValueKind
+from reconciler.resources.annotations import PREFIX
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / ".github" / "docs" / "configuration.md").read_text()
@@ -104,6 +106,24 @@ def test_every_default_is_documented() -> None:
         assert expected <= code_in(documented[key]), key
 
 
+def documented_kind(setting: SettingDefinition[Any]) -> str:
+    words = [f"`{choice}`" for choice in setting.choices]
+    return ", ".join(words if setting.kind is ValueKind.WORD else [*words, setting.kind])
+
+
+@pytest.mark.parametrize("setting", SETTING_DEFINITIONS, ids=lambda setting: setting.name)
+def test_every_variant_setting_is_documented_as_it_is_defined(setting: SettingDefinition[Any]) -> None:
+    default = setting.default_words or f"`{spell(setting.kind, setting.default)}`"
+    row = f"| `{setting.name}` | {documented_kind(setting)} | {default} | "
+    assert [line for line in REFERENCE.splitlines() if line.startswith(row)], f"expected a row that begins: {row}"
+
+
+@pytest.mark.parametrize("setting", SETTING_DEFINITIONS, ids=lambda setting: setting.name)
+def test_the_words_of_a_variant_setting_name_its_default(setting: SettingDefinition[Any]) -> None:
+    default = setting.default_words or spell(setting.kind, setting.default)
+    assert f"(= {default.replace('`', '')})" in setting.words or setting.default == ""
+
+
 def documented_commands() -> dict[str, list[str]]:
     return {cells[0].strip("`").split()[0]: cells for cells in rows_below("Commands") if cells[0][1] != "-"}
 
@@ -151,7 +171,8 @@ def test_every_environment_variable_is_documented() -> None:
 
 
 def test_every_annotation_is_documented() -> None:
-    assert [cells[0].strip("`") for cells in rows_below("Annotations")] == [PREFIX + name for name in VARIANT_NAMES]
+    rows = {cells[0].strip("`"): cells[1].partition("`;")[0].strip("`") for cells in rows_below("Annotations")}
+    assert rows == {PREFIX + each.annotation: each.name for each in SETTING_DEFINITIONS if each.annotation}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

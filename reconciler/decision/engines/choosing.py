@@ -11,6 +11,7 @@ from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
+from reconciler.domain.variant_settings import ENGINE
 from reconciler.domain.variants import Variant
 from reconciler.sizing.learning import why_outside
 
@@ -38,17 +39,17 @@ def _known(load: Load | NoAnswer | None) -> Load | None:
 
 def _choose(members: Sequence[Variant], load: Load | None) -> Choice:
     asked: Mapping[str, Variant] = {
-        member.settings.engine.value: member for member in members if member.settings.engine.value != AUTO
+        member.settings[ENGINE].value: member for member in members if member.settings[ENGINE].value != AUTO
     }
     if len(asked) > 1:
         words = ", ".join(
-            f"{member.key.label} asks for {name} ({member.settings.engine.source})"
+            f"{member.key.label} asks for {name} ({member.settings[ENGINE].source})"
             for name, member in sorted(asked.items())
         )
         return Choice(engine=Engine.QUEUEING, reason="", conflict=f"one model has one sizing engine: {words}")
     if asked:
         name, member = next(iter(asked.items()))
-        return Choice(engine=Engine(name), reason=str(member.settings.engine.source))
+        return Choice(engine=Engine(name), reason=str(member.settings[ENGINE].source))
     return _automatic(members, load)
 
 

@@ -12,6 +12,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Name
 from reconciler.sizing.saturation import (
@@ -82,8 +83,8 @@ def _facts(snapshot: Snapshot, variant: Variant, *, is_priced: bool) -> VariantF
         cost=DEFAULT_COST if cost is None else cost,
         current_replicas=current,
         pending_replicas=max(current - ready, 0) if ready is not None and is_counted(variant) else 0,
-        min_replicas=settings.min_replicas.value,
-        max_replicas=settings.max_replicas.value,
+        min_replicas=settings[MIN_REPLICAS].value,
+        max_replicas=settings[MAX_REPLICAS].value,
         devices_per_replica=sum(workload.devices.values()) if workload is not None else 1,
         launch=workload.launch if workload is not None else None,
     )

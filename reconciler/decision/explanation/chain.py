@@ -14,6 +14,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import PAYBACK_S
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Name
 
@@ -84,7 +85,7 @@ def _load_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
 
 def _past_figures(snapshot: Snapshot, variant: Variant, load: Load) -> Iterator[Figure]:
     members = (each for each in snapshot.variants if each.model == variant.model)
-    payback_s = max(each.settings.payback_s.value for each in members)
+    payback_s = max(each.settings[PAYBACK_S].value for each in members)
     variation = load_variation(snapshot.past.get(variant.model), snapshot.now_s, payback_s)
     if variation is None:
         return

@@ -10,6 +10,7 @@ from reconciler.domain.engines import Engine
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.variant_settings import GROUP
 from reconciler.domain.variants import Variant
 
 
@@ -26,7 +27,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     return Decision(
         variant=variant.key,
         model=variant.model,
-        group=variant.settings.group.value,
+        group=variant.settings[GROUP].value,
         outcome=outcome,
         current=variant.current,
         desired=desired,

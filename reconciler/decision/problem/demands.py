@@ -8,6 +8,7 @@ from reconciler.decision.problem.load_variation import LoadVariation, Stabilized
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import HEADROOM, PAYBACK_S
 from reconciler.domain.variants import Variant
 
 Carried = Mapping[CandidateKey, float]
@@ -31,7 +32,7 @@ def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[Mod
     """What the load of each model did, over the longest time in which one of its variants has to pay back."""
     paybacks_s: defaultdict[ModelKey, float] = defaultdict(float)
     for variant in variants:
-        paybacks_s[variant.model] = max(paybacks_s[variant.model], variant.settings.payback_s.value)
+        paybacks_s[variant.model] = max(paybacks_s[variant.model], variant.settings[PAYBACK_S].value)
     variations = {
         model: load_variation(snapshot.past.get(model), snapshot.now_s, payback_s)
         for model, payback_s in paybacks_s.items()
@@ -47,7 +48,7 @@ def demand_of(
     shrinking: Iterable[Variant],
 ) -> ModelDemand:
     """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
-    headroom = max(variant.settings.headroom.value for variant in members)
+    headroom = max(variant.settings[HEADROOM].value for variant in members)
     now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, carried) for each in members)
     spare = (_carried(variant, carried) / variant.current.replicas for variant in shrinking)
     stabilized = steady(now_per_s, headroom, variation, whole, min(filter(None, spare), default=0.0))

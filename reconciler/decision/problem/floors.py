@@ -1,6 +1,7 @@
 """The fewest replicas a variant has, and how urgent it is: who is less urgent than nothing has no floor."""
 
 from reconciler.domain.provenance import SourceKind
+from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
 from reconciler.domain.variants import Variant
 
 
@@ -13,7 +14,7 @@ def priority_of(variant: Variant) -> int:
 
 def written_minimum(variant: Variant) -> int:
     """The lower bound; who is less urgent than nothing has none unless somebody wrote it."""
-    least = variant.settings.min_replicas
+    least = variant.settings[MIN_REPLICAS]
     is_assumed = least.source.kind is SourceKind.BUILT_IN
     return 0 if is_assumed and priority_of(variant) < 0 else least.value
 
@@ -24,6 +25,6 @@ def idle_replicas(variant: Variant) -> int:
     A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync. A written
     maximum of 0 does.
     """
-    least, most = variant.settings.min_replicas.value, variant.settings.max_replicas.value
+    least, most = variant.settings[MIN_REPLICAS].value, variant.settings[MAX_REPLICAS].value
     fewest = least if least > 0 else min(variant.current.replicas, 1)
     return fewest if most is None else min(fewest, most)

@@ -17,9 +17,9 @@ from reconciler.decision.variant_states import VariantState, beside_unknown
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, MAX_REPLICAS
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.saturation import Filling, SaturationAnswer
-from reconciler.snapshot.variants.settings import CHOOSE, IN_ORDER
 
 MIXED = 2
 """Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
@@ -273,7 +273,7 @@ class _Draft:
         return variant.current.replicas if variant.key in self.partial else 0
 
     def _bounds(self, variant: Variant) -> Bounds:
-        least, most = written_minimum(variant), variant.settings.max_replicas.value
+        least, most = written_minimum(variant), variant.settings[MAX_REPLICAS].value
         least = max(least, self._floor(variant))
         return Bounds(minimum=least if most is None else min(least, most), maximum=most)
 
@@ -281,7 +281,7 @@ class _Draft:
         """Options among which a price or an order decides; while the model misses a price accelerators are kept."""
         kept = tuple(option for option in options if option.accelerator == variant.current.accelerator)
         is_ranked = len(options) > 1 or any(option.cost_per_hour is None for option in options)
-        if variant.settings.accelerator.value != CHOOSE or not unpriced or options == kept or not is_ranked:
+        if variant.settings[ACCELERATOR].value != CHOOSE or not unpriced or options == kept or not is_ranked:
             return options
         words = f"cost of {', '.join(unpriced)} is unknown"
         if kept:
@@ -389,4 +389,4 @@ def _fillings(answers: Iterable[SaturationAnswer]) -> dict[ModelKey, Filling]:
 
 
 def _is_in_order(variant: Variant) -> bool:
-    return variant.settings.accelerator.value == IN_ORDER
+    return variant.settings[ACCELERATOR].value == IN_ORDER

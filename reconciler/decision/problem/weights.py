@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from reconciler.decision.variant_states import VariantState
+from reconciler.domain.variant_settings import PAYBACK_S, START_DELAY_S
 from reconciler.domain.variants import Variant
 
 SECONDS_PER_HOUR = 3600.0
@@ -23,7 +24,7 @@ def relative_weight(variant: Variant) -> float:
 
 def start_share(variant: Variant) -> float:
     """What a replica costs before it serves, as a share of what it costs in the time that a change has to pay back."""
-    return variant.settings.start_delay_s.value / variant.settings.payback_s.value
+    return variant.settings[START_DELAY_S].value / variant.settings[PAYBACK_S].value
 
 
 def unserved_price(members: Iterable[VariantState]) -> float | None:

@@ -16,6 +16,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import Pool
+from reconciler.domain.variant_settings import GROUP
 from reconciler.optimizer.device_use import DeviceUse
 
 
@@ -46,7 +47,7 @@ class _Waiting:
         groups: dict[str, list[ResourceKey]] = {}
         for state in states:
             key = state.variant.key
-            groups.setdefault(state.variant.settings.group.value, []).append(key)
+            groups.setdefault(state.variant.settings[GROUP].value, []).append(key)
             need = formulated.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
         self._open = {group: self._proposed(groups.get(group, ()), each) for group, each in proposals.items()}

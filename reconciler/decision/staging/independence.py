@@ -7,13 +7,14 @@ from reconciler.decision.problem.needs import TOLERANCE, Allocations, Needs
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.variant_settings import GROUP
 
 
 def make_independent(states: Sequence[VariantState], needs: Needs, staged: StagedPlan) -> StagedPlan:
     """Let a variant shrink only when what its own group's pull request leaves carries what is needed."""
     allocations, waiting = dict(staged.allocations), dict(staged.waiting)
     current = {state.variant.key: state.variant.current for state in states}
-    groups_of = {state.variant.key: state.variant.settings.group.value for state in states}
+    groups_of = {state.variant.key: state.variant.settings[GROUP].value for state in states}
     for model in needs.requirements:
         requirement, groups = needs.requirements[model], _groups(needs, model, groups_of)
         for name, members in groups.items() if len(groups) > 1 else ():

@@ -12,6 +12,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.requirements import CandidateKey, Problem
+from reconciler.domain.variant_settings import GROUP
 from reconciler.domain.variants import Variant
 
 KEEP_BELOW = 0.05
@@ -46,7 +47,7 @@ def settle_with_open(
     weights = _weights(formulated.problem)
     variants = {state.variant.key: state.variant for state in states}
     for model, keys in formulated.needs.variants_of.items():
-        groups = {variants[key].settings.group.value for key in keys}
+        groups = {variants[key].settings[GROUP].value for key in keys}
         proposal = proposals.get(min(groups)) if len(groups) == 1 else None
         if proposal is None:
             continue

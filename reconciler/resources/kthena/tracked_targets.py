@@ -30,6 +30,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.resources.kthena.scale_targets import Found, Index, Missing, index_of, pod_labels, pods_of_backend
 
 _POLICY = "AutoscalingPolicy"
@@ -259,5 +260,5 @@ def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Polic
 
 
 def _floor(model: ModelResource, backend: ModelBackend) -> int:
-    annotation = model.settings.get("minReplicas")
+    annotation = model.settings.get(MIN_REPLICAS.name)
     return int(annotation.value) if annotation else min(backend.min_replicas, 1)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from reconciler.domain.declared.declarations import IgnoredNamespace
 from reconciler.domain.declared.saturation_settings import UpstreamNamespace
+from reconciler.domain.variant_settings import IGNORE
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 
@@ -15,7 +16,7 @@ def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
     """The namespace, when it is annotated to be ignored or marked for upstream."""
     checked = check_annotations(source, NAMESPACE_NAMES)
     yield from break_on(source, checked.findings)
-    ignore = checked.settings.get("ignore")
+    ignore = checked.settings.get(IGNORE.name)
     if ignore is not None and ignore.value is True:
         yield IgnoredNamespace(cluster=source.cluster, name=source.name, place=ignore.place)
     is_opted_in, is_excluded = source.labels.get(_OPTED_IN) == "true", source.annotations.get(_EXCLUDED) == "true"

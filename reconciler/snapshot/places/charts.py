@@ -7,6 +7,7 @@ from typing import Final
 from reconciler.domain.declared.declarations import BrokenResource, VariantResource
 from reconciler.domain.declared.places import ReplicaField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
 from reconciler.placement import EffectivePlace, Fleet, NoPlace, Obstacle, helm_place, is_switched_off, marked_place
 from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers
@@ -14,10 +15,10 @@ from reconciler.snapshot.variants.settings import Layers
 Made = Workload | ReplicaOwner | BrokenResource
 _COUNT: Final = "replicas"
 _LEAST, _MOST = "min-replicas", "max-replicas"
-_SETTINGS: Final[Mapping[str, str]] = {
-    _COUNT: "helmValues.replicas",
-    _LEAST: "helmValues.minReplicas",
-    _MOST: "helmValues.maxReplicas",
+_SETTINGS: Final[Mapping[str, SettingDefinition[str]]] = {
+    _COUNT: HELM_REPLICAS,
+    _LEAST: HELM_MIN_REPLICAS,
+    _MOST: HELM_MAX_REPLICAS,
 }
 """What a marker comment calls a number, and the setting that says where it stands."""
 
@@ -42,7 +43,7 @@ def find_charted(fleet: Fleet, variant: VariantResource, layers: Layers) -> Iter
 
 
 def _half_told(word: str) -> Obstacle:
-    reason = f"one bound of its autoscaler is told and the other is not: set {_SETTINGS[word]}, or mark it"
+    reason = f"one bound of its autoscaler is told and the other is not: set {_SETTINGS[word].name}, or mark it"
     return Obstacle(reason=reason)
 
 
@@ -56,7 +57,7 @@ class _Chart:
 
     def setting(self, word: str) -> str:
         """The path in the values that holds a number; empty when none is told."""
-        return next((str(value) for value, _ in self.layers.hits(_SETTINGS[word])), "")
+        return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
 
     def find(self, word: str) -> EffectivePlace | NoPlace | None:
         """Where a number stands; None when nobody says."""

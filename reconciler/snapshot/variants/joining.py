@@ -12,7 +12,16 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
-from reconciler.domain.variants import Option, Variant, VariantSettings
+from reconciler.domain.variant_settings import (
+    ACCELERATOR,
+    BOUNDS,
+    IGNORE,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    WHEN_AUTOSCALED,
+    VariantSettings,
+)
+from reconciler.domain.variants import Option, Variant
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.flavors import recognise_flavor
@@ -22,7 +31,7 @@ from reconciler.snapshot.variants.kthena import kthena_variants
 from reconciler.snapshot.variants.llmaz import llmaz_variants
 from reconciler.snapshot.variants.options import Running, devices_of, options_for, profiles_for
 from reconciler.snapshot.variants.service_classes import find_class
-from reconciler.snapshot.variants.settings import BOUNDS, Layers, resolve_settings
+from reconciler.snapshot.variants.settings import Layers, resolve_settings
 
 
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
@@ -110,7 +119,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
     owner = index.owner_of(target)
-    is_autoscaled = owner is not None and bool(owner.fields) and settings.when_autoscaled.value == BOUNDS
+    is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
     if workload is not None and owner is not None and is_autoscaled:
         workload, owner = _between_bounds(workload, owner), None
     profiles = profiles_for(resource, model)
@@ -119,7 +128,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
     lookup = find_class(layers, index.classes.get((resource.key.cluster, resource.model_id), ()))
-    options = options_for(catalog, running, profiles, settings.accelerator)
+    options = options_for(catalog, running, profiles, settings[ACCELERATOR])
     return Variant(
         key=resource.key,
         model=_model_key(resource),
@@ -216,8 +225,8 @@ def _obstacle(
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
         return f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
-    if settings.ignore.value:
-        return f"ignored: {settings.ignore.source}"
+    if settings[IGNORE].value:
+        return f"ignored: {settings[IGNORE].source}"
     if workload is None:
         return index.broken.get(target, f"scale target {target.kind} {target.label} is not in Git")
     if index.claims[target] > 1:
@@ -225,7 +234,7 @@ def _obstacle(
     return (
         _unwritable(workload, index)
         or ("" if owner is None else f"replicas are owned by {owner.owner} ({owner.place})")
-        or _contradictory(settings.min_replicas, settings.max_replicas)
+        or _contradictory(settings[MIN_REPLICAS], settings[MAX_REPLICAS])
         or resource.unsupported
     )
 

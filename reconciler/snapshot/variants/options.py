@@ -10,10 +10,10 @@ from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
+from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.variants import Option
 from reconciler.resources.llmaz.flavors import order_flavors, recognise_flavor
 from reconciler.snapshot.catalogs import find_or_name
-from reconciler.snapshot.variants.settings import CHOOSE, IN_ORDER, KEEP
 
 _LISTING = (Form.PROFILE, Form.FLAVORS)
 """The forms that list accelerators themselves."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.declared.declarations import ListedClass
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.variant_settings import SERVICE_CLASS
 from reconciler.snapshot.variants.settings import Layers
 
 UPSTREAM_CONFIG_MAP = "service-classes-config"
@@ -30,8 +31,8 @@ def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
     if layers.resource.slo_class_ref is not None:
         referenced = _referenced(layers, listed, upstream)
         hits += [(referenced, _source(SourceKind.RESOURCE, referenced, layers))] if referenced else []
-    for name, source in layers.hits("serviceClass"):
-        named = _named(layers, upstream, str(name))
+    for name, source in layers.hits(SERVICE_CLASS):
+        named = _named(layers, upstream, name)
         if named is not None:
             hits.append((named, source))
         elif not hits:

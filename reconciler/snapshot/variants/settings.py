@@ -3,23 +3,28 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reconciler.domain.declared.declarations import Form, VariantResource
 from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.globs import path_matches
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
-from reconciler.domain.settings import ModelSettings, Override, Settings, SettingScalar
-from reconciler.domain.variants import VariantSettings
+from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
+from reconciler.domain.variant_settings import (
+    ACCELERATOR,
+    BOUNDS,
+    GROUP,
+    IN_ORDER,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    SETTING_DEFINITIONS,
+    WHEN_AUTOSCALED,
+    SettingDefinition,
+    VariantSettings,
+)
 
-BUILT_IN_HEADROOM = 0.2
-BUILT_IN_SYNC_DELAY_S = 180.0
-BUILT_IN_START_DELAY_S = 300.0
-BUILT_IN_PAYBACK_S = 3600.0
-HOLD, BOUNDS = "hold", "bounds"
-KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
-Value = TypeVar("Value")
+Value = TypeVar("Value", bound=SettingScalar | None)
 
 Hit = tuple[SettingScalar, Source]
 
@@ -33,25 +38,23 @@ class Layers:
     settings: Settings
     model: ModelSettings | None
 
-    def hits(self, name: str) -> Iterator[Hit]:
+    def hits(self, setting: SettingDefinition[Value]) -> Iterator[tuple[Value, Source]]:
         """Every layer's value of a setting below the resource's own fields: annotations, overrides, model, defaults."""
-        annotated: list[Mapping[str, Annotation]] = [self.resource.settings]
-        if self.workload is not None:
-            annotated.append(self.workload.settings)
-        for annotations in annotated:
-            if name in annotations:
-                note = annotations[name]
-                yield note.value, Source(kind=SourceKind.ANNOTATION, place=note.place)
+        for kind, stated in self._stated(setting.name):
+            yield setting.convert(stated.value), Source(kind=kind, place=stated.place)
+
+    def _stated(self, name: str) -> Iterator[tuple[SourceKind, Annotation | Setting]]:
+        if name in self.resource.settings:
+            yield SourceKind.ANNOTATION, self.resource.settings[name]
+        if self.workload is not None and name in self.workload.settings:
+            yield SourceKind.ANNOTATION, self.workload.settings[name]
         for override in reversed(self.settings.overrides):
             if name in override.settings and override_fits(override, self.resource):
-                setting = override.settings[name]
-                yield setting.value, Source(kind=SourceKind.OVERRIDE, place=setting.place)
+                yield SourceKind.OVERRIDE, override.settings[name]
         if self.model is not None and name in self.model.settings:
-            setting = self.model.settings[name]
-            yield setting.value, Source(kind=SourceKind.MODEL, place=setting.place)
+            yield SourceKind.MODEL, self.model.settings[name]
         if name in self.settings.defaults:
-            setting = self.settings.defaults[name]
-            yield setting.value, Source(kind=SourceKind.DEFAULT, place=setting.place)
+            yield SourceKind.DEFAULT, self.settings.defaults[name]
 
 
 def override_fits(override: Override, resource: VariantResource) -> bool:
@@ -73,57 +76,36 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
 
 def resolve_settings(layers: Layers) -> VariantSettings:
     """All variant settings of one variant, each with its source and what it displaced."""
-    return VariantSettings(
-        accelerator=_resolve(_texts(layers, "accelerator"), IN_ORDER if layers.resource.flavors else CHOOSE),
-        min_replicas=_resolve([*_own(layers, "minReplicas"), *_counts(layers, "minReplicas")], 1),
-        max_replicas=_resolve_optional([*_own(layers, "maxReplicas"), *_counts(layers, "maxReplicas")]),
-        group=_resolve(_texts(layers, "group"), _group_name(layers), detail="pullRequests.groupBy"),
-        ignore=_resolve([(bool(value), source) for value, source in layers.hits("ignore")], default=False),
-        engine=_resolve(_texts(layers, "sizing.engine"), "auto"),
-        headroom=_resolve(_numbers(layers, "sizing.headroom"), BUILT_IN_HEADROOM),
-        when_autoscaled=_resolve([*_annotated_bounds(layers), *_texts(layers, "whenAutoscaled")], HOLD),
-        sync_delay_s=_resolve(_numbers(layers, "actuationDelay.sync"), BUILT_IN_SYNC_DELAY_S),
-        start_delay_s=_resolve(_numbers(layers, "actuationDelay.start"), BUILT_IN_START_DELAY_S),
-        payback_s=_resolve(_numbers(layers, "payback"), BUILT_IN_PAYBACK_S),
-    )
+    own, defaults = dict(_own_values(layers.resource)), dict(_defaults_of(layers))
+    return VariantSettings(values={each.name: _resolve(each, layers, own, defaults) for each in SETTING_DEFINITIONS})
 
 
-def _annotated_bounds(layers: Layers) -> list[tuple[str, Source]]:
-    """An annotated autoscaler asks for its bounds to be moved: they are all that it has."""
-    resource = layers.resource
-    is_asked = resource.form is Form.ANNOTATED
-    return [(BOUNDS, Source(kind=SourceKind.RESOURCE, place=resource.place))] if is_asked else []
-
-
-def _texts(layers: Layers, name: str) -> list[tuple[str, Source]]:
-    return [(str(value), source) for value, source in layers.hits(name)]
-
-
-def _numbers(layers: Layers, name: str) -> list[tuple[float, Source]]:
-    return [(float(value), source) for value, source in layers.hits(name)]
-
-
-def _counts(layers: Layers, name: str) -> list[tuple[int, Source]]:
-    return [(int(value), source) for value, source in layers.hits(name)]
-
-
-def _own(layers: Layers, name: str) -> list[tuple[int, Source]]:
-    """The resource's own field, if it is written: a default of its CRD is not."""
-    resource = layers.resource
-    value = resource.min_replicas if name == "minReplicas" else resource.max_replicas
-    place = resource.places.get(f"spec.{name}")
-    return [] if value is None else [(value, Source(kind=SourceKind.RESOURCE, place=place))]
-
-
-def _resolve(hits: list[tuple[Value, Source]], default: Value, detail: str = "") -> Sourced[Value]:
-    ranked = [*hits, (default, Source(kind=SourceKind.BUILT_IN, detail=detail))]
+def _resolve(
+    setting: SettingDefinition[Any], layers: Layers, own: Mapping[str, Hit], defaults: Mapping[str, Hit]
+) -> Sourced[SettingScalar | None]:
+    ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
+    ranked += layers.hits(setting)
+    ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
     (value, source), *rest = ranked
     displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
     return Sourced(value=value, source=source, displaced=displaced)
 
 
-def _resolve_optional(hits: list[tuple[int, Source]]) -> Sourced[int | None]:
-    return _resolve([(value, source) for value, source in hits], None)
+def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
+    """What the resource itself says by other means than annotations; a default of its CRD is not what it says."""
+    for setting, value in ((MIN_REPLICAS.name, resource.min_replicas), (MAX_REPLICAS.name, resource.max_replicas)):
+        if value is not None:
+            yield setting, (value, Source(kind=SourceKind.RESOURCE, place=resource.places.get(f"spec.{setting}")))
+    # An annotated autoscaler asks for its bounds to be moved: they are all that it has.
+    if resource.form is Form.ANNOTATED:
+        yield WHEN_AUTOSCALED.name, (BOUNDS, Source(kind=SourceKind.RESOURCE, place=resource.place))
+
+
+def _defaults_of(layers: Layers) -> Iterator[tuple[str, Hit]]:
+    """Defaults that depend on the variant."""
+    yield GROUP.name, (_group_name(layers), Source(kind=SourceKind.BUILT_IN, detail="pullRequests.groupBy"))
+    if layers.resource.flavors:
+        yield ACCELERATOR.name, (IN_ORDER, Source(kind=SourceKind.BUILT_IN))
 
 
 def _group_name(layers: Layers) -> str:

@@ -92,8 +92,8 @@ def test_every_section_refuses_unknown_keys() -> None:
 
 def test_an_absent_default_is_not_shown_and_a_real_one_is() -> None:
     shown = dict(_properties(configuration_schema()))
-    assert shown[".$defs.PullRequests.reopenAfter"]["default"] == "7d"
-    assert shown[".$defs.PullRequests.draft"]["default"] is False
+    assert shown[".$defs.PullRequestsSection.reopenAfter"]["default"] == "7d"
+    assert shown[".$defs.PullRequestsSection.draft"]["default"] is False
     assert shown[".currency"]["default"] == "USD"
 
 

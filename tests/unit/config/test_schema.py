@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from reconciler.config.layers import REPLACED_WHOLE
-from reconciler.config.schema import Configuration
+from reconciler.config.schema import ConfigurationFile
 from reconciler.config.values import Days, Latency
 from reconciler.domain.engines import AUTO, Engine
 
@@ -286,7 +286,7 @@ def test_a_duration_is_a_number_with_a_unit_or_an_error(text: str) -> None:
 def test_every_mapping_with_free_keys_is_replaced_whole_when_files_merge() -> None:
     free = {
         name
-        for definition in Configuration.model_json_schema()["$defs"].values()
+        for definition in ConfigurationFile.model_json_schema()["$defs"].values()
         for name, field in definition.get("properties", {}).items()
         if "patternProperties" in field
     }

@@ -9,6 +9,7 @@ from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.places import ReplicaField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
+from reconciler.domain.variant_settings import WHEN_AUTOSCALED
 
 
 def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "HorizontalPodAutoscaler phi") -> None:
@@ -105,4 +106,4 @@ def test_an_annotated_autoscaler_is_asked_for_its_bounds(fleet: Any, make: Any) 
     own(fleet, make, 1, 6)
     fleet.offer(25.0)
     assert fleet.desired() == {"llama": "3 x H100"}
-    assert fleet.variant().settings.when_autoscaled.value == "bounds"
+    assert fleet.variant().settings[WHEN_AUTOSCALED].value == "bounds"

@@ -13,9 +13,9 @@ from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
-from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.replicas import Trace
-from reconciler.domain.variants import Option, Variant, VariantSettings
+from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.variants import Option, Variant
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, Told, choose_variants, learn_profiles
 
@@ -24,25 +24,6 @@ ALPHA_S, BETA_S = 0.008, 0.0001
 GIVEN = PerformanceProfile(accelerator="H100", alpha_s=0.007, beta_s=0.0001, max_batch_size=64)
 CATALOGS = {name: Catalog() for name in ("us", "eu")}
 Fitted = tuple[tuple[FittedModel, ...], tuple[UnusedVariant, ...]]
-
-
-def sourced(value: Any) -> Any:
-    return Sourced(value=value, source=Source(kind=SourceKind.BUILT_IN))
-
-
-SETTINGS = VariantSettings(
-    accelerator=sourced("keep"),
-    min_replicas=sourced(1),
-    max_replicas=sourced(None),
-    group=sourced(""),
-    ignore=sourced(False),
-    engine=sourced("auto"),
-    headroom=sourced(0.2),
-    when_autoscaled=sourced("hold"),
-    sync_delay_s=sourced(180.0),
-    start_delay_s=sourced(300.0),
-    payback_s=sourced(3600.0),
-)
 
 
 def variant(
@@ -76,7 +57,7 @@ def variant(
         workload=Workload(key=key, document=document, place=place, replicas=1, devices={"nvidia.com/gpu": devices}),
         current=Allocation(accelerator=accelerator, replicas=1),
         accelerator_source="",
-        settings=SETTINGS,
+        settings=VariantSettings(),
         service_class=None,
         options=(option,) if option else (),
         served_names=(model,),

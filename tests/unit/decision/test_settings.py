@@ -6,6 +6,18 @@ from typing import Any
 import pytest
 
 from reconciler.domain.provenance import SourceKind
+from reconciler.domain.variant_settings import (
+    ACCELERATOR,
+    ENGINE,
+    GROUP,
+    HEADROOM,
+    IGNORE,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    PAYBACK_S,
+    START_DELAY_S,
+    SYNC_DELAY_S,
+)
 
 
 def origins(sourced: Any) -> list[tuple[Any, SourceKind]]:
@@ -21,7 +33,7 @@ def test_every_layer_displaces_the_ones_below(fleet: Any) -> None:
     fleet.override({"cluster": "us-*"}, line=80, minReplicas=4)
     fleet.override({"name": "ll*"}, line=81, minReplicas=5)
     fleet.add(min_replicas=8, annotations={"minReplicas": 7}, target_annotations={"minReplicas": 6})
-    assert origins(fleet.variant().settings.min_replicas) == [
+    assert origins(fleet.variant().settings[MIN_REPLICAS]) == [
         (8, SourceKind.RESOURCE),
         (7, SourceKind.ANNOTATION),
         (6, SourceKind.ANNOTATION),
@@ -37,34 +49,34 @@ def test_without_any_layer_the_built_in_values_hold(fleet: Any) -> None:
     fleet.set(defaults={})
     fleet.add()
     settings = fleet.variant().settings
-    assert settings.accelerator.value == "choose"
-    assert (settings.min_replicas.value, settings.max_replicas.value) == (1, None)
-    assert (settings.group.value, str(settings.group.source)) == ("us-east/llm", "pullRequests.groupBy")
-    assert (settings.ignore.value, settings.engine.value, settings.headroom.value) == (False, "auto", 0.2)
-    assert settings.sync_delay_s.value == 180.0
-    assert (settings.start_delay_s.value, settings.payback_s.value) == (300.0, 3600.0)
-    assert settings.min_replicas.source.kind is SourceKind.BUILT_IN
+    assert settings[ACCELERATOR].value == "choose"
+    assert (settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value) == (1, None)
+    assert (settings[GROUP].value, str(settings[GROUP].source)) == ("us-east/llm", "pullRequests.groupBy")
+    assert (settings[IGNORE].value, settings[ENGINE].value, settings[HEADROOM].value) == (False, "auto", 0.2)
+    assert settings[SYNC_DELAY_S].value == 180.0
+    assert (settings[START_DELAY_S].value, settings[PAYBACK_S].value) == (300.0, 3600.0)
+    assert settings[MIN_REPLICAS].source.kind is SourceKind.BUILT_IN
 
 
 def test_each_source_knows_its_place(fleet: Any) -> None:
     fleet.override({"name": "llama"}, line=81, maxReplicas=4)
     fleet.add(target_annotations={"accelerator": "keep"}, annotations={"group": "mine"})
     settings = fleet.variant().settings
-    assert str(settings.max_replicas.source) == "reconciler.yaml:81"
-    assert str(settings.group.source) == "annotation, apps/llm/llama.yaml:9"
-    assert str(settings.accelerator.source) == "annotation, apps/llm/llama.yaml:9"
+    assert str(settings[MAX_REPLICAS].source) == "reconciler.yaml:81"
+    assert str(settings[GROUP].source) == "annotation, apps/llm/llama.yaml:9"
+    assert str(settings[ACCELERATOR].source) == "annotation, apps/llm/llama.yaml:9"
 
 
 def test_an_equal_value_below_is_not_displaced(fleet: Any) -> None:
     fleet.default(minReplicas=3)
     fleet.add(annotations={"minReplicas": 3})
-    assert origins(fleet.variant().settings.min_replicas) == [(3, SourceKind.ANNOTATION), (1, SourceKind.BUILT_IN)]
+    assert origins(fleet.variant().settings[MIN_REPLICAS]) == [(3, SourceKind.ANNOTATION), (1, SourceKind.BUILT_IN)]
 
 
 def test_a_false_annotation_displaces_a_true_override(fleet: Any) -> None:
     fleet.override({"name": "*"}, ignore=True)
     fleet.add(annotations={"ignore": False})
-    assert fleet.variant().settings.ignore.value is False
+    assert fleet.variant().settings[IGNORE].value is False
     assert fleet.variant().obstacle == ""
 
 
@@ -90,7 +102,7 @@ def test_all_keys_of_an_overrides_match_must_fit(
     fleet.override(match, maxReplicas=4)
     fleet.set(overrides=tuple(replace(each, labels=labels) for each in fleet.settings.overrides))
     fleet.add(labels={"team": "search"})
-    assert (fleet.variant().settings.max_replicas.value == 4) is fits
+    assert (fleet.variant().settings[MAX_REPLICAS].value == 4) is fits
 
 
 @pytest.mark.parametrize(
@@ -107,7 +119,7 @@ def test_all_keys_of_an_overrides_match_must_fit(
 def test_groups_are_named_by_what_they_are_made_of(fleet: Any, group_by: tuple[str, ...], name: str) -> None:
     fleet.set(pull_requests=replace(fleet.settings.pull_requests, group_by=group_by))
     fleet.add(labels={"team": "search"})
-    assert fleet.variant().settings.group.value == name
+    assert fleet.variant().settings[GROUP].value == name
 
 
 def test_a_written_group_stands_alone(fleet: Any) -> None:
