@@ -7,7 +7,7 @@
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import DEPLOYING_KINDS, helm_place, is_switched_off
-from reconciler.placement.insertions import Insertion, overlay_insertion
+from reconciler.placement.insertions import overlay_insertion
 from reconciler.placement.markers import Marker, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
 from reconciler.placement.origins import Origin, OriginKind
@@ -22,7 +22,6 @@ __all__ = [
     "EffectivePlace",
     "EntryPlaces",
     "Fleet",
-    "Insertion",
     "Marker",
     "NoPlace",
     "Obstacle",

@@ -60,7 +60,7 @@ class EntryPlaces:
         for key in {**keys, **dict.fromkeys(built.trace.subtree(path).members)}:
             source = built.trace.sources_at((*path, key))[0]
             is_there = built.value_at(*path, key) is not None and source.exists
-            yield key, _written(source) if is_there and self._is_ours(built, source) else None
+            yield key, origin_of_source(source).written if is_there and self._is_ours(built, source) else None
 
     def _home(self, built: BuiltObject, path: Field) -> WrittenField | None:
         """The mapping that decides, or what would hold it; of an embedded text the lines cannot be added to."""
@@ -68,9 +68,9 @@ class EntryPlaces:
         if source.embedding is not None or not self._is_ours(built, source):
             return None
         if source.exists:
-            return _written(source) if isinstance(source.value, dict) else None
+            return origin_of_source(source).written if isinstance(source.value, dict) else None
         holder = value_at(source.document.value, source.field[:-1])
-        return _written(source) if isinstance(holder, dict) and holder else None
+        return origin_of_source(source).written if isinstance(holder, dict) and holder else None
 
     def _patch(self, built: BuiltObject, path: Field) -> tuple[OverlayPatch | None, PatchPath, str]:
         try:
@@ -128,14 +128,3 @@ class EntryPlaces:
 
 def _holds(outer: Field, inner: Field) -> bool:
     return inner[: len(outer)] == outer
-
-
-def _written(source: Source) -> WrittenField:
-    origin = origin_of_source(source)
-    return WrittenField(
-        place=origin.place,
-        document=origin.document,
-        field=origin.field,
-        embedding=origin.embedding,
-        inner_document=origin.inner_document,
-    )

@@ -1,35 +1,16 @@
 """A place of its own for a number that has none: an entry under `replicas` of the overlay that builds the object."""
 
-from dataclasses import dataclass
-
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import Document, InsertBlock
+from reconciler.manifests import Document
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.transformers import SCALED_KINDS
 from reconciler.placement.objects import BuiltObject, Root
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Insertion:
-    """Where an overlay can be given a count for one of its objects."""
-
-    path: str
-    document: int
-    name: str
-
-    @property
-    def place(self) -> Place:
-        """The kustomization as a whole: the line is not there yet."""
-        return Place(path=self.path, field="replicas")
-
-    def edit(self, value: int) -> InsertBlock:
-        """The edit that adds the entry."""
-        text = f"- name: {self.name}\n  count: {value}\n"
-        return InsertBlock(document=self.document, parent=(), key="replicas", text=text)
-
-
-def overlay_insertion(fleet: Fleet, built: BuiltObject) -> Insertion | None:
+def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
     """The entry that would set the count of this object and of no other; None where there is no safe one.
 
     The kustomization at the root must be this cluster's alone, deployed once, with no `replicas` yet.
@@ -46,7 +27,12 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> Insertion | None:
     ]
     if len(bearers) != 1:
         return None
-    return Insertion(path=document.path, document=document.index, name=built.key.name)
+    return WrittenField(
+        document=DocumentRef(path=document.path, document=document.index),
+        field=("replicas",),
+        place=Place(path=document.path, field="replicas"),
+        entry=built.key.name,
+    )
 
 
 def own_kustomization(fleet: Fleet, root: Root) -> Document | None:

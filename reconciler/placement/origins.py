@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
@@ -167,6 +169,17 @@ class Origin:
     def address(self) -> Address:
         """What tells this place from every other one: file, document, field, and the text that it lies in."""
         return self.place.path, self.document, self.field, self.embedding
+
+    @property
+    def written(self) -> WrittenField:
+        """Where edits find it."""
+        return WrittenField(
+            document=DocumentRef(path=self.place.path, document=self.document),
+            field=self.field,
+            place=self.place,
+            embedding=self.embedding,
+            inner_document=self.inner_document,
+        )
 
     def __str__(self) -> str:
         return f"{self.place} {self.place.field}".rstrip()

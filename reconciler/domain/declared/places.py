@@ -13,16 +13,27 @@ PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenField:
-    """A field as it stands in a file: in one of its documents, or with `embedding` inside of a text of that document.
+    """A field as it stands in a file: where edits find it, and its place for people.
 
-    Then `field` leads on inside the text, in its document number `inner_document`.
+    With `embedding`, the field of the document that holds a text, `field` leads on inside the text, in its document
+    number `inner_document`. Of a number of replicas, `written` is what stands there, None when nothing does; `value` is
+    what then counts, None for no limit; a ceiling is only ever raised. `entry` is the object's name in a kustomization
+    that is to get an entry under `replicas`.
     """
 
-    place: Place
-    document: int
+    document: DocumentRef
     field: FieldPath
+    place: Place
     embedding: FieldPath | None = None
     inner_document: int = 0
+    is_ceiling: bool = False
+    written: int | None = None
+    value: int | None = None
+    entry: str = ""
+
+    def takes(self, replicas: int) -> bool:
+        """Whether that number is written here; a ceiling takes only what would pass it."""
+        return not self.is_ceiling or (self.value is not None and replicas > self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,28 +75,3 @@ class EntryPlace:
     def is_writable(self) -> bool:
         """Whether any entry can be written."""
         return self.home is not None or self.patch is not None or any(self.entries.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaField:
-    """Where a number of replicas is written: a field of an object, and its place for people.
-
-    A ceiling is only ever raised. `written` is what stands there, None when nothing does; `value` is what then counts,
-    None for no limit. With `embedding`, the field of the document that holds a text, `field` leads on inside the text,
-    in its document number `inner_document`. `entry` is the object's name in a kustomization that is to get an entry
-    under `replicas`.
-    """
-
-    document: DocumentRef
-    field: tuple[str | int, ...]
-    place: Place
-    is_ceiling: bool = False
-    written: int | None = None
-    value: int | None = None
-    embedding: tuple[str | int, ...] | None = None
-    inner_document: int = 0
-    entry: str = ""
-
-    def takes(self, replicas: int) -> bool:
-        """Whether that number is written here; a ceiling takes only what would pass it."""
-        return not self.is_ceiling or (self.value is not None and replicas > self.value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.objects import Annotation, DocumentRef, FieldPath
-from reconciler.domain.declared.places import EntryPlace, ReplicaField
+from reconciler.domain.declared.places import EntryPlace, WrittenField
 from reconciler.domain.identity import Place, ResourceKey
 
 
@@ -59,7 +59,7 @@ class Workload:
     settings: Mapping[str, Annotation] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
     templated: str = ""
-    replica_fields: tuple[ReplicaField, ...] = ()
+    replica_fields: tuple[WrittenField, ...] = ()
     considered: tuple[str, ...] = ()
     unwritable: str = ""
     immovable: str = ""
@@ -70,9 +70,9 @@ class Workload:
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""
 
     @property
-    def written_at(self) -> tuple[ReplicaField, ...]:
+    def written_at(self) -> tuple[WrittenField, ...]:
         """Every field that says how many replicas run."""
-        own = ReplicaField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
+        own = WrittenField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
         return self.replica_fields or (own,)
 
 
@@ -91,4 +91,4 @@ class ReplicaOwner:
     target_name: str
     place: Place
     least: int | None = None
-    fields: tuple[ReplicaField, ...] = ()
+    fields: tuple[WrittenField, ...] = ()

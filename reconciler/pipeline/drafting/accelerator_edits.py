@@ -10,8 +10,8 @@ from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS
 from reconciler.domain.variants import Option, Variant
-from reconciler.manifests import EditRefused, SetEmbedded, SetScalar, Value, format_field
-from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar
+from reconciler.manifests import EditRefused, Value, format_field
+from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar, set_field
 from reconciler.pipeline.drafting.overlay_patches import Patching, plant
 from reconciler.rendering import Renderer
 from reconciler.report.entries import FlavorsView, entries_view
@@ -130,7 +130,7 @@ class Move:
             else:
                 raise wish.refuse(key)
         if added and place.home is not None:
-            yield from self._mapping(wish.template, self._sheet_of(place.home), place.home.field, added)
+            yield from self._mapping(wish.template, self.open_sheet(place.home.document), place.home.field, added)
 
     def _mapping(
         self, template: str, sheet: Sheet, field: FieldPath, entries: Mapping[str, str | int]
@@ -148,17 +148,8 @@ class Move:
                 yield sheet.set_scalar(value, *field, key)
 
     def _set(self, written: WrittenField, value: str | int) -> Iterator[FileEdit]:
-        if written.embedding is not None:
-            inner = SetScalar(document=written.inner_document, field=written.field, value=value)
-            edit = SetEmbedded(document=written.document, field=written.embedding, inner=inner)
-            yield FileEdit(path=written.place.path, edit=edit)
-            return
-        sheet = self._sheet_of(written)
-        if sheet.find(*written.field) != value:
-            yield sheet.set_scalar(value, *written.field)
-
-    def _sheet_of(self, written: WrittenField) -> Sheet:
-        return self.open_sheet(DocumentRef(path=written.place.path, document=written.document))
+        if written.embedding is not None or self.open_sheet(written.document).find(*written.field) != value:
+            yield set_field(written, value, self.open_sheet)
 
     def _flavors(self, option: Option, patched: dict[OverlayPatch, dict[str, Value]]) -> Iterator[FileEdit]:
         """The order of flavors by which llmaz injects the limits and nodes of the chosen accelerator."""

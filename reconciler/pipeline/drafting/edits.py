@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.accelerators import Accelerator
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
-from reconciler.manifests import SetEmbedded, SetScalar
 from reconciler.pipeline.drafting.accelerator_edits import Move
-from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet
+from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, set_field
 from reconciler.rendering import Renderer
 from reconciler.report.entries import ReplicaEntryView
 from reconciler.report.status import StatusOmission, status_view
@@ -58,20 +57,15 @@ class Editor:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
 
-    def _count(self, written: ReplicaField, replicas: int, open_sheet: OpenSheet) -> Iterator[FileEdit]:
+    def _count(self, written: WrittenField, replicas: int, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The number where it is written; a ceiling above it stays, one that stands nowhere is written to be raised."""
         if not written.takes(replicas):
             return
-        if written.embedding is not None:
-            inner = SetScalar(document=written.inner_document, field=written.field, value=replicas)
-            edit = SetEmbedded(document=written.document.document, field=written.embedding, inner=inner)
-            yield FileEdit(path=written.document.path, edit=edit)
-            return
-        sheet = open_sheet(written.document)
         if written.entry:
             view = ReplicaEntryView(name=written.entry, count=replicas)
-            yield sheet.insert(self.renderer.render("manifests/kustomize-replicas.yaml.j2", view), *written.field)
-        elif sheet.find(*written.field) is None:
-            yield sheet.insert(str(replicas), *written.field)
+            text = self.renderer.render("manifests/kustomize-replicas.yaml.j2", view)
+            yield open_sheet(written.document).insert(text, *written.field)
+        elif written.embedding is None and open_sheet(written.document).find(*written.field) is None:
+            yield open_sheet(written.document).insert(str(replicas), *written.field)
         else:
-            yield sheet.set_scalar(replicas, *written.field)
+            yield set_field(written, replicas, open_sheet)

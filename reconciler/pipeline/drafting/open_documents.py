@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests import (
     AppendDocument,
@@ -15,6 +16,7 @@ from reconciler.manifests import (
     InsertItem,
     OpenFile,
     ReplaceBlock,
+    SetEmbedded,
     SetScalar,
     append_documents,
     edit_file,
@@ -87,6 +89,15 @@ def sheet_of(documents: Iterable[Document], reference: DocumentRef) -> Sheet:
         if document.index == reference.document:
             return Sheet(document=document, prefix=reference.prefix)
     raise InputError(reference.path, 0, "", f"expected a document number {reference.document}, found fewer")
+
+
+def set_field(written: WrittenField, value: str | int, open_sheet: OpenSheet) -> FileEdit:
+    """Replace a scalar where it is written, in a document or inside of a text that one holds."""
+    if written.embedding is None:
+        return open_sheet(written.document).set_scalar(value, *written.field)
+    inner = SetScalar(document=written.inner_document, field=written.field, value=value)
+    edit = SetEmbedded(document=written.document.document, field=written.embedding, inner=inner)
+    return FileEdit(path=written.document.path, edit=edit)
 
 
 def write_edits(path: str, data: bytes, edits: Iterable[FileEdit], file: OpenFile | None = None) -> bytes:

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from reconciler.domain.declared.objects import Annotation, FieldPath
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.annotations import check_annotations
@@ -66,9 +66,9 @@ def read_with(
     yield from break_on(source, (reader,)) if isinstance(reader, Finding) else reader.read(source)
 
 
-def field_of(source: KubernetesObject, path: FieldPath) -> ReplicaField:
+def field_of(source: KubernetesObject, path: FieldPath) -> WrittenField:
     """A field of the object that holds a number of replicas."""
-    return ReplicaField(document=source.ref, field=path, place=source.locate(path))
+    return WrittenField(document=source.ref, field=path, place=source.locate(path))
 
 
 def _check_status(source: KubernetesObject, model: type[BaseModel]) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.declarations import Form, StatusShape, VariantResource
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.findings import Severity
 from reconciler.manifests.wording import quote
@@ -131,9 +131,9 @@ def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
     )
 
 
-def _field(source: KubernetesObject, bound: _Bound, *, is_ceiling: bool) -> ReplicaField:
+def _field(source: KubernetesObject, bound: _Bound, *, is_ceiling: bool) -> WrittenField:
     path = ("spec", bound.name)
-    return ReplicaField(
+    return WrittenField(
         document=source.ref,
         field=path,
         place=source.locate(path),

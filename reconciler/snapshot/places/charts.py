@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.declared.declarations import BrokenResource, VariantResource
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
 from reconciler.placement import EffectivePlace, Fleet, NoPlace, Obstacle, helm_place, is_switched_off, marked_place
@@ -88,8 +88,8 @@ class _Chart:
             immovable="a chart makes it: change its accelerator there",
         )
 
-    def _field(self, found: EffectivePlace, *, is_ceiling: bool) -> ReplicaField:
-        own = ReplicaField(
+    def _field(self, found: EffectivePlace, *, is_ceiling: bool) -> WrittenField:
+        own = WrittenField(
             document=self.variant.document, field=("spec", "replicas"), place=found.place, is_ceiling=is_ceiling
         )
         return moved(own, found.origin)

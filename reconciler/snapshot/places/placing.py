@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
 from reconciler.domain.declared.objects import DocumentRef, FieldPath
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ModelSettings, Settings
@@ -92,7 +92,7 @@ class _Builds:
         built = self.fleet.find(key)
         if built is None:
             return workload
-        fields: list[ReplicaField] = []
+        fields: list[WrittenField] = []
         considered: list[str] = []
         for written in workload.written_at:
             found = effective_place(self.fleet, key, written.field, word=_word(written))
@@ -142,8 +142,8 @@ class _Builds:
         return find_charted(self.fleet, variant, layers)
 
     def _placed(
-        self, written: ReplicaField, found: EffectivePlace | NoPlace, built: BuiltObject
-    ) -> ReplicaField | None:
+        self, written: WrittenField, found: EffectivePlace | NoPlace, built: BuiltObject
+    ) -> WrittenField | None:
         """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
         if isinstance(found, EffectivePlace):
             return moved(written, found.origin)
@@ -157,13 +157,7 @@ class _Builds:
         insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
         if insertion is None:
             return None
-        return replace(
-            written,
-            document=DocumentRef(path=insertion.path, document=insertion.document),
-            field=("replicas",),
-            place=insertion.place,
-            entry=insertion.name,
-        )
+        return replace(insertion, written=written.written, value=written.value)
 
     def _owned(self, built: BuiltObject) -> str:
         """Who keeps what we write from being applied; autoscalers are told by their own resources."""
@@ -195,6 +189,6 @@ def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
     yield from (path for path in lists if built.value_at(*path[:-1]) is not None)
 
 
-def _word(written: ReplicaField) -> str:
+def _word(written: WrittenField) -> str:
     """What a marker comment calls this number."""
     return _WORDS.get(str(written.field[-1]), "replicas")

@@ -2,27 +2,17 @@
 
 from dataclasses import replace
 
-from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.placement import Origin
 
 
-def moved(written: ReplicaField, origin: Origin) -> ReplicaField:
+def moved(written: WrittenField, origin: Origin) -> WrittenField:
     """The field that decides a number, which is its own where nothing else sets it."""
     own = written.document
     if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
         return written
     number = int(origin.value) if isinstance(origin.value, int | str) else None
-    return replace(
-        written,
-        document=DocumentRef(path=origin.place.path, document=origin.document),
-        field=origin.field,
-        place=origin.place,
-        embedding=origin.embedding,
-        inner_document=origin.inner_document,
-        written=number,
-        value=number,
-    )
+    return replace(origin.written, is_ceiling=written.is_ceiling, written=number, value=number)
 
 
 def describe(origin: Origin) -> str:

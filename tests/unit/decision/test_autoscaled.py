@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
 from reconciler.domain.variant_settings import WHEN_AUTOSCALED
@@ -15,7 +15,7 @@ from reconciler.domain.variant_settings import WHEN_AUTOSCALED
 def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "HorizontalPodAutoscaler phi") -> None:
     document, place = DocumentRef(path="hpa.yaml", document=0), make.place("hpa.yaml", 9)
     fields = tuple(
-        ReplicaField(
+        WrittenField(
             document=document,
             field=("spec", name),
             place=place,

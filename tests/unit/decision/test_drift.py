@@ -12,7 +12,7 @@ from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import ReplicaField
+from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
 
@@ -121,7 +121,7 @@ def test_another_variant_of_the_model_goes_on(busy: Any) -> None:
 def own(fleet: Any, make: Any) -> None:
     document, place = DocumentRef(path="hpa.yaml", document=0), make.place("hpa.yaml", 9)
     fields = tuple(
-        ReplicaField(document=document, field=("spec", name), place=place, written=value, value=value)
+        WrittenField(document=document, field=("spec", name), place=place, written=value, value=value)
         for name, value in (("minReplicas", 2), ("maxReplicas", 6))
     )
     fleet.owners.append(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import Edit, EditRefused, OpenFile, SetEmbedded, SetScalar, edit_file
+from reconciler.manifests import Edit, EditRefused, InsertBlock, OpenFile, SetEmbedded, SetScalar, edit_file
 from reconciler.placement import EffectivePlace, Fleet, Origin, effective_place, helm_place, overlay_insertion
 
 Build = Callable[..., Fleet]
@@ -107,9 +107,10 @@ def test_an_overlay_of_a_shared_base_can_be_given_a_count_of_its_own(build: Buil
     built = {each.key.namespace: each for each in fleet.clusters["prod"].objects}
     insertion = overlay_insertion(fleet, built["team-a"])
     assert insertion is not None
-    path = insertion.path
+    path, text = insertion.document.path, f"- name: {insertion.entry}\n  count: 9\n"
+    entry = InsertBlock(document=insertion.document.document, parent=(), key=str(insertion.field[0]), text=text)
     file = OpenFile(path, before[path].encode())
-    after = build({**before, path: edit_file(file, [insertion.edit(9)]).decode()})
+    after = build({**before, path: edit_file(file, [entry]).decode()})
     counts = {each.key.namespace: each.value_at(*REPLICAS) for each in after.clusters["prod"].objects}
     assert counts == {"team-a": 9, "team-b": 2, "team-c": 1}
     assert overlay_insertion(fleet, built["team-c"]) is None
