@@ -19,7 +19,7 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     from reconciler.cli.console import width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.setting_rows import find_decision, setting_rows
-    from reconciler.decision.explanation.chain import asked_queries, chain_of
+    from reconciler.decision.explanation.chain import asked_queries
     from reconciler.report.document import solver_json
     from reconciler.report.explain import Chain, explain_json, explain_text
     from reconciler.report.fleet import fleet_lines
@@ -29,7 +29,7 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     decision = find_decision(prepared.plan, resource)
     variants = {variant.key: variant for variant in prepared.snapshot.variants}
     rows = tuple(setting_rows(variants[decision.variant], decision)) if decision.variant in variants else ()
-    figures = chain_of(prepared.snapshot, decision)
+    figures = prepared.plan.figures.get(decision.variant, ())
     chain = Chain(figures=figures, queries=asked_queries(prepared.snapshot, decision, figures))
     if common.output == "json":
         write_json(explain_json(decision, rows, chain, solver=solver_json(prepared.plan)))

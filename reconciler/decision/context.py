@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.decision.engines.capacities import Capacities
+from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.projection import Projection
 from reconciler.decision.staging.proposals import StagedPlan
+from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Shortfall, Solution
@@ -17,8 +19,9 @@ class DecisionContext:
     """The snapshot, what was asked of the optimizer and answered, and what is expected before and after."""
 
     snapshot: Snapshot
-    capacities: Capacities
+    answers: Mapping[Engine, EngineAnswer]
     formulated: FormulatedProblem
+    variations: Mapping[ModelKey, LoadVariation]
     solution: Solution
     staged: StagedPlan
     before: Projection

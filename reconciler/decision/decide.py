@@ -2,21 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 
+from reconciler.decision.assessment import assess_variants
 from reconciler.decision.context import DecisionContext
-from reconciler.decision.engines.answers import answer
-from reconciler.decision.engines.capacities import Capacities
+from reconciler.decision.engines.port import EngineAnswer, SizingInput
+from reconciler.decision.engines.registry import size_models
+from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import decision_for
-from reconciler.decision.problem.devices import scarcity_assumed
-from reconciler.decision.problem.formulation import FormulatedProblem, formulate, rows_of
+from reconciler.decision.problem.demands import load_variations
+from reconciler.decision.problem.devices import Devices, scarcity_assumed
+from reconciler.decision.problem.formulation import FormulatedProblem, formulate
+from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.projection import Projection
 from reconciler.decision.staging.devices import wait_for_devices
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.groups import head_branch
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.proposals import blocked_group, open_by_group, settle_with_open
-from reconciler.decision.variant_states import VariantState, is_counted, variant_states
+from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
 from reconciler.domain.proposals import ProposalState
@@ -34,9 +39,11 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     `refused` are changes that a draft could not write, with the reason: those variants stay as they are, so that
     the plan that is shown is the plan that is written. Reads no clock, no file and no network.
     """
-    states = variant_states(snapshot, refused or {})
-    capacities = Capacities(rows_of(states))
-    formulated = formulate(states, capacities, answer(snapshot, states), snapshot)
+    states = assess_variants(snapshot, refused or {})
+    variations = load_variations((state.variant for state in states), snapshot)
+    devices = Devices.of(snapshot)
+    answers = size_models(SizingInput(snapshot=snapshot, devices=devices, variations=variations), states)
+    formulated = formulate(states, _models(answers), devices, snapshot.settings.objective)
     solution = SOLVERS[SOLVER].solve(formulated.problem)
     allocations = {state.variant.key: _allocation(solution, state) for state in states}
     groups = {state.variant.settings[GROUP].value for state in states}
@@ -46,12 +53,13 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
     staged = wait_for_devices(states, formulated, staged, proposals)
     context = DecisionContext(
         snapshot=snapshot,
-        capacities=capacities,
+        answers=answers,
         formulated=formulated,
+        variations=variations,
         solution=solution,
         staged=staged,
-        before=Projection(formulated.needs, capacities, formulated.problem.current),
-        after=Projection(formulated.needs, capacities, staged.allocations),
+        before=Projection(formulated.needs, answers.values(), formulated.problem.current),
+        after=Projection(formulated.needs, answers.values(), staged.allocations),
         shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
         held=_held(formulated, solution),
     )
@@ -60,6 +68,10 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None)
         *(_broken(snapshot, broken) for broken in snapshot.broken),
     ]
     return _plan(context, states, decisions)
+
+
+def _models(answers: Mapping[Engine, EngineAnswer]) -> dict[ModelKey, ModelProblem]:
+    return {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
 
 
 def _held(formulated: FormulatedProblem, solution: Solution) -> dict[ResourceKey, str]:
@@ -124,6 +136,7 @@ def _plan(context: DecisionContext, states: Sequence[VariantState], decisions: S
         shared=context.solution.shared,
         greedy_value=context.solution.greedy_value,
         sensitivity=context.solution.sensitivity,
+        figures=FiguresOnDemand(context, states),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconciler.decision.engines.capacities import Capacities
+from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.problem.needs import Allocations, Needs
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.allocations import Allocation, Performance
@@ -14,11 +14,13 @@ from reconciler.domain.variants import Variant
 class Projection:
     """The expected performance of every variant under one set of allocations of all of them."""
 
-    def __init__(self, needs: Needs, capacities: Capacities, allocations: Allocations) -> None:
+    def __init__(self, needs: Needs, answers: Iterable[EngineAnswer], allocations: Allocations) -> None:
         self._needs = needs
         self._allocations = allocations
         self._shares = {key: share for model in needs.requirements for key, share in self._replica_shares(model)}
-        self._performance = capacities.expect(self._shares.items())
+        self._performance: dict[CandidateKey, Performance] = {}
+        for answer in answers:
+            self._performance |= answer.expect(self._shares.items())
 
     def demand(self, variant: Variant) -> float | None:
         """The variant's share of what is needed, by what its replicas carry; None when it is unknown."""

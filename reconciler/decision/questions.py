@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.decision.engines.choosing import Choice, choose_engines
-from reconciler.decision.engines.saturation_readings import NO_RULES, wants_throughput
+from reconciler.decision.engines.choosing import choose_engines
+from reconciler.decision.engines.port import Question
+from reconciler.decision.engines.registry import ENGINES
+from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
 from reconciler.domain.declared.tracking import TrackedTarget
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
@@ -57,7 +58,7 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
     asked: dict[str, Asking] = {}
     for model, members in _by_model(variants).items():
         asking = asked.setdefault(model.cluster, Asking())
-        _ask(asking, members, choices[model], rules.get(model, NO_RULES))
+        _ask(asking, members, choices[model], rules.get(model, SaturationRules()))
         asking.retention_s = max(asking.retention_s, zero.get(model, ZeroRules()).retention_s)
     for variant in variants:
         _watch(asked[variant.key.cluster], variant)
@@ -66,19 +67,17 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
     return asked
 
 
-def _ask(asking: Asking, members: list[Variant], choice: Choice, rules: SaturationRules) -> None:
-    """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
-    if choice.engine.is_tracking:
-        return
-    is_learned = any(option.profile.learning is not None for each in members for option in each.options)
-    _count(asking.loads, members)
-    if choice.engine.is_saturation or is_learned:
+def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: SaturationRules) -> None:
+    asked = ENGINES[choice.engine].questions(members, rules)
+    if Question.LOAD in asked:
+        _count(asking.loads, members)
+    if Question.REPLICAS in asked:
         _count(asking.saturation, members)
-    if choice.engine is Engine.QUEUEING:
+    if Question.PAST in asked:
         namespace = members[0].model.namespace
         asking.past[namespace] = asking.past.get(namespace, 0) + 1
         asking.payback_s = max(asking.payback_s, *(member.settings[PAYBACK_S].value for member in members))
-    if is_learned or (choice.engine is Engine.WVA_V2 and wants_throughput(rules)):
+    if Question.TRACES in asked:
         _count(asking.traced, members)
 
 

@@ -1,7 +1,7 @@
 """Plan: a decision for every variant, grouped as pull requests, each number with the steps that led to it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -10,6 +10,7 @@ from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
+from reconciler.domain.provenance import Figure
 from reconciler.domain.solutions import Sensitivity, SharedUse, SolveStatus
 
 RATE = "req/s"
@@ -217,6 +218,8 @@ class Plan:
     shared: tuple[SharedUse, ...] = ()
     greedy_value: float | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
+    figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """Every number behind the decision of a variant, inputs first; of what could not be read there is none."""
 
     @property
     def waiting(self) -> tuple[Decision, ...]:

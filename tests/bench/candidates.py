@@ -8,7 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from reconciler.decision.engines.capacities import Capacities, Row
+from reconciler.decision.engines.queueing.capacities import Capacities, Row
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile

@@ -13,7 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from reconciler.decision.engines.tracked import track_targets
+from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
+from reconciler.decision.engines.tracking.engine import TRACKING
+from reconciler.decision.engines.tracking.following import track_targets
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
@@ -28,7 +30,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
@@ -67,9 +68,9 @@ def measure() -> list[Row]:
     histories, duration_s = _timed(read)
     ticks = len(histories[targets[0].key].backends[0].replicas)
     rows: list[Row] = [{"name": "read", "targets": TARGETS, "ticks": ticks, "duration_s": duration_s}]
-    for engine in (Engine.TRACKING, Engine.KTHENA_V1, Engine.KTHENA_V0):
-        _, duration_s = _timed(partial(track_targets, targets, histories, NOW_S, engine))
-        rows.append({"name": str(engine), "targets": TARGETS, "ticks": ticks, "duration_s": duration_s})
+    for engine in (TRACKING, KTHENA_V1, KTHENA_V0):
+        _, duration_s = _timed(partial(track_targets, targets, histories, NOW_S, engine.rule_of))
+        rows.append({"name": str(engine.name), "targets": TARGETS, "ticks": ticks, "duration_s": duration_s})
     return [{**rows[0], "peak_memory_mib": _peak_memory_mib(read)}, *rows[1:]]
 
 

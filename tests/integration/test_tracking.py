@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.decision.engines.tracked import TrackedAnswer, track_targets
+from reconciler.decision.engines import kthena
+from reconciler.decision.engines.tracking import engine as tracking
+from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
 from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
@@ -41,6 +43,7 @@ LONG_S = 3_600.0
 STEP_S = 15.0
 METRIC = "vllm:num_requests_waiting"
 NAME_LABEL = "label_modelserving_volcano_sh_name"
+LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}
 ENGINES = (Engine.TRACKING, Engine.KTHENA_V0, Engine.KTHENA_V1)
 QUICK = Behavior(
     down=Rate(instances=1, percent=100, period_s=15.0, stabilization_s=30.0),
@@ -155,7 +158,7 @@ def observe(url: str, *targets: TrackedTarget) -> dict[ResourceKey, TrackedHisto
 
 
 def answer(one: TrackedTarget, found: TrackedHistory, engine: Engine = Engine.TRACKING) -> TrackedAnswer:
-    return track_targets([one], {one.key: found}, END_S, engine)[one.backends[0].scale_target]
+    return track_targets([one], {one.key: found}, END_S, LOOPS[engine])[one.backends[0].scale_target]
 
 
 def fed(ticks: int, found: TrackedHistory) -> TrackedHistory:

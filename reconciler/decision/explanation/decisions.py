@@ -1,12 +1,12 @@
 """Tells one variant's decision: its numbers, its verdict and the steps that led to it."""
 
 from reconciler.decision.context import DecisionContext
-from reconciler.decision.engines.law_targets import slo_projections, targets_under
+from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.explanation.steps import steps_of
+from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.engines import Engine
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
 from reconciler.domain.requirements import CandidateKey
@@ -23,7 +23,6 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     need = context.formulated.needs.of_variant(variant.key)
     observation = context.snapshot.observations.get(variant.key)
     key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
-    capacity = context.capacities.of.get(key)
     return Decision(
         variant=variant.key,
         model=variant.model,
@@ -50,7 +49,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         cost_after_per_hour=_rounded(cost_of(variant, desired)),
         expected=context.after.performance(variant),
         observed=observation.performance if observation is not None else None,
-        max_batch_size=capacity.max_batch_size if capacity is not None else None,
+        max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(state, observation),
         waiting="" if reason else context.staged.waiting.get(variant.key, ""),
@@ -74,16 +73,15 @@ def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:
 def _has_metrics(state: VariantState, observation: Observation | None) -> bool:
     """Whether everything that its engine looks at was there."""
     is_seen = observation is not None and observation.absence is None
-    return is_seen and (state.load is not None or state.engine is not Engine.QUEUEING)
+    return is_seen and (state.load is not None or not ENGINES[state.engine].needs_load)
 
 
 def _slos(context: DecisionContext, variant: Variant, desired: Allocation) -> tuple[SloProjection, ...]:
     """The class's targets as the law of what is desired keeps them; a queue that answered nothing expects nothing."""
     if variant.service_class is None:
         return ()
-    key = CandidateKey(variant=variant.key, accelerator=desired.accelerator)
     law = next((option.profile.law for option in variant.options if option.accelerator == desired.accelerator), "")
-    targets = context.capacities.targets_of(key) or targets_under(law, variant.service_class.value)
+    targets = targets_under(law, variant.service_class.value)
     return slo_projections(targets, context.before.performance(variant), context.after.performance(variant))
 
 

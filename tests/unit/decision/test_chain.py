@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.decision.decide import decide
-from reconciler.decision.explanation.chain import asked_queries, chain_of
+from reconciler.decision.explanation.chain import asked_queries
 from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
@@ -15,8 +15,9 @@ LAB = Holder(namespace="lab", pods=1, devices=10)
 
 def chain(fleet: Any, **fields: Any) -> tuple[Any, Any, tuple[Figure, ...]]:
     snapshot = replace(fleet.snapshot(), **fields)
-    (decision,) = decide(snapshot).decisions
-    return snapshot, decision, chain_of(snapshot, decision)
+    plan = decide(snapshot)
+    (decision,) = plan.decisions
+    return snapshot, decision, plan.figures[decision.variant]
 
 
 def value_of(figures: tuple[Figure, ...], name: str) -> Any:
@@ -51,9 +52,9 @@ def test_figures_of_other_variants_stand_in_their_own_chain(fleet: Any) -> None:
     for name in ("a", "b"):
         fleet.add(name, replicas=1, form=Form.TARGET, runs_on="A100")
         fleet.fill(".50/0", name, total_kv_tokens=12500.0)
-    snapshot = fleet.snapshot()
-    first, _ = decide(snapshot).decisions
-    assert {figure.subject for figure in chain_of(snapshot, first)} & {"llm/b", "b-0"} == set()
+    plan = decide(fleet.snapshot())
+    first, _ = plan.decisions
+    assert {figure.subject for figure in plan.figures[first.variant]} & {"llm/b", "b-0"} == set()
 
 
 def test_the_queries_are_those_that_the_figures_name(fleet: Any) -> None:
@@ -96,5 +97,5 @@ def test_the_pools_of_everything_that_it_may_run_on_are_shown(fleet: Any, make: 
 def test_a_resource_that_cannot_be_read_has_no_chain(fleet: Any, make: Any) -> None:
     fleet.add()
     fleet.offer(25.0)
-    snapshot, decision, _ = chain(fleet)
-    assert chain_of(snapshot, replace(decision, variant=make.key("gone"))) == ()
+    figures = decide(fleet.snapshot()).figures
+    assert (len(figures), make.key("gone") in figures) == (1, False)

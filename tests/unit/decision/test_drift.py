@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.explanation.chain import asked_queries, chain_of
+from reconciler.decision.explanation.chain import asked_queries
 from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
@@ -172,9 +172,9 @@ def test_an_open_proposal_is_left_as_it_is_for_merging_it_may_be_what_helps(busy
 
 
 def figures(fleet: Any) -> dict[str, tuple[Any, str]]:
-    snapshot = fleet.snapshot()
-    (decision,) = decide(snapshot).decisions
-    told = [each for each in chain_of(snapshot, decision) if each.name.startswith("replicas in")]
+    plan = decide(fleet.snapshot())
+    (decision,) = plan.decisions
+    told = [each for each in plan.figures[decision.variant] if each.name.startswith("replicas in")]
     return {each.name: (each.value, each.reason) for each in told}
 
 
@@ -198,6 +198,7 @@ def test_explain_says_what_was_asked_and_why_a_number_is_not_known(busy: Any, ma
 def test_the_query_is_among_those_that_explain_prints(busy: Any) -> None:
     busy.watch([5.0] * WINDOW)
     snapshot = replace(busy.snapshot(), queries={"us-east": {"live_replicas": "max(kube)"}})
-    (decision,) = decide(snapshot).decisions
-    (figure,) = (each for each in chain_of(snapshot, decision) if each.name == "replicas in the cluster")
+    plan = decide(snapshot)
+    (decision,) = plan.decisions
+    (figure,) = (each for each in plan.figures[decision.variant] if each.name == "replicas in the cluster")
     assert asked_queries(snapshot, decision, (figure,)) == {"live_replicas": "max(kube)"}

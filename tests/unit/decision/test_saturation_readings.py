@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.engines.saturation_readings import read_model
+from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.engines import Engine
@@ -41,7 +41,9 @@ def with_traces(fleet: Any, *traces: Trace) -> None:
 
 
 def readings(fleet: Any, engine: Engine = Engine.SATURATION) -> Any:
-    return read_model(fleet.snapshot(), fleet.variant().model, fleet.variants(), engine)
+    return read_model(
+        fleet.snapshot(), fleet.variant().model, fleet.variants(), corrects_history=engine is Engine.SATURATION
+    )
 
 
 def test_what_a_full_queue_showed_is_remembered(full: Any) -> None:
@@ -110,4 +112,4 @@ def test_the_models_own_entry_decides_about_zero_before_the_map(
     model = full.variant().model
     full.saturation[model] = replace(rules(), scales_to_zero=inline)
     snapshot = replace(full.snapshot(), zero={model: ZeroRules(is_enabled=mapped)})
-    assert read_model(snapshot, model, full.variants(), Engine.SATURATION).zero_rule.is_enabled is goes
+    assert read_model(snapshot, model, full.variants(), corrects_history=True).zero_rule.is_enabled is goes

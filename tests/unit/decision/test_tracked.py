@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decision.engines.tracked import TrackedAnswer, rule_for, track_targets
+from reconciler.decision.engines import kthena
+from reconciler.decision.engines.tracking import engine as tracking
+from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
@@ -31,6 +33,7 @@ from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.tracking import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 
+LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}
 NAN = float("nan")
 NOW_S = 1_790_000_000.0
 TICKS = 61
@@ -86,7 +89,7 @@ def decide(
     one: TrackedTarget, found: TrackedHistory | None, engine: Engine = Engine.TRACKING
 ) -> Mapping[str, TrackedAnswer]:
     histories = {} if found is None else {one.key: found}
-    return {key.name: answer for key, answer in track_targets([one], histories, NOW_S, engine).items()}
+    return {key.name: answer for key, answer in track_targets([one], histories, NOW_S, LOOPS[engine]).items()}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +104,8 @@ def decide(
 def test_an_engine_runs_the_loop_of_the_releases_that_read_a_policy(
     engine: Engine, generations: Sequence[Generation], rule: Rule
 ) -> None:
-    assert {rule_for(engine, generation).name for generation in generations} == {rule.name}
-    assert all(rule_for(engine, generation) == rule for generation in generations)
+    assert {LOOPS[engine](generation).name for generation in generations} == {rule.name}
+    assert all(LOOPS[engine](generation) == rule for generation in generations)
 
 
 def test_a_workload_gets_what_its_load_needs() -> None:
@@ -123,10 +126,12 @@ def test_a_groups_total_is_split_by_cost_and_said() -> None:
 def test_all_targets_of_a_rule_are_replayed_on_one_clock() -> None:
     long, short = target("long"), target("short", behavior=QUICK)
     found = {long.key: history(seen(70.0)), short.key: history(seen([20.0] * 15, replicas=4))}
-    answers = {key.name: answer for key, answer in track_targets([long, short], found, NOW_S, Engine.TRACKING).items()}
+    answers = {
+        key.name: answer for key, answer in track_targets([long, short], found, NOW_S, LOOPS[Engine.TRACKING]).items()
+    }
     assert answers["long"].replicas == 7
     assert answers["short"].replicas == 2
-    alone = track_targets([short], found, NOW_S, Engine.TRACKING)[short.backends[0].scale_target]
+    alone = track_targets([short], found, NOW_S, LOOPS[Engine.TRACKING])[short.backends[0].scale_target]
     assert alone.replicas == 2
 
 
@@ -237,13 +242,13 @@ def paired(minimum: float = 0.25, maximum: float = 1.0) -> tuple[TrackedTarget, 
 def test_two_roles_keep_their_ratio_and_are_answered_by_role() -> None:
     prefill, decode = paired()
     found = {prefill.key: history(seen(70.0)), decode.key: history(seen(30.0, replicas=7))}
-    answers = track_targets([decode, prefill], found, NOW_S, Engine.TRACKING)
+    answers = track_targets([decode, prefill], found, NOW_S, LOOPS[Engine.TRACKING])
     assert {key.part: answer.replicas for key, answer in answers.items()} == {"prefill": 7, "decode": 7}
 
 
 def test_a_role_whose_partner_is_not_there_is_held() -> None:
     prefill, _ = paired()
-    answers = track_targets([prefill], {prefill.key: history(seen(70.0))}, NOW_S, Engine.TRACKING)
+    answers = track_targets([prefill], {prefill.key: history(seen(70.0))}, NOW_S, LOOPS[Engine.TRACKING])
     assert [answer.replicas for answer in answers.values()] == [None]
     assert "a ratio needs two different roles" in next(iter(answers.values())).reasons[0]
 
@@ -252,14 +257,14 @@ def test_a_fixed_role_needs_no_metric() -> None:
     prefill, decode = paired(0.0, 9.0)
     fixed = replace(role("decode", decode.pairing, min_replicas=3, max_replicas=3), policy=Policy(metrics=()))
     found = {prefill.key: history(seen(70.0)), fixed.key: history(replace(seen(0.0, replicas=4), pods={}))}
-    answers = track_targets([prefill, fixed], found, NOW_S, Engine.TRACKING)
+    answers = track_targets([prefill, fixed], found, NOW_S, LOOPS[Engine.TRACKING])
     assert {key.part: answer.replicas for key, answer in answers.items()} == {"prefill": 7, "decode": 3}
 
 
 def test_what_two_policies_scale_is_held_with_all_that_hangs_on_it() -> None:
     group, rival = target("group", workload("chat"), workload("code")), target("rival", workload("chat"))
     found = {group.key: history(seen(70.0), seen(70.0)), rival.key: history(seen(70.0))}
-    answers = track_targets([group, rival], found, NOW_S, Engine.TRACKING)
+    answers = track_targets([group, rival], found, NOW_S, LOOPS[Engine.TRACKING])
     assert [answer.replicas for answer in answers.values()] == [None, None]
     assert {answer.reasons for answer in answers.values()} == {
         ("llm/chat is scaled by several policies: llm/group, llm/rival; leave one of them",)
@@ -313,7 +318,7 @@ def test_where_one_workload_starts_is_forgotten_after_the_warm_up(
     policies = [target(name, generation=generation, behavior=behavior, tolerance_percent=0) for name in ("a", "b")]
     starts = zip(policies, (one, other), strict=True)
     found = {policy.key: history(seen(load, replicas=[start] * 119 + [20])) for policy, start in starts}
-    first, second = track_targets(policies, found, NOW_S, engine).values()
+    first, second = track_targets(policies, found, NOW_S, LOOPS[engine]).values()
     assert first.replicas == second.replicas
     assert not first.depends_on_start
 

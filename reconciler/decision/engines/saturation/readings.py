@@ -7,7 +7,6 @@ from dataclasses import replace
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue, role_of
@@ -34,8 +33,10 @@ COUNTABLE_ENGINES = frozenset({"vllm", ""})
 THROUGHPUT = "throughput"
 
 
-def read_model(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], engine: Engine) -> ModelReadings:
-    """What is known of one model at the time of the snapshot."""
+def read_model(
+    snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], *, corrects_history: bool
+) -> ModelReadings:
+    """What is known of one model at the time of the snapshot; `corrects_history` as in `replay_bounds`."""
     rules = snapshot.saturation.get(model, NO_RULES)
     layered = layer_thresholds(rules.layers)
     is_priced = all(member.current_cost_per_hour is not None for member in members)
@@ -43,9 +44,7 @@ def read_model(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], 
     replicas = tuple(each for member in members for each in snapshot.views.replicas.get(member.key, ()))
     traces = [trace for member in members for trace in snapshot.views.traces.get(member.key, ())]
     kv_tokens = {replica.pod: replica.kv_tokens for replica in replicas if replica.kv_tokens is not None}
-    history = replay_bounds(
-        traces, kv_tokens, variants, layered.thresholds, corrects_history=engine is Engine.SATURATION
-    )
+    history = replay_bounds(traces, kv_tokens, variants, layered.thresholds, corrects_history=corrects_history)
     seen = replay_capacities(traces, kv_tokens, variants, layered.thresholds, history)
     full = layered.thresholds.kv_cache_usage.value
     return ModelReadings(

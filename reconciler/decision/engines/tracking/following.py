@@ -1,16 +1,15 @@
-"""Sizing by metric targets: the rule that an engine means for each policy, and its answer for each workload."""
+"""Sizing by metric targets: what the loop of each policy answers for every workload that it scales."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.decision.engines.tracked_replay import replay_targets
+from reconciler.decision.engines.tracking.replay import replay_targets
 from reconciler.domain.declared.tracking import Generation, TrackedHistory, TrackedTarget
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.tracking import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Outcome, Rule, Trail
+from reconciler.sizing.tracking import Outcome, Rule, Trail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +31,19 @@ class TrackedAnswer:
     depends_on_start: bool = False
 
 
-def rule_for(engine: Engine, generation: Generation) -> Rule:
-    """Whose loop an engine runs for a policy: ours, or that of the releases that read its generation."""
-    if engine is Engine.KTHENA_V1:
-        return KTHENA_V1
-    if engine is Engine.KTHENA_V0:
-        return KTHENA_V0_CORRECTED if generation in (Generation.G1, Generation.G2) else KTHENA_V0
-    return TRACKING
-
-
 def track_targets(
     targets: Sequence[TrackedTarget],
     histories: Mapping[ResourceKey, TrackedHistory],
     now_s: float,
-    engine: Engine,
+    rule_of: Callable[[Generation], Rule],
 ) -> dict[ResourceKey, TrackedAnswer]:
     """The answer for every workload that the targets scale, by its key; whatever is wrong is a reason, no error.
 
-    All targets of one rule are replayed at once, on one grid that ends at `now_s`. A workload that two of the targets
-    scale is held.
+    `rule_of` says whose loop is run for a policy. All targets of one rule are replayed at once, on one grid that ends
+    at `now_s`. A workload that two of the targets scale is held.
     """
     answers: dict[ResourceKey, TrackedAnswer] = {}
-    rules = {target.key: rule_for(engine, target.generation) for target in targets}
+    rules = {target.key: rule_of(target.generation) for target in targets}
     for rule in dict.fromkeys(rules.values()):
         members = [target for target in targets if rules[target.key] == rule]
         outcomes = replay_targets(members, histories, now_s, rule)

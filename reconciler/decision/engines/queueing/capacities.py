@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.decision.engines.law_targets import PREFILL_DECODE, LawTargets, targets_under
+from reconciler.decision.law_targets import PREFILL_DECODE, LawTargets, targets_under
 from reconciler.domain.allocations import Performance
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
@@ -105,11 +105,6 @@ class Capacities:
             if keys
             for key, performance in zip(keys, group.expect(positions, rates), strict=True)
         }
-
-    def targets_of(self, key: CandidateKey) -> LawTargets | None:
-        """The limits a candidate was sized for; None when it was not."""
-        capacity = self.of.get(key)
-        return None if capacity is None else capacity.targets
 
 
 class _LawGroup:

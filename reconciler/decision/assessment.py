@@ -1,0 +1,84 @@
+"""Whether a variant may change, and whether what it carries is known: two questions, each with its reason."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.decision.drift import drifted
+from reconciler.decision.engines.choosing import choose_engines
+from reconciler.decision.engines.registry import ENGINES
+from reconciler.decision.variant_states import (
+    EngineChoice,
+    VariantState,
+    beside_unknown,
+    is_counted,
+    lacks_profile,
+)
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.loads import Load
+from reconciler.domain.replicas import LiveReplicas
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+
+
+def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[VariantState, ...]:
+    """The state of every variant; `refused` are changes that could not be written."""
+    choices = choose_engines(snapshot.variants, snapshot.loads)
+    alone = tuple(
+        _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
+        for variant in snapshot.variants
+    )
+    alone = _share_gaps(alone)
+    blind = {state.variant.model: (state.variant, words) for state in reversed(alone) if (words := _blind(state))}
+    return tuple(
+        _beside(state, *blind[state.variant.model]) if state.variant.model in blind else state for state in alone
+    )
+
+
+def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:
+    """Where routes split what is counted as one, a replica that does not report is missing in every part."""
+    gaps: dict[ModelKey, list[str]] = {}
+    for state in states:
+        if state.partial and state.variant.share is not None:
+            gaps.setdefault(state.variant.model.whole, []).append(state.partial)
+    return tuple(
+        replace(each, partial="; ".join(gaps[each.variant.model.whole]))
+        if each.variant.share is not None and each.variant.model.whole in gaps
+        else each
+        for each in states
+    )
+
+
+def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refused: str) -> VariantState:
+    load = snapshot.loads.get(variant.model)
+    observation = snapshot.observations.get(variant.key)
+    lacks = ENGINES[choice.engine].lacks(snapshot, variant)
+    away, live = drifted(snapshot, variant), snapshot.live.get(variant.key)
+    newest = live.newest if isinstance(live, LiveReplicas) else None
+    return VariantState(
+        variant=variant,
+        choice=choice,
+        load=load if isinstance(load, Load) else None,
+        hold=variant.obstacle or refused or away or choice.conflict or lacks.metrics or lacks_profile(variant),
+        gap=lacks.means,
+        lacks_metrics=bool(lacks.metrics) and not variant.obstacle,
+        is_drifted=bool(away) and not variant.obstacle,
+        partial=lacks.replicas,
+        replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
+        replicas_live=None if newest is None else int(newest),
+    )
+
+
+def _blind(state: VariantState) -> str:
+    """Why nobody knows what a held variant's replicas carry; empty when it is known, or none run."""
+    if not is_counted(state.variant):
+        return state.reason
+    if state.is_free or state.variant.current.replicas == 0:
+        return ""
+    return ENGINES[state.engine].hides(state)
+
+
+def _beside(state: VariantState, unknown: Variant, words: str) -> VariantState:
+    """A variant whose model is also served by one of unknown capacity cannot be sized either."""
+    if unknown.key == state.variant.key or state.reason:
+        return state
+    return replace(state, hold=beside_unknown(unknown, words))

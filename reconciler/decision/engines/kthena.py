@@ -1,0 +1,21 @@
+"""The engines `kthena-v0` and `kthena-v1`: metric targets as the releases follow them that read their generation."""
+
+from reconciler.decision.engines.tracking.engine import TrackingEngine
+from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.engines import Engine
+from reconciler.sizing.tracking import KTHENA_V0 as V0
+from reconciler.sizing.tracking import KTHENA_V0_CORRECTED as V0_CORRECTED
+from reconciler.sizing.tracking import KTHENA_V1 as V1
+from reconciler.sizing.tracking import Rule
+
+
+def _v0(generation: Generation) -> Rule:
+    return V0_CORRECTED if generation in (Generation.G1, Generation.G2) else V0
+
+
+def _v1(_generation: Generation) -> Rule:
+    return V1
+
+
+KTHENA_V0 = TrackingEngine(name=Engine.KTHENA_V0, rule_of=_v0)
+KTHENA_V1 = TrackingEngine(name=Engine.KTHENA_V1, rule_of=_v1)

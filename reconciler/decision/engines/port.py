@@ -1,0 +1,121 @@
+"""The port of sizing engines: what one is asked, for all of its models together, and what it answers."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from reconciler.decision.problem.devices import Devices
+from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.load_variation import LoadVariation
+from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.needs import Allocations
+from reconciler.decision.variant_states import VariantState
+from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.declared.saturation_settings import SaturationRules
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.loads import Load
+from reconciler.domain.plan import Step
+from reconciler.domain.provenance import Figure
+from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+
+
+class Question(Enum):
+    """What an engine may want to know of a model from Prometheus."""
+
+    LOAD = auto()
+    PAST = auto()
+    REPLICAS = auto()
+    TRACES = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whether an engine can size a model, with the reason in words; a refusal may have none worth telling."""
+
+    is_admitted: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacks:
+    """What an engine lacks to size a variant, in words; an empty one is not lacking.
+
+    `metrics` were asked for and are not there. `means` is what somebody must give: a profile, a class, a policy. Some
+    of its `replicas` did not report the load that they carry: then nothing of the model is scaled down.
+    """
+
+    metrics: str = ""
+    means: str = ""
+    replicas: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingInput:
+    """What every engine sizes from: the snapshot, its devices, and what the load of each model did before."""
+
+    snapshot: Snapshot
+    devices: Devices
+    variations: Mapping[ModelKey, LoadVariation]
+
+
+class EngineAnswer(Protocol):
+    """What an engine says of all the models that it sizes: their part of the problem, and how it is told."""
+
+    @property
+    def problems(self) -> Mapping[ModelKey, ModelProblem]:
+        """Requirements, candidates and what is stuck, by model; one that nothing is known of is left out."""
+
+    def expect(self, rates: Collection[tuple[CandidateKey, float]]) -> Mapping[CandidateKey, Performance]:
+        """The expected performance of its candidates among those given, each at its arrival rate (req/s a replica)."""
+        return {}
+
+    def max_batch_size(self, candidate: CandidateKey) -> int | None:
+        """The batch that a candidate was sized for; None where none was."""
+        return None
+
+    def steps(self, state: VariantState, formulated: FormulatedProblem) -> Iterable[Step]:
+        """The steps from what was observed of a variant to what its model needs; none where it saw nothing of it."""
+
+    def why_kept(self, variant: Variant, desired: Allocation, formulated: FormulatedProblem, after: Allocations) -> str:
+        """What keeps a replica that the demand of now does not need; empty when that is not what does."""
+        return ""
+
+    def why(self, variant: Variant, desired: Allocation) -> str:
+        """Why a variant gets its allocation, where neither optimizer nor staging has more to say."""
+
+    def figures(self, variant: Variant) -> Iterable[Figure]:
+        """The figures behind its answer for a variant, inputs first."""
+        return ()
+
+
+class SizingEngine(Protocol):
+    """One way to size models, for all of its models together."""
+
+    @property
+    def name(self) -> Engine:
+        """As `sizing.engine` spells it."""
+
+    @property
+    def needs_load(self) -> bool:
+        """Whether it can do nothing without the load of a model."""
+        return False
+
+    def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
+        """Whether it can size the model of these variants under its load (None: not known yet)."""
+
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+        """What Prometheus must be asked for the model of these variants."""
+
+    def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
+        """What it lacks to size a variant."""
+
+    def hides(self, state: VariantState) -> str:
+        """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""
+        return ""
+
+    def size(self, given: SizingInput, states: Sequence[VariantState]) -> EngineAnswer:
+        """What it requires for the models of these variants, which are all that it sizes."""

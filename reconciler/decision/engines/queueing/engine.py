@@ -1,0 +1,199 @@
+"""The engine `queueing`: replicas as queues, sized from a profile so that each keeps its service class."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from reconciler.decision.engines.port import Admission, Lacks, Question, SizingEngine, SizingInput
+from reconciler.decision.engines.queueing.answer import QueueAnswer
+from reconciler.decision.engines.queueing.capacities import Capacities, Capacity, Row
+from reconciler.decision.engines.queueing.requirements import QueueProblem
+from reconciler.decision.law_targets import PREFILL_DECODE
+from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.variant_states import VariantState, lacks_profile
+from reconciler.domain.answers import NoAnswer
+from reconciler.domain.declared.saturation_settings import SaturationRules
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.loads import Load, Observation
+from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+from reconciler.sizing.learning import Correction, correct, why_outside
+
+
+class QueueingEngine(SizingEngine):
+    """Sizes every option of every free variant, all at once."""
+
+    name = Engine.QUEUEING
+    needs_load = True
+
+    def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
+        obstacles = (words for member in members if (words := _against(member, load)))
+        obstacle = next(obstacles, "")
+        return Admission(is_admitted=not obstacle, reason=obstacle or _profiled(members))
+
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+        """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
+        asked = {Question.LOAD, Question.PAST}
+        return asked | {Question.REPLICAS, Question.TRACES} if has_learned(members) else asked
+
+    def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
+        load, observation = snapshot.loads.get(variant.model), snapshot.observations.get(variant.key)
+        known = load if isinstance(load, Load) else None
+        return Lacks(
+            metrics=_absence(load, observation),
+            means=_missing_means(variant, known),
+            replicas=_unreported(variant, known, observation),
+        )
+
+    def hides(self, state: VariantState) -> str:
+        variant = state.variant
+        if not state.gap and not any(option.accelerator == variant.current.accelerator for option in variant.options):
+            return f"{variant.current.accelerator} has no profile"
+        return state.gap
+
+    def size(self, given: SizingInput, states: Sequence[VariantState]) -> QueueAnswer:
+        corrections = {
+            state.variant.key: correction
+            for state in states
+            if (correction := _correction(given.snapshot, state.variant)) is not None
+        }
+        capacities = Capacities([row for state in states for row in _rows(state, corrections.get(state.variant.key))])
+        return QueueAnswer(
+            capacities=capacities, corrections=corrections, problems=_problems(given, states, capacities.of)
+        )
+
+
+def has_learned(members: Iterable[Variant]) -> bool:
+    """Whether any of the profiles was learned."""
+    return any(option.profile.learning is not None for each in members for option in each.options)
+
+
+def _problems(
+    given: SizingInput, states: Sequence[VariantState], capacities: Mapping[CandidateKey, Capacity]
+) -> dict[ModelKey, ModelProblem]:
+    models: dict[ModelKey, list[VariantState]] = {}
+    for state in states:
+        models.setdefault(state.variant.model, []).append(state)
+    return {
+        model: QueueProblem(
+            model=model,
+            members=members,
+            capacities=capacities,
+            devices=given.devices,
+            variation=given.variations.get(model),
+        ).problem(load.arrival_rate_per_s)
+        for model, members in models.items()
+        if (load := members[0].load) is not None
+    }
+
+
+def _rows(state: VariantState, correction: Correction | None) -> Iterable[Row]:
+    """The candidates to size: all options of a free variant, the current accelerator's of a held one.
+
+    What is observed on the current accelerator corrects nothing on the others.
+    """
+    variant, load = state.variant, state.load
+    if variant.service_class is None or load is None or load.arrival_rate_per_s <= 0 or state.gap:
+        return
+    for option in variant.options:
+        is_current = option.accelerator == variant.current.accelerator
+        if state.is_free or is_current:
+            yield Row(
+                key=CandidateKey(variant=variant.key, accelerator=option.accelerator),
+                profile=option.profile,
+                load=load,
+                service_class=variant.service_class.value,
+                correction=correction.factor if correction is not None and is_current else 1.0,
+            )
+
+
+def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:
+    """A learned profile is held against what its replicas do now; one that somebody gave is taken at its word."""
+    running = (option.profile for option in variant.options if option.accelerator == variant.current.accelerator)
+    profile = next(running, None)
+    if profile is None or profile.learning is None:
+        return None
+    return correct(snapshot.views.traces.get(variant.key, ()), profile)
+
+
+def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> str:
+    if isinstance(load, NoAnswer):
+        return load.reason
+    if observation is not None and observation.absence is not None:
+        return observation.absence.reason
+    return "no metrics were asked for" if load is None else ""
+
+
+def _unreported(variant: Variant, load: Load | None, observation: Observation | None) -> str:
+    """Replicas that start or are not scraped carry load that nobody counted."""
+    if load is None or observation is None or not load.is_by_replicas:
+        return ""
+    reporting, expected = observation.replicas_reporting, variant.current.replicas
+    return f"{reporting} of {expected} replicas of {variant.key.label} report" if reporting < expected else ""
+
+
+def _missing_means(variant: Variant, load: Load | None) -> str:
+    if not variant.current.accelerator:
+        return (
+            "accelerator unknown: no node selector, affinity or label "
+            "inference.optimization/acceleratorName says what it runs on"
+        )
+    if not variant.options:
+        return (
+            lacks_profile(variant) or "queueing needs a profile: give one under models[].profiles, or learn it by fit"
+        )
+    if variant.service_class is None:
+        return "queueing needs a service class"
+    return _lacks_prompt(variant, load) or _unsupported_target(variant.service_class.value)
+
+
+def _unsupported_target(service_class: ServiceClass) -> str:
+    if service_class.itl is not None and service_class.itl.percentile is not None:
+        return f"service class {service_class.name}: ITL {service_class.itl.statistic} is not available yet, only mean"
+    return ""
+
+
+def _against(variant: Variant, load: Load | None) -> str:
+    """Why a variant cannot be sized by a queue; empty when it can, or when somebody must first mend its class."""
+    if variant.missing_class:
+        return ""
+    if not variant.options:
+        return f"{variant.key.label} has no profile, given or learned"
+    if variant.service_class is None:
+        return f"{variant.key.label} has no service class"
+    if not variant.current.accelerator:
+        return f"{variant.key.label} runs on an unknown accelerator"
+    return _beyond_learned(variant, load)
+
+
+def _beyond_learned(variant: Variant, load: Load | None) -> str:
+    """What was learned says nothing of requests unlike those it was learned from."""
+    if load is None or load.arrival_rate_per_s <= 0:
+        return ""
+    for option in variant.options:
+        learning = option.profile.learning
+        if learning is None:
+            continue
+        words = why_outside(learning, input_tokens=load.input_tokens, output_tokens=load.output_tokens)
+        if words:
+            return f"the learned profile of {variant.key.label} on {option.accelerator} does not reach: {words}"
+    return ""
+
+
+def _profiled(members: Iterable[Variant]) -> str:
+    profiles = [option.profile for member in members for option in member.options]
+    if not profiles:
+        return "waits for its service class"
+    learned = [profile for profile in profiles if profile.learning is not None]
+    profile, word = (learned[0], "learned") if learned else (profiles[0], "given")
+    return f"profile {word} at {profile.place}" if profile.place is not None else f"profile {word}"
+
+
+def _lacks_prompt(variant: Variant, load: Load | None) -> str:
+    """Why a law with prefill has no answer: the length of the prompts is not known."""
+    if load is None or load.input_tokens is not None or load.arrival_rate_per_s <= 0:
+        return ""
+    if any(option.profile.law == PREFILL_DECODE for option in variant.options):
+        return "no series tells the input tokens of its requests, which a profile with gamma and delta needs"
+    return ""

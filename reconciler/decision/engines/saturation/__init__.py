@@ -1,0 +1,1 @@
+"""The engine `saturation`, and what its family is told of replicas."""

@@ -1,0 +1,71 @@
+"""The engine `saturation`: replicas judged by how full they are, where nobody states a profile or a class."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from reconciler.decision.engines.port import Admission, Lacks, Question, SizingEngine, SizingInput
+from reconciler.decision.engines.saturation.answer import FullnessAnswer
+from reconciler.decision.engines.saturation.readings import read_model, wants_throughput
+from reconciler.decision.variant_states import VariantState
+from reconciler.domain.declared.saturation_settings import SaturationRules
+from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.loads import Load
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variants import Variant
+from reconciler.sizing.saturation import ModelReadings, SaturationAnswer, size_saturation
+
+SizeCluster = Callable[[Snapshot, Sequence[ModelReadings]], Sequence[SaturationAnswer]]
+"""What decides all models of one cluster together, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaturationEngine(SizingEngine):
+    """One rule of the saturation family: ours, or one of upstream's.
+
+    `corrects_history` reads what replicas did without upstream's flaws; `asks_throughput` where upstream's analyzer of
+    that name may have a vote.
+    """
+
+    name: Engine
+    size_cluster: SizeCluster
+    corrects_history: bool = False
+    asks_throughput: bool = False
+
+    def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
+        return Admission(is_admitted=True)
+
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+        asked = {Question.LOAD, Question.REPLICAS}
+        is_learned = any(option.profile.learning is not None for each in members for option in each.options)
+        return asked | {Question.TRACES} if is_learned or (self.asks_throughput and wants_throughput(rules)) else asked
+
+    def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
+        observation = snapshot.observations.get(variant.key)
+        if observation is None:
+            return Lacks(metrics="no metrics were asked for")
+        return Lacks(metrics=observation.absence.reason if observation.absence is not None else "")
+
+    def size(self, given: SizingInput, states: Sequence[VariantState]) -> FullnessAnswer:
+        """Upstream's modes decide a whole cluster at once."""
+        models: dict[ModelKey, list[VariantState]] = {}
+        for state in states:
+            models.setdefault(state.variant.model, []).append(state)
+        clusters: dict[str, list[ModelReadings]] = {}
+        for model, members in sorted(models.items()):
+            variants = [state.variant for state in members]
+            readings = read_model(given.snapshot, model, variants, corrects_history=self.corrects_history)
+            clusters.setdefault(model.cluster, []).append(readings)
+        answers = {
+            readings.model: answer
+            for asked in clusters.values()
+            for readings, answer in zip(asked, self.size_cluster(given.snapshot, asked), strict=True)
+        }
+        return FullnessAnswer.of(given, models, answers)
+
+
+def _size_each(_snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:
+    return [size_saturation(readings) for readings in models]
+
+
+SATURATION = SaturationEngine(name=Engine.SATURATION, size_cluster=_size_each, corrects_history=True)

@@ -1,0 +1,1 @@
+"""The engine `tracking`, and what its family makes of metric targets."""
