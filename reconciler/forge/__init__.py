@@ -7,7 +7,6 @@ its commit. They are pure, and only here because nothing else reads or writes th
 from reconciler.forge.marker import (
     Marker,
     MarkerState,
-    attach_marker,
     body_digest,
     read_marker,
     withdrawn,
@@ -28,7 +27,6 @@ __all__ = [
     "PullRequest",
     "PullRequestState",
     "RepositoryAddress",
-    "attach_marker",
     "body_digest",
     "forge_for",
     "parse_remote",

@@ -78,17 +78,6 @@ def withdrawn(body: str) -> str:
     return body[: found.start] + marker + body[found.end :]
 
 
-def attach_marker(text: str, marker: Marker, *, limit: int) -> str:
-    """A body of at most `limit` characters: `text`, cut at the end of a line where it is too long, then the marker."""
-    comment = write_marker(marker)
-    room = limit - len(comment) - 2
-    text = text.rstrip()
-    if len(text) > room:
-        note = f"\n\n*Cut here: this forge takes at most {limit} characters. `reconciler plan` shows the rest.*"
-        text = _cut(text, room - len(note)) + note
-    return f"{text}\n\n{comment}"
-
-
 def body_digest(body: str) -> str:
     """sha256 of a body without what may differ for no reason: white space and the marker."""
     found = _find(body)
@@ -115,16 +104,6 @@ def _spans(body: str) -> Iterator[tuple[int, int]]:
         if end >= 0:
             yield start, end + len(CLOSING)
         end_of_search = start
-
-
-def _cut(text: str, room: int) -> str:
-    """The whole lines that fit, with an open code block and open details closed so that the note stays visible."""
-    endings = "\n```\n" + "</details>" * text.count("<details>")
-    kept = text[: max(0, room - len(endings))].rpartition("\n")[0]
-    if sum(line.lstrip().startswith("```") for line in kept.splitlines()) % 2:
-        kept += "\n```"
-    open_details = kept.count("<details>") - kept.count("</details>")
-    return kept + ("\n" + "</details>" * open_details if open_details > 0 else "")
 
 
 def _json(marker: Marker) -> str:

@@ -41,7 +41,8 @@ class Renderer:
     def render_within(self, name: str, views: Iterable["DataclassInstance"], *, limit: int, marker: str = "") -> str:
         """The first of `views`, given longest first, whose text keeps to `limit` characters.
 
-        When none does, the last is cut at the end of a line, and `marker` is put after the cut.
+        When none does, the last is cut at the end of a line, open code blocks and details are closed, and `marker` is
+        put after the cut.
         """
         text = ""
         for view in views:
@@ -49,7 +50,17 @@ class Renderer:
             if len(text) <= limit:
                 return text
         tail = CUT_NOTE + (f"\n{marker}\n" if marker else "")
-        return text[: max(0, limit - len(tail))].rpartition("\n")[0] + tail
+        return _cut(text, limit - len(tail)) + tail
+
+
+def _cut(text: str, room: int) -> str:
+    """The whole lines that fit, with an open code block and open details closed so that the note stays visible."""
+    endings = "\n```\n" + "</details>" * text.count("<details>")
+    kept = text[: max(0, room - len(endings))].rpartition("\n")[0]
+    if sum(line.lstrip().startswith("```") for line in kept.splitlines()) % 2:
+        kept += "\n```"
+    open_details = kept.count("<details>") - kept.count("</details>")
+    return kept + ("\n" + "</details>" * open_details if open_details > 0 else "")
 
 
 def _environment(templates: Mapping[str, str]) -> ImmutableSandboxedEnvironment:

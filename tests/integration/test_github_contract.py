@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import ForgeSettings
-from reconciler.forge import Forge, ForgeToken, Marker, attach_marker, forge_for, withdrawn
+from reconciler.forge import Forge, ForgeToken, Marker, forge_for, withdrawn, write_marker
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient, Patience
 from reconciler.forge.remotes import RepositoryAddress
@@ -55,7 +55,7 @@ def server(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub
 def live_through_everything(forge: Forge) -> None:
     forge.check_access()
     forge.author()
-    body = attach_marker("Words", Marker(group="llm", decision="a" * 64), limit=forge.body_limit)
+    body = "Words\n\n" + write_marker(Marker(group="llm", decision="a" * 64))
     created = forge.create(
         head="reconciler/llm",
         base="main",

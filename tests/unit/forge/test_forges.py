@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from reconciler.domain.proposals import ProposalState
-from reconciler.forge import Marker, PullRequest, PullRequestState, attach_marker, proposal_of, withdrawn
+from reconciler.forge import Marker, PullRequest, PullRequestState, proposal_of, withdrawn, write_marker
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 
 HEAD = "reconciler/prod-llm-0a1b2c3d"
 DECISION = "a" * 64
-BODY = attach_marker("| a | b |\r\n→ **5**", Marker(group="prod/llm", decision=DECISION), limit=1000)
+BODY = "| a | b |\r\n→ **5**\n\n" + write_marker(Marker(group="prod/llm", decision=DECISION))
 
 
 def propose(stage: Any, head: str = HEAD, **changes: Any) -> PullRequest:
@@ -134,9 +134,8 @@ def test_after_a_close_the_same_branch_can_be_proposed_again(stage: Any) -> None
 
 
 def test_a_body_of_the_greatest_length_is_kept(stage: Any) -> None:
-    body = attach_marker(
-        "è" * 2 * stage.forge.body_limit, Marker(group="g", decision=DECISION), limit=stage.forge.body_limit
-    )
+    marker = write_marker(Marker(group="g", decision=DECISION))
+    body = "è" * (stage.forge.body_limit - len(marker)) + marker
     assert propose(stage, body=body).body == body
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.proposals import ProposedChange
-from reconciler.forge import Marker, MarkerState, attach_marker, body_digest, read_marker, withdrawn, write_marker
+from reconciler.forge import Marker, MarkerState, body_digest, read_marker, withdrawn, write_marker
 from reconciler.forge.marker import CLOSING, MAX_JSON_LENGTH, OPENING
 
 DECISION = "0123456789abcdef" * 4
@@ -168,23 +168,3 @@ def test_the_digest_ignores_white_space_and_the_marker() -> None:
     assert plain == body_digest(f"One line\nand another\n\n{write_marker(MARKER)}")
     assert plain == body_digest(withdrawn(f"One line\nand another\n\n{write_marker(MARKER)}"))
     assert plain != body_digest("One line\nand another one")
-
-
-@given(st.text(max_size=3000), st.integers(700, 2500))
-def test_a_body_never_exceeds_its_limit_and_keeps_its_marker(text: str, limit: int) -> None:
-    body = attach_marker(text, MARKER, limit=limit)
-    assert len(body) <= limit
-    assert read_marker(body) == MARKER
-
-
-def test_a_body_that_fits_is_not_changed() -> None:
-    assert attach_marker("Words\n", MARKER, limit=1000) == f"Words\n\n{write_marker(MARKER)}"
-
-
-def test_a_cut_body_ends_its_code_blocks_and_details_and_says_so() -> None:
-    text = "<details><summary>How</summary>\n\n```text\n" + "a line\n" * 500 + "```\n</details>"
-    body = attach_marker(text, MARKER, limit=1500)
-    assert body.count("```") == 2
-    assert body.count("</details>") == 1
-    assert body.index("</details>") < body.index("*Cut here: this forge takes at most 1500 characters.")
-    assert len(body) <= 1500

@@ -1,6 +1,8 @@
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.errors import ConfigurationError
 from reconciler.rendering import Renderer
@@ -65,3 +67,20 @@ def test_what_never_fits_is_cut_at_a_line_and_keeps_its_marker() -> None:
     assert text.startswith("a" * 60 + "\n\n*Cut here")
     assert text.endswith("\n<!-- m -->\n")
     assert len(text) <= 150
+
+
+def test_a_cut_text_ends_its_code_blocks_and_details() -> None:
+    template = "<details><summary>How</summary>\n\n```text\n" + "a line\n" * 500 + "```\n</details>\n<!-- m -->\n"
+    text = Renderer({"t.j2": template}).render_within("t.j2", [View(name="a")], limit=1500, marker="<!-- m -->")
+    assert text.count("```") == 2
+    assert text.count("</details>") == 1
+    assert text.index("</details>") < text.index("*Cut here")
+    assert len(text) <= 1500
+
+
+@given(st.text(max_size=3000), st.integers(100, 2500))
+def test_a_text_never_exceeds_its_limit_and_keeps_its_marker(template: str, limit: int) -> None:
+    template = template.replace("{", "").replace("#", "") + "\n<!-- m -->\n"
+    text = Renderer({"t.j2": template}).render_within("t.j2", [View(name="a")], limit=limit, marker="<!-- m -->")
+    assert len(text) <= limit
+    assert text.endswith("<!-- m -->\n")
