@@ -9,12 +9,12 @@ from reconciler.metrics.quantities.history import (
     HISTORY,
     LEARNING_HISTORY,
     LEARNING_WINDOW_S,
-    LIVE_WINDOW_S,
     SATURATION_HISTORY,
     TRACED_HISTORY,
 )
+from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S, OWNERSHIP
 from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, OWNERSHIP, Name
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 from reconciler.metrics.queries.cluster import Needs, queries_for
 from reconciler.metrics.queries.devices import DeviceNames, device_queries

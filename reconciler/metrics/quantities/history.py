@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.metrics.quantities.candidates import RUNNING, WAITING, asked_for, average
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import OWNERSHIP, Name, Quantity
+from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS, POD_OWNERS
+from reconciler.metrics.quantities.loads import QUANTITIES, RUNNING, WAITING
+from reconciler.metrics.quantities.quantity import Name, Quantity
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 
 SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
@@ -27,13 +27,13 @@ _UNCHANGED = (
 )
 
 HISTORY: Mapping[Name, Quantity] = {
-    Name.RUNNING: replace(_PRESENT[Name.RUNNING], candidates=average(RUNNING)),
-    Name.WAITING: replace(_PRESENT[Name.WAITING], candidates=average(WAITING)),
+    Name.RUNNING: replace(_PRESENT[Name.RUNNING], candidates=tuple(gauge.average() for gauge in RUNNING)),
+    Name.WAITING: replace(_PRESENT[Name.WAITING], candidates=tuple(gauge.average() for gauge in WAITING)),
     **{name: _PRESENT[name] for name in _UNCHANGED},
 }
 """Every quantity that has a history."""
 
-OWNERS: Mapping[Name, Quantity] = {name: _PRESENT[name] for name in OWNERSHIP}
+OWNERS: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in POD_OWNERS}
 """Whose the pods are; asked once, over all the time that a history covers."""
 
 
@@ -50,19 +50,5 @@ PAST: Mapping[Name, Quantity] = {
 }
 """What the arrivals of models were, by each of those who may have counted their load."""
 
-LIVE_WINDOW_S = 120.0
-"""So old may a sample be that says what is now: two scrapes a minute apart, of which one may fail."""
-OBJECTS: Mapping[Name, Quantity] = {
-    Name.LIVE_REPLICAS: Quantity(
-        name=Name.LIVE_REPLICAS,
-        unit="replicas",
-        reason="whether somebody whom Git does not show sets them",
-        by=("namespace",),
-        candidates=(
-            asked_for("kube_deployment_spec_replicas", "deployment"),
-            asked_for("kube_statefulset_replicas", "statefulset"),
-        ),
-        window_s=LIVE_WINDOW_S,
-    ),
-}
+OBJECTS: Mapping[Name, Quantity] = {Name.LIVE_REPLICAS: LIVE_REPLICAS}
 """What Kubernetes' objects say over time; no replica reports it."""

@@ -52,11 +52,7 @@ class Name(StrEnum):
 CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}
 """Keys of `clusters[].prometheus.queries`, with the quantity that each is asked as."""
 
-OWNERSHIP = (Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER)
-"""Whose a pod is, beyond what its name says."""
-
 PER_POD = ("namespace", "pod", "model", VARIANT_LABEL)
-PER_PICKED_MODEL = ("namespace", PICKER_MODEL, PICKER_TARGET_MODEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

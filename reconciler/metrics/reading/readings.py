@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.answers import Absence, NoAnswer, Sample
-from reconciler.metrics.quantities.candidates import RANKS
+from reconciler.metrics.engines import ENGINES, offered
+from reconciler.metrics.engines.serving_engine import BlockLabels
 from reconciler.metrics.quantities.loads import ESSENTIAL
 from reconciler.metrics.quantities.quantity import VARIANT_LABEL, Name
-from reconciler.metrics.quantities.saturation import BLOCK_LABELS
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import is_usable
 
 ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
 """Asked by pod and needed by model as well."""
 LENGTHS = (Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
+RANKS = tuple(engine.rank for engine in ENGINES.values() if engine.rank)
+"""Labels that tell the data-parallel ranks of a pod apart."""
+IN_LABELS = tuple(each for each in offered(lambda engine: engine.kv_tokens) if isinstance(each, BlockLabels))
+"""Where engines say how many blocks a KV cache has and how many tokens one takes: in values of labels."""
 WHOLE = re.compile("[0-9]{1,15}")
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -149,9 +153,10 @@ def rank_of(labels: Mapping[str, str]) -> str:
 
 def capacity_of(labels: Mapping[str, str], value: float) -> Capacity:
     """What a series says of a KV cache: in values of its labels, which may read "None", or in its own value."""
-    for blocks, tokens in BLOCK_LABELS:
-        if blocks in labels or tokens in labels:
-            return Capacity(num_blocks=_count(labels.get(blocks, "")), block_tokens=_count(labels.get(tokens, "")))
+    for told in IN_LABELS:
+        if told.num_blocks in labels or told.block_tokens in labels:
+            num_blocks, block_tokens = labels.get(told.num_blocks, ""), labels.get(told.block_tokens, "")
+            return Capacity(num_blocks=_count(num_blocks), block_tokens=_count(block_tokens))
     return Capacity(total=value if is_usable(value) else None)
 
 

@@ -12,7 +12,8 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.grids import Grid, grid_of, grid_over
 from reconciler.metrics.quantities.history import HISTORY
-from reconciler.metrics.quantities.quantity import OWNERSHIP, Name
+from reconciler.metrics.quantities.kubernetes import OWNERSHIP
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames, names_in
 from reconciler.metrics.reading.attribution import Attribution, attribution_of
 from reconciler.metrics.reading.decoding import ABSURD

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics import QUANTITIES, clusters_seen, queries_for
+from reconciler.metrics.engines import ENGINES
 from reconciler.metrics.queries.expressions import quote
 from reconciler.metrics.queries.selectors import add_matchers
 
@@ -29,15 +30,18 @@ def texts(of: ClusterSettings, namespaces: dict[str, int], *, with_cluster_label
 
 def test_completions_are_coalesced_and_never_added() -> None:
     by = "sum by (namespace, pod, model_name, llm_d_ai_variant)"
-    assert texts(PLAIN, {"llm": 3})["completions"] == (
-        f'{by} (rate(vllm:request_success_total{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(vllm:request_success{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(sglang:num_requests_total{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(trtllm_request_success_total{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(tgi_request_success{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(nv_inference_request_success{{namespace="llm"}}[5m]) and on (namespace, pod, model)'
-        ' last_over_time(nv_trt_llm_request_metrics{request_type="waiting",namespace="llm"}[5m]))'
-    )
+    is_triton = 'last_over_time(nv_trt_llm_request_metrics{request_type="waiting",namespace="llm"}[5m])'
+    known = [
+        f'{by} (rate(vllm:request_success_total{{namespace="llm"}}[5m]))',
+        f'{by} (rate(vllm:request_success{{namespace="llm"}}[5m]))',
+        f'{by} (rate(sglang:num_requests_total{{namespace="llm"}}[5m]))',
+        f'{by} (rate(trtllm_request_success_total{{namespace="llm"}}[5m]))',
+        f'{by} (rate(tgi_request_success{{namespace="llm"}}[5m]))',
+        f'{by} (rate(nv_inference_request_success{{namespace="llm"}}[5m]) and on (namespace, pod, model) {is_triton})',
+    ]
+    asked = texts(PLAIN, {"llm": 3})["completions"].split(" or ")
+    assert [text for text in asked if text in known] == known
+    assert len(asked) == sum(len(engine.finished) for engine in ENGINES.values())
 
 
 def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:

@@ -1,0 +1,38 @@
+"""PURE. Serving engines as sources of metrics: one file each, registered here by its name.
+
+To add one, write its file and put it at the end of `ENGINES`: quantities, queries and the reading of answers follow.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from reconciler.metrics.engines.serving_engine import ServingEngine
+from reconciler.metrics.engines.sglang import SGLANG
+from reconciler.metrics.engines.tgi import TGI
+from reconciler.metrics.engines.triton import TRITON
+from reconciler.metrics.engines.trtllm import TRTLLM
+from reconciler.metrics.engines.vllm import VLLM
+
+ENGINES = {engine.name: engine for engine in (VLLM, SGLANG, TRTLLM, TRITON, TGI)}
+"""In the order their candidates are asked."""
+
+
+class Offered(Protocol):
+    """A metric that an engine exports, or several worked together."""
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it is worked out of metrics that are about something else."""
+        ...
+
+
+Offer = TypeVar("Offer", bound=Offered)
+
+
+def offered(of: Callable[[ServingEngine], Iterable[Offer]]) -> list[Offer]:
+    """What engines offer of a quantity: first all that they tell themselves, then what is derived."""
+    found = [each for engine in ENGINES.values() for each in of(engine)]
+    return sorted(found, key=lambda each: each.is_derived)
+
+
+__all__ = ["ENGINES", "ServingEngine", "offered"]

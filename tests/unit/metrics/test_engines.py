@@ -1,0 +1,138 @@
+"""Serving engines: each is one record, and all that it offers is asked, in the order of the registry."""
+
+from collections import Counter as Tally
+
+import pytest
+
+from reconciler.metrics import QUANTITIES, SATURATION_QUANTITIES, Name
+from reconciler.metrics.engines import ENGINES, ServingEngine, offered
+
+ASKED = {quantity.name: quantity.candidates for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
+OF_ONE_ENGINE = set(ASKED) - {
+    *(Name.ARRIVALS_ENDPOINT_PICKER, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES),
+    *(Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER, Name.READY_REPLICAS),
+}
+IS_TRITON = 'on ($place, model) last_over_time(nv_trt_llm_request_metrics{request_type="waiting",$where}[$window])'
+
+
+def asked_of(engine: ServingEngine) -> dict[Name, list[str]]:
+    """The candidates of one engine, by the quantity they are of."""
+    means = {
+        Name.INPUT_TOKENS: engine.input_tokens,
+        Name.OUTPUT_TOKENS: engine.output_tokens,
+        Name.ITL: engine.itl,
+        Name.TTFT: engine.ttft,
+        Name.WAIT: engine.wait,
+        Name.PREFIX_HIT_RATE: engine.prefix_hit_rate,
+        Name.KV_TOKENS: engine.kv_tokens,
+    }
+    return {
+        Name.RUNNING: [gauge.now() for gauge in engine.running],
+        Name.LAST_SEEN: [text for gauge in engine.running for text in gauge.last_seen()],
+        Name.WAITING: [gauge.now() for gauge in engine.waiting],
+        Name.NUM_WAITING: [gauge.peak() for gauge in engine.waiting],
+        Name.QUEUE_GROWTH: [f"{engine.running[0].growth()} + {engine.waiting[0].growth()}"],
+        Name.COMPLETIONS: [counter.gain() for counter in engine.finished],
+        Name.REQUESTS_IN_RETENTION: [counter.gain("increase") for counter in engine.finished],
+        Name.KV_CACHE_USAGE: [each.peak() for each in engine.kv_cache_usage],
+        Name.STORED_KV_TOKENS: [each.latest("last_over_time") for each in engine.kv_tokens],
+        **{name: [each.latest() for each in offers] for name, offers in means.items()},
+    }
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_is_found_by_its_name_and_tells_what_its_replicas_do_and_finish(name: str) -> None:
+    engine = ENGINES[name]
+    assert engine.name == name
+    assert all((engine.running, engine.waiting, engine.finished))
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_all_that_an_engine_offers_is_asked_the_best_first(engine: ServingEngine) -> None:
+    offers = asked_of(engine)
+    assert set(offers) == OF_ONE_ENGINE
+    for name, texts in offers.items():
+        assert [text for text in ASKED[name] if text in texts] == texts, name
+
+
+@pytest.mark.parametrize("name", sorted(OF_ONE_ENGINE))
+def test_nothing_is_asked_that_no_engine_offers_and_nothing_twice(name: Name) -> None:
+    assert Tally(ASKED[name]) == Tally(text for engine in ENGINES.values() for text in asked_of(engine)[name])
+    assert len(set(ASKED[name])) == len(ASKED[name])
+
+
+def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_they_tell_themselves() -> None:
+    found = offered(lambda engine: engine.finished)
+    in_order = [counter for engine in ENGINES.values() for counter in engine.finished]
+    assert found == [
+        *(counter for counter in in_order if not counter.is_derived),
+        *(counter for counter in in_order if counter.is_derived),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "quantity", "text"),
+    [
+        (
+            "vllm",
+            Name.COMPLETIONS,
+            (
+                "sum by ($by) (rate(vllm:request_success_total{$where}[$window]))"
+                " or sum by ($by) (rate(vllm:request_success{$where}[$window]))"
+            ),
+        ),
+        (
+            "vllm",
+            Name.KV_TOKENS,
+            "max by ($by, engine, num_gpu_blocks, block_size) (vllm:cache_config_info{$where})",
+        ),
+        (
+            "sglang",
+            Name.RUNNING,
+            "sum by ($by) (max by ($by, dp_rank) (sglang:num_running_reqs{$where}))",
+        ),
+        (
+            "sglang",
+            Name.PREFIX_HIT_RATE,
+            (
+                "sum by ($by, dp_rank) (rate(sglang:cached_tokens_total{$where}[$window]))"
+                " / sum by ($by, dp_rank) (rate(sglang:prompt_tokens_total{$where}[$window]))"
+            ),
+        ),
+        (
+            "trtllm",
+            Name.STORED_KV_TOKENS,
+            (
+                "max by ($by) (last_over_time(trtllm_kv_cache_max_blocks{$where}[$window]))"
+                " * max by ($by) (last_over_time(trtllm_kv_cache_tokens_per_block{$where}[$window]))"
+            ),
+        ),
+        (
+            "triton",
+            Name.WAIT,
+            (
+                f"sum by ($unnamed) (rate(nv_inference_queue_duration_us{{$where}}[$window]) and {IS_TRITON})"
+                f" / sum by ($unnamed) (rate(nv_inference_request_success{{$where}}[$window]) and {IS_TRITON})"
+                " / 1000000"
+            ),
+        ),
+        (
+            "tgi",
+            Name.KV_CACHE_USAGE,
+            (
+                "max by ($by) (max_over_time(tgi_batch_current_max_tokens{$where}[$window]))"
+                " / max by ($by) (tgi_batch_max_total_tokens{$where})"
+            ),
+        ),
+        (
+            "tgi",
+            Name.QUEUE_GROWTH,
+            (
+                "sum by ($by) (deriv(tgi_batch_current_size{$where}[$window]))"
+                " + sum by ($by) (deriv(tgi_queue_size{$where}[$window]))"
+            ),
+        ),
+    ],
+)
+def test_what_an_engine_offers_is_asked_in_these_words(engine: str, quantity: Name, text: str) -> None:
+    assert " or ".join(asked_of(ENGINES[engine])[quantity]) == text
