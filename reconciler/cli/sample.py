@@ -112,12 +112,12 @@ def create_sample(repository: Path) -> str:
 
 
 def replayed(recording: Recording) -> Ask:
-    """Answers each query as the recording does; one it does not hold has failed, with that reason."""
-    known = {_identity(answer.query): answer for answer in recording.answers}
+    """Answers each query as the recording answers its quantity; one it does not hold has failed, with that reason."""
+    known = {_asked(answer.query): answer for answer in recording.answers}
 
     def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
         del cluster  # each query names it
-        return tuple(_answer(known.get(_identity(query)), query) for query in queries)
+        return tuple(_answer(known.get(_asked(query)), query) for query in queries)
 
     return ask
 
@@ -136,9 +136,9 @@ def _prepare(directory: Path, recording: Recording) -> None:
         raise ConfigurationError(f"{repository}: not this version's demo: choose another directory") from error
 
 
-def _identity(query: Query) -> tuple[object, ...]:
-    """What a query asks, whenever it does: of now, or of so long a stretch at such steps."""
-    return query.cluster, query.quantity, query.text, query.end_s - query.start_s, query.step_s
+def _asked(query: Query) -> tuple[object, ...]:
+    """What a query asks in whatever words and whenever it does: of now, or of so long a stretch at such steps."""
+    return query.cluster, query.quantity, query.end_s - query.start_s, query.step_s
 
 
 def _answer(known: Answer | None, query: Query) -> Answer:

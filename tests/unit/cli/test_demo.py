@@ -225,13 +225,32 @@ def test_the_recording_is_of_the_sample_as_it_is(finished: Demo) -> None:
     assert read_demo_recording().commit == finished.result.prepared.plan.commit, "make demo-recording"
 
 
+def test_a_quantity_is_answered_as_recorded_whenever_and_in_whatever_words_it_is_asked() -> None:
+    recording = read_demo_recording()
+    known = recording.answers[0]
+    later = replace(known.query, start_s=known.query.start_s + 60, end_s=known.query.end_s + 60)
+    asked = (later, replace(known.query, text="up or another engine's"))
+    answers = replayed(recording)(ClusterSettings(name="prod"), asked)
+    assert [(answer.query, answer.status, answer.body) for answer in answers] == [
+        (query, AnswerStatus.OK, known.body) for query in asked
+    ]
+
+
+def test_every_quantity_of_the_recording_is_answered_once() -> None:
+    recording = read_demo_recording()
+    answers = replayed(recording)(ClusterSettings(name="prod"), [answer.query for answer in recording.answers])
+    assert answers == recording.answers
+
+
 def test_a_query_that_was_not_recorded_has_failed_with_that_reason() -> None:
     recording = read_demo_recording()
     known = recording.answers[0].query
-    ask = replayed(recording)
-    cluster = ClusterSettings(name="prod")
-    later = replace(known, start_s=known.start_s + 60, end_s=known.end_s + 60)
-    answers = ask(cluster, [later, replace(known, text="up"), replace(known, cluster="dev")])
-    assert [answer.status for answer in answers] == [AnswerStatus.OK, AnswerStatus.FAILED, AnswerStatus.FAILED]
-    assert answers[0].query == later
-    assert "holds no answer" in answers[1].reason
+    unknown = [
+        replace(known, cluster="dev"),
+        replace(known, quantity="another"),
+        replace(known, step_s=15.0),
+        replace(known, start_s=known.start_s - 60),
+    ]
+    answers = replayed(recording)(ClusterSettings(name="prod"), unknown)
+    assert {answer.status for answer in answers} == {AnswerStatus.FAILED}
+    assert all("holds no answer" in answer.reason for answer in answers)
