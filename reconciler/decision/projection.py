@@ -6,8 +6,7 @@ from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.problem.needs import Allocations, Needs
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.allocations import Allocation, Performance
-from reconciler.domain.identity import ModelKey
-from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.variants import Variant
 
 
@@ -43,7 +42,7 @@ class Projection:
         demand, whole = self._needs.demand(model), self._needs.total(model, self._allocations)
         replicas = sum(self._allocations[variant].replicas for variant in variants)
         for variant in variants:
-            key = CandidateKey(variant=variant, accelerator=self._allocations[variant].accelerator)
+            key = variant.on(self._allocations[variant].accelerator)
             each = requirement.per_replica.get(key)
             if each is None or not replicas:
                 continue
@@ -65,4 +64,4 @@ def cost_of(variant: Variant, allocation: Allocation) -> float | None:
 
 
 def _key(variant: Variant, allocation: Allocation) -> CandidateKey:
-    return CandidateKey(variant=variant.key, accelerator=allocation.accelerator)
+    return variant.key.on(allocation.accelerator)

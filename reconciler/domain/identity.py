@@ -19,6 +19,10 @@ class ResourceKey:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return name + (f"/{self.part}" if self.part else "")
 
+    def on(self, accelerator: str) -> "CandidateKey":
+        """The choice of this accelerator for the variant."""
+        return CandidateKey(variant=self, accelerator=accelerator)
+
     def __str__(self) -> str:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (f"/{self.part}" if self.part else "")
 
@@ -51,3 +55,11 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}" if self.line else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CandidateKey:
+    """A variant on an accelerator: one thing that can be chosen."""
+
+    variant: ResourceKey
+    accelerator: str

@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.identity import ModelKey, ResourceKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class CandidateKey:
-    """A variant on an accelerator: one thing that can be chosen."""
-
-    variant: ResourceKey
-    accelerator: str
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

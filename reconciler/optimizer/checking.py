@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Bounds, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Problem, Requirement
 from reconciler.optimizer.device_use import DeviceUse
 
 _NOISE = 1e-6
@@ -47,10 +47,7 @@ class _Check:
         for key, allocation in self._free.items():
             bounds, current = self._problem.bounds[key], self._problem.current[key]
             is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
-            if (
-                is_moved
-                and self._device_use.offered(CandidateKey(variant=key, accelerator=allocation.accelerator)) is None
-            ):
+            if is_moved and self._device_use.offered(key.on(allocation.accelerator)) is None:
                 yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
             if self._fixed and key in self._fixed:
                 bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement
+from reconciler.domain.identity import CandidateKey, ResourceKey
+from reconciler.domain.requirements import Candidate, Problem, Requirement
 
 Allocations = Mapping[ResourceKey, Allocation]
 NOTHING: Mapping[str, int] = {}
@@ -31,7 +31,7 @@ class DeviceUse:
 
     def devices(self, key: ResourceKey, accelerator: str) -> Mapping[str, int]:
         """What one replica takes of each pool."""
-        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=accelerator))
+        candidate = self._candidates.get(key.on(accelerator))
         if candidate is not None:
             return candidate.devices
         is_now = accelerator == self._problem.current[key].accelerator
@@ -39,12 +39,12 @@ class DeviceUse:
 
     def weight(self, key: ResourceKey, accelerator: str) -> float:
         """What one replica weighs."""
-        candidate = self._candidates.get(CandidateKey(variant=key, accelerator=accelerator))
+        candidate = self._candidates.get(key.on(accelerator))
         return self._problem.current_weights.get(key, 0.0) if candidate is None else candidate.weight
 
     def standing(self, key: ResourceKey) -> Candidate:
         """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
-        place = CandidateKey(variant=key, accelerator=self._problem.current[key].accelerator)
+        place = key.on(self._problem.current[key].accelerator)
         offered = self._candidates.get(place)
         if offered is not None:
             return replace(offered, start_weight=0.0)
@@ -89,7 +89,7 @@ def carried_by_pinned(problem: Problem, requirement: Requirement) -> float:
 def served_now(problem: Problem, requirement: Requirement, key: ResourceKey) -> float:
     """What a variant's replicas that are ready carry."""
     current = problem.current[key]
-    each = requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0)
+    each = requirement.per_replica.get(key.on(current.accelerator), 0.0)
     return each * min(problem.ready.get(key, current.replicas), current.replicas)
 
 
@@ -98,5 +98,5 @@ def served_meanwhile(problem: Problem, requirement: Requirement, key: ResourceKe
     current, now = problem.current[key], served_now(problem, requirement, key)
     if after.replicas and after.accelerator != current.accelerator:
         return now
-    each = requirement.per_replica.get(CandidateKey(variant=key, accelerator=current.accelerator), 0.0)
+    each = requirement.per_replica.get(key.on(current.accelerator), 0.0)
     return min(each * after.replicas, now)

@@ -12,7 +12,6 @@ from reconciler.decision.engines.queueing.capacities import Capacities, Row
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 
 SERVERS, ACCELERATORS = 10_000, ("H100", "A100", "L40S", "L4")
@@ -71,7 +70,7 @@ def _row(law: str, server: int, place: int) -> Row:
     has_prefill = law == "prefill_decode"
     key = ResourceKey(cluster="bench", namespace=f"n{server % 50}", kind="VariantAutoscaling", name=f"v{server}")
     return Row(
-        key=CandidateKey(variant=key, accelerator=ACCELERATORS[place]),
+        key=key.on(ACCELERATORS[place]),
         profile=PerformanceProfile(
             accelerator=ACCELERATORS[place],
             alpha_s=alpha_s,

@@ -17,16 +17,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import (
-    Bounds,
-    Budget,
-    Candidate,
-    CandidateKey,
-    Pool,
-    Problem,
-    Requirement,
-    Segment,
-)
+from reconciler.domain.requirements import Bounds, Budget, Candidate, Pool, Problem, Requirement, Segment
 
 POOLS, VARIANTS, BUDGETS = 8, 6, 50
 BUDGET_AT = 1.3
@@ -175,7 +166,7 @@ def _offer(chance: random.Random, key: ResourceKey, on: _Accelerator, weight: fl
     cost = on.price * devices
     return _Offer(
         candidate=Candidate(
-            key=CandidateKey(variant=key, accelerator=on.name),
+            key=key.on(on.name),
             weight=cost,
             cost_per_hour=cost,
             start_weight=START_SHARE * cost,

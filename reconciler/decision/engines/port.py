@@ -14,11 +14,10 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ModelKey
+from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 

@@ -9,7 +9,6 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.variant_settings import GROUP
 from reconciler.domain.variants import Variant
 
@@ -22,7 +21,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     outcome = _outcome(variant, desired, reason)
     need = context.formulated.needs.of_variant(variant.key)
     observation = context.snapshot.observations.get(variant.key)
-    key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
+    key = variant.key.on(variant.current.accelerator)
     return Decision(
         variant=variant.key,
         model=variant.model,

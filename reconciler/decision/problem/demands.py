@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
-from reconciler.domain.identity import ModelKey
-from reconciler.domain.requirements import CandidateKey
+from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import HEADROOM, PAYBACK_S
 from reconciler.domain.variants import Variant
@@ -57,5 +56,5 @@ def demand_of(
 
 def _carried(variant: Variant, carried: Carried) -> float:
     """What a variant's replicas carry now."""
-    key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
+    key = variant.key.on(variant.current.accelerator)
     return carried.get(key, 0.0) * variant.current.replicas

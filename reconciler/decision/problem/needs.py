@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import CandidateKey, Requirement
+from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation import Filling
 
 TOLERANCE = 1e-9
@@ -55,7 +55,7 @@ class Needs:
     def carried(self, variant: ResourceKey, allocation: Allocation) -> float | None:
         """What a variant's replicas carry under an allocation; None when nobody knows."""
         requirement = self.of_variant(variant)
-        key = CandidateKey(variant=variant, accelerator=allocation.accelerator)
+        key = variant.on(allocation.accelerator)
         each = None if requirement is None else requirement.per_replica.get(key)
         return None if each is None else each * allocation.replicas
 

@@ -14,7 +14,6 @@ from reconciler.decision.problem.needs import TOLERANCE
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import CandidateKey
 from reconciler.optimizer.device_use import served_meanwhile, served_now
 
 
@@ -41,7 +40,7 @@ class _Model:
 
     def replica(self, key: ResourceKey) -> float:
         """What one replica carries where it runs now."""
-        candidate = CandidateKey(variant=key, accelerator=self.current(key).accelerator)
+        candidate = key.on(self.current(key).accelerator)
         return self._requirement.per_replica.get(candidate, 0.0)
 
     def current(self, key: ResourceKey) -> Allocation:

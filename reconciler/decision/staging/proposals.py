@@ -8,10 +8,10 @@ from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.groups import head_branch
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.domain.requirements import CandidateKey, Problem
+from reconciler.domain.requirements import Problem
 from reconciler.domain.variant_settings import GROUP
 from reconciler.domain.variants import Variant
 
@@ -111,7 +111,7 @@ def proposed_change(decision: Decision) -> ProposedChange:
 def _weights(problem: Problem) -> dict[CandidateKey, float]:
     """What a replica of everything that may be chosen now weighs; without load replicas are counted."""
     weights = {
-        CandidateKey(variant=variant, accelerator=problem.current[variant].accelerator): 1.0
+        variant.on(problem.current[variant].accelerator): 1.0
         for requirement in problem.requirements
         for variant in requirement.fixed or ()
     }
@@ -182,7 +182,7 @@ def _saving(
 
 
 def _candidate_key(variant: ResourceKey, allocation: Allocation) -> CandidateKey:
-    return CandidateKey(variant=variant, accelerator=allocation.accelerator)
+    return variant.on(allocation.accelerator)
 
 
 def _is_rejection(proposal: Proposal, now_s: float, reopen_after_s: float) -> bool:

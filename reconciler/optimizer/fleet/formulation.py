@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import CandidateKey, Problem, Requirement
+from reconciler.domain.identity import CandidateKey, ResourceKey
+from reconciler.domain.requirements import Problem, Requirement
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_rows
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.requirements import Candidate, CandidateKey, Problem, Requirement
+from reconciler.domain.requirements import Candidate, Problem, Requirement
 from reconciler.optimizer.cover import replicas_needed
 from reconciler.optimizer.inferno.servers import Offer, Server
 from reconciler.optimizer.objectives import transition_value
@@ -69,7 +69,7 @@ def carried(requirement: Requirement, variant: ResourceKey, allocation: Allocati
     """How much of the requirement an allocation carries, in its unit; of a finished answer each replica its share."""
     if requirement.fixed is not None:
         return requirement.amount * allocation.replicas / max(sum(requirement.fixed.values()), 1)
-    key = CandidateKey(variant=variant, accelerator=allocation.accelerator)
+    key = variant.on(allocation.accelerator)
     return requirement.per_replica.get(key, 0.0) * allocation.replicas
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
-from reconciler.domain.requirements import CandidateKey, Requirement, Segment
+from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import (
     PERCENT_UNITS,
     TOKEN_UNITS,
@@ -158,9 +158,7 @@ def _requirement(model: ModelKey, group: Sequence[VariantFacts], answer: _RoleAn
         unit=answer.need.unit if answer.need is not None else "replicas",
         segments=(Segment(amount=answer.amount or 0.0),),
         per_replica={
-            CandidateKey(variant=variant.key, accelerator=variant.accelerator): carried[variant.key]
-            for variant in group
-            if variant.key in carried
+            variant.key.on(variant.accelerator): carried[variant.key] for variant in group if variant.key in carried
         },
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
-from reconciler.domain.requirements import CandidateKey, Requirement, Segment
+from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import PERCENT_UNITS, ModelReadings, SaturationAnswer, threshold_figures
 from reconciler.sizing.saturation.ballots import Votes, cast_ballots
 from reconciler.sizing.saturation.budgets import Budget
@@ -154,7 +154,7 @@ def _answer(draft: _Draft) -> SaturationAnswer:
         model=readings.model,
         unit="replicas",
         segments=(Segment(amount=float(sum(fixed.values()))),),
-        per_replica={CandidateKey(variant=each.key, accelerator=each.accelerator): 1.0 for each in sound},
+        per_replica={each.key.on(each.accelerator): 1.0 for each in sound},
         fixed=fixed,
     )
     return SaturationAnswer(

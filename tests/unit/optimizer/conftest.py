@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer.objectives import transition_value
 
@@ -58,7 +58,7 @@ def problem_of(
     """The problem of one model."""
     keys = {name: variant_key(name) for name in variants}
     rates = {
-        CandidateKey(variant=keys[name], accelerator=accelerator): carries
+        keys[name].on(accelerator): carries
         for name, runs in variants.items()
         for accelerator, (_, carries) in runs.offers.items()
     }
@@ -76,7 +76,7 @@ def problem_of(
         requirements=(requirement,),
         candidates=tuple(
             Candidate(
-                key=CandidateKey(variant=keys[name], accelerator=accelerator),
+                key=keys[name].on(accelerator),
                 weight=weight,
                 cost_per_hour=weight,
                 order=runs.order.get(accelerator, 0),

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem, Requirement, Segment
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.optimizer import SOLVERS
 
 
@@ -17,7 +17,7 @@ def drawn(seed: int) -> Problem:
     keys = [ResourceKey(cluster="c", namespace="n", kind="K", name=name) for name in "abc"[: draw.randint(1, 3)]]
     candidates = tuple(
         Candidate(
-            key=CandidateKey(variant=key, accelerator=on),
+            key=key.on(on),
             weight=draw.choice((0.7, 1.0, 2.0)),
             cost_per_hour=None,
             start_weight=draw.choice((0.0, 0.4, 3.0)),

@@ -11,7 +11,6 @@ from reconciler.domain.requirements import (
     Bounds,
     Budget,
     Candidate,
-    CandidateKey,
     ChangeLimit,
     Pool,
     Problem,
@@ -29,7 +28,7 @@ def key(name: str) -> ResourceKey:
 
 
 def row(name: str, role: str) -> Requirement:
-    carried = {CandidateKey(variant=key(name), accelerator=on): 1.0 for on in ("H100", "L4")}
+    carried = {key(name).on(on): 1.0 for on in ("H100", "L4")}
     return Requirement(
         model=replace(MODEL, role=role), unit="req/s", segments=(Segment(amount=4.0),), per_replica=carried
     )
@@ -38,9 +37,7 @@ def row(name: str, role: str) -> Requirement:
 PROBLEM = Problem(
     requirements=(row("decode", "decode"), row("prefill", "prefill")),
     candidates=tuple(
-        Candidate(
-            key=CandidateKey(variant=key(name), accelerator="H100"), weight=2.0, cost_per_hour=2.0, devices={"H100": 2}
-        )
+        Candidate(key=key(name).on("H100"), weight=2.0, cost_per_hour=2.0, devices={"H100": 2})
         for name in ("decode", "prefill")
     ),
     current={key(name): Allocation(accelerator="H100", replicas=2) for name in ("decode", "prefill")},

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Problem
+from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (
     Budget,
@@ -56,9 +56,7 @@ def chosen(readings: ModelReadings) -> Counts:
     problem = Problem(
         requirements=answer.requirements,
         candidates=tuple(
-            Candidate(
-                key=CandidateKey(variant=each.key, accelerator=each.accelerator), weight=each.cost, cost_per_hour=None
-            )
+            Candidate(key=each.key.on(each.accelerator), weight=each.cost, cost_per_hour=None)
             for each in readings.variants
         ),
         current=current,

@@ -13,10 +13,9 @@ from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import idle_replicas
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation, Performance
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.learning import Correction
@@ -40,7 +39,7 @@ class QueueAnswer(EngineAnswer):
     def steps(self, state: VariantState, formulated: FormulatedProblem) -> Iterator[Step]:
         yield from _load_steps(state, formulated.demands.get(state.variant.model))
         for option in state.variant.options:
-            key = CandidateKey(variant=state.variant.key, accelerator=option.accelerator)
+            key = state.variant.key.on(option.accelerator)
             capacity = self.capacities.of.get(key)
             if capacity is not None:
                 yield _capacity_step(option, capacity)

@@ -8,9 +8,9 @@ import numpy as np
 
 from reconciler.decision.law_targets import PREFILL_DECODE, LawTargets, targets_under
 from reconciler.domain.allocations import Performance
+from reconciler.domain.identity import CandidateKey
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.queueing import (

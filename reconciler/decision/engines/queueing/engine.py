@@ -12,9 +12,8 @@ from reconciler.decision.variant_states import VariantState, lacks_profile
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ModelKey
+from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.loads import Load, Observation
-from reconciler.domain.requirements import CandidateKey
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -100,7 +99,7 @@ def _rows(state: VariantState, correction: Correction | None) -> Iterable[Row]:
         is_current = option.accelerator == variant.current.accelerator
         if state.is_free or is_current:
             yield Row(
-                key=CandidateKey(variant=variant.key, accelerator=option.accelerator),
+                key=variant.key.on(option.accelerator),
                 profile=option.profile,
                 load=load,
                 service_class=variant.service_class.value,

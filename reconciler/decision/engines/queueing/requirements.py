@@ -17,9 +17,9 @@ from reconciler.decision.problem.terms import (
     unserved_price,
 )
 from reconciler.decision.variant_states import VariantState, beside_unknown
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import RATE
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Requirement, Segment
+from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE
 from reconciler.domain.variants import Option, Variant
 
@@ -147,11 +147,7 @@ class QueueProblem:
         """A stuck variant keeps its accelerator: without a profile for that, what the others must carry is unknown."""
         variants = list(variants)
         stuck = [each for each in variants if each.key in self.stuck and each.current.replicas > 0]
-        unknown = [
-            each
-            for each in stuck
-            if CandidateKey(variant=each.key, accelerator=each.current.accelerator) not in self.capacities
-        ]
+        unknown = [each for each in stuck if each.key.on(each.current.accelerator) not in self.capacities]
         for variant in variants if unknown else ():
             words = f"{unknown[0].current.accelerator} has no profile"
             self.stuck.setdefault(variant.key, beside_unknown(unknown[0], words))
@@ -185,4 +181,4 @@ class QueueProblem:
 
 
 def _key(variant: Variant, option: Option) -> CandidateKey:
-    return CandidateKey(variant=variant.key, accelerator=option.accelerator)
+    return variant.key.on(option.accelerator)

@@ -14,7 +14,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import ReplicaMetrics
-from reconciler.domain.requirements import Candidate, CandidateKey
+from reconciler.domain.requirements import Candidate
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.metrics import Name
@@ -88,7 +88,7 @@ def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices:
         requirements=answer.requirements,
         candidates=[
             Candidate(
-                key=CandidateKey(variant=variant.key, accelerator=variant.current.accelerator),
+                key=variant.key.on(variant.current.accelerator),
                 weight=weights[variant.key],
                 cost_per_hour=variant.current_cost_per_hour,
                 devices=devices.taken(variant),

@@ -19,11 +19,11 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.engines import Engine
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.domain.requirements import CandidateKey, Requirement, Segment
+from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.sizing.tracking import TRACKING as OUR_RULE
@@ -100,7 +100,7 @@ def _problem(
             reasons = answer.reasons if answer is not None else ()
             stuck[variant.key] = "; ".join(reasons) or "its metric targets were not followed"
         else:
-            key = CandidateKey(variant=variant.key, accelerator=variant.current.accelerator)
+            key = variant.key.on(variant.current.accelerator)
             fixed[key] = answer.replicas
             notes[variant.key] = answer.notes
     requirement = Requirement(

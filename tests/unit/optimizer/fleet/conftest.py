@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.requirements import (
     Bounds,
     Budget,
     Candidate,
-    CandidateKey,
     ChangeLimit,
     Pool,
     Problem,
@@ -131,7 +130,7 @@ class _Fleet:
         draw = self.draw
         accelerators = draw.sample(ACCELERATORS, offers)
         for accelerator in accelerators:
-            candidate = CandidateKey(variant=key, accelerator=accelerator)
+            candidate = key.on(accelerator)
             carried[candidate] = draw.choice((1.0, 1.5, 2.0, 3.0))
             weight = draw.choice((0.7, 1.0, 2.0, 3.97))
             self.candidates.append(
@@ -209,7 +208,7 @@ class _VariedFleet(_Fleet):
             # It stands on what is not offered any more.
             self.current[key] = Allocation(accelerator="V100", replicas=draw.randint(0, 2))
             self.devices[key] = {draw.choice(ACCELERATORS): 1}
-            carried[CandidateKey(variant=key, accelerator="V100")] = draw.choice((0.5, 1.0))
+            carried[key.on("V100")] = draw.choice((0.5, 1.0))
         elif drawn < 0.4:
             self.in_order |= {key}
         if draw.random() < 0.3:
@@ -307,9 +306,7 @@ def _covered(problem: Problem, row: Requirement, plan: Mapping[ResourceKey, Allo
     if row.fixed is not None:
         return float(sum(each.replicas for each in plan.values()))
     return _pinned(problem, row) + sum(
-        row.per_replica[CandidateKey(variant=key, accelerator=each.accelerator)] * each.replicas
-        for key, each in plan.items()
-        if each.replicas
+        row.per_replica[key.on(each.accelerator)] * each.replicas for key, each in plan.items() if each.replicas
     )
 
 
@@ -336,7 +333,7 @@ def _worth(problem: Problem, row: Requirement, plan: Mapping[ResourceKey, Alloca
     value = 0.0
     for key, each in plan.items():
         before = problem.current[key]
-        candidate = candidates.get(CandidateKey(variant=key, accelerator=each.accelerator))
+        candidate = candidates.get(key.on(each.accelerator))
         is_kept = before.accelerator == each.accelerator
         started = max(each.replicas - (before.replicas if is_kept else 0), 0)
         if row.fixed is not None:
@@ -407,7 +404,7 @@ class Model:
     def candidates(self) -> tuple[Candidate, ...]:
         return tuple(
             Candidate(
-                key=CandidateKey(variant=key, accelerator=name),
+                key=key.on(name),
                 weight=self.weight * (place + 1),
                 cost_per_hour=self.weight * (place + 1),
                 devices={name: self.takes},

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.requirements import Bounds, Candidate, CandidateKey, Pool, Problem, Requirement, Segment
+from reconciler.domain.requirements import Bounds, Candidate, Pool, Problem, Requirement, Segment
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.inferno import PriorityGreedySolver, SaturationPolicy
@@ -42,8 +42,7 @@ class Asks:
             unit="req/s",
             segments=(Segment(amount=self.demand),),
             per_replica={
-                CandidateKey(variant=key_of(self.name), accelerator=accelerator): carries
-                for accelerator, (_, carries) in self.offers.items()
+                key_of(self.name).on(accelerator): carries for accelerator, (_, carries) in self.offers.items()
             },
             fixed=None if self.fixed is None else {key_of(self.name): self.fixed},
             priority=self.priority,
@@ -53,7 +52,7 @@ class Asks:
     def candidates(self) -> tuple[Candidate, ...]:
         return tuple(
             Candidate(
-                key=CandidateKey(variant=key_of(self.name), accelerator=accelerator),
+                key=key_of(self.name).on(accelerator),
                 weight=weight,
                 cost_per_hour=weight,
                 devices={accelerator: self.devices},
