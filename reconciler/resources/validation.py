@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from reconciler.domain.findings import Finding, Severity
@@ -24,15 +25,15 @@ _MISSING = "missing"
 
 
 class Shape(BaseModel):
-    """Base of what is read: nothing is converted, unknown fields are found, values do not change."""
+    """Base of what is read: camel case as Kubernetes writes it, nothing converted, unknown fields are found."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class LooseShape(BaseModel):
+class LooseShape(Shape):
     """Base of what is read in part: fields that are not declared are somebody else's."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore")
 
 
 @dataclass(frozen=True, slots=True)

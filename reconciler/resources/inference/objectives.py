@@ -16,7 +16,6 @@ from reconciler.domain.declared.inference import (
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.inference.references import (
     ExperimentalPoolRefFields,
-    Fields,
     ObjectName,
     PoolRefFields,
     Weight,
@@ -27,25 +26,26 @@ from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _MAX_CONDITIONS = 8
 _INT32, _INT64 = 2**31, 2**63
 _PRIORITY, _CRITICALITY = ("spec", "priority"), ("spec", "criticality")
 
 
-class ObjectiveFields(Fields):
+class ObjectiveFields(Shape):
     """InferenceObjectiveSpec."""
 
     priority: int | None = None
     pool_ref: PoolRefFields
 
 
-class _Target(Fields):
+class _Target(Shape):
     name: ObjectName
     weight: Weight | None = None
 
 
-class _Model(Fields):
+class _Model(Shape):
     model_name: Annotated[str, Field(min_length=1, max_length=256)]
     criticality: Literal["Critical", "Standard", "Sheddable"] | None = None
     target_models: Annotated[list[_Target], Field(max_length=10)] | None = None

@@ -7,11 +7,12 @@ from pydantic import Field
 
 from reconciler.domain.declared.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
 from reconciler.domain.findings import Finding
-from reconciler.resources.inference.references import Fields, Group, KindName, ObjectName, Port, group_of
+from reconciler.resources.inference.references import Group, KindName, ObjectName, Port, group_of
 from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _EXPORT = "inference.networking.x-k8s.io/export"
 _ASSUMED_PORT = 9002
@@ -20,15 +21,15 @@ _Value = Annotated[str, Field(max_length=63, pattern=_LABEL_VALUE, description="
 _FailureMode = Literal["FailClose", "FailOpen"]
 
 
-class _Selector(Fields):
+class _Selector(Shape):
     match_labels: Annotated[dict[str, _Value], Field(min_length=1, max_length=64)]
 
 
-class _Port(Fields):
+class _Port(Shape):
     number: Port
 
 
-class _Extension(Fields):
+class _Extension(Shape):
     group: Group = ""
     kind: KindName = "Service"
     name: ObjectName
@@ -39,7 +40,7 @@ class _Picker(_Extension):
     port: _Port | None = None
 
 
-class _Spec(Fields):
+class _Spec(Shape):
     selector: _Selector
     target_ports: Annotated[list[_Port], Field(min_length=1, max_length=8)]
     app_protocol: Literal["http", "kubernetes.io/h2c"] = "http"
@@ -50,7 +51,7 @@ class _ExperimentalPicker(_Extension):
     port_number: Port | None = None
 
 
-class _ExperimentalSpec(Fields):
+class _ExperimentalSpec(Shape):
     selector: dict[str, _Value]
     target_port_number: Port
     extension_ref: _ExperimentalPicker | None = None

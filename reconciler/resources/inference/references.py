@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.inference import EXPERIMENTAL_GROUP, POOL_GROUP, PoolRef
 from reconciler.resources.objects import KubernetesObject
@@ -20,13 +19,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Weight = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class Fields(Shape):
-    """Base of what is written in camel case."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class PoolRefFields(Fields):
+class PoolRefFields(Shape):
     """A pool by its group, kind and name."""
 
     group: Group = POOL_GROUP

@@ -6,34 +6,35 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.domain.declared.inference import ModelRewrite, RewriteRule, WeightedModel
-from reconciler.resources.inference.references import Fields, PoolRefFields, Weight, as_pool_ref, group_of
+from reconciler.resources.inference.references import PoolRefFields, Weight, as_pool_ref, group_of
 from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _NonEmpty = Annotated[str, Field(min_length=1)]
 
 
-class _ModelMatch(Fields):
+class _ModelMatch(Shape):
     type: Literal["Exact"] = "Exact"
     value: _NonEmpty
 
 
-class _Match(Fields):
+class _Match(Shape):
     model: _ModelMatch | None = None
 
 
-class _Target(Fields):
+class _Target(Shape):
     model_rewrite: _NonEmpty
     weight: Weight | None = None
 
 
-class _Rule(Fields):
+class _Rule(Shape):
     matches: list[_Match] | None = None
     targets: Annotated[list[_Target], Field(min_length=1)]
 
 
-class _Spec(Fields):
+class _Spec(Shape):
     pool_ref: PoolRefFields
     rules: list[_Rule] | None = None
 

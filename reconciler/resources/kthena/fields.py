@@ -2,8 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 
 from reconciler.domain.declared.tracking import LONGEST_WINDOW_S
 from reconciler.manifests.wording import quote
@@ -33,13 +32,7 @@ MaxReplicas: TypeAlias = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
-class Fields(Shape):
-    """Names as Kubernetes spells them."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class StableFields(Fields):
+class StableFields(Shape):
     """How far a count may move in a period."""
 
     instances: Count | None = None
@@ -49,7 +42,7 @@ class StableFields(Fields):
     stabilization_window: Window | None = None
 
 
-class PanicFields(Fields):
+class PanicFields(Shape):
     """When growth turns urgent. The schema requires `period`; published examples leave it out."""
 
     percent: Percent | None = None
@@ -58,35 +51,35 @@ class PanicFields(Fields):
     panic_mode_hold: Window | None = None
 
 
-class ScaleUpFields(Fields):
+class ScaleUpFields(Shape):
     """Growth at ease and in haste."""
 
     stable_policy: StableFields | None = None
     panic_policy: PanicFields | None = None
 
 
-class BehaviorFields(Fields):
+class BehaviorFields(Shape):
     """Growth and shrinking."""
 
     scale_up: ScaleUpFields | None = None
     scale_down: StableFields | None = None
 
 
-class MetricFields(Fields):
+class MetricFields(Shape):
     """A metric and how much of it one replica should see."""
 
     name: NonEmpty
     target_value: Quantity
 
 
-class MetricFieldsBeforeV1(Fields):
+class MetricFieldsBeforeV1(Shape):
     """The same before v1.0."""
 
     metric_name: NonEmpty
     target_value: Quantity
 
 
-class PolicyFields(Fields):
+class PolicyFields(Shape):
     """What every AutoscalingPolicySpec has."""
 
     tolerance_percent: Annotated[int, Field(ge=0, le=100)] | None = None
@@ -99,7 +92,7 @@ class PolicyFieldsBeforeV1(PolicyFields):
     metrics: Annotated[list[MetricFieldsBeforeV1], Field(min_length=1)]
 
 
-class Bounds(Fields):
+class Bounds(Shape):
     """Between which replicas are scaled."""
 
     min_replicas: MinReplicas

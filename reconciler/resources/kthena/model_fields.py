@@ -8,12 +8,12 @@ from reconciler.resources.kthena.fields import (
     MAX_REPLICAS,
     Bounds,
     Count,
-    Fields,
     MinReplicas,
     PolicyFieldsBeforeV1,
     Window,
 )
 from reconciler.resources.kubernetes.pods import Affinity, Resources
+from reconciler.resources.validation import Shape
 
 _NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NAME = "lower-case letters, digits and -"
@@ -33,7 +33,7 @@ BackendType = Literal["vLLM", "vLLMDisaggregated", "SGLang", "MindIE", "MindIEDi
 WorkerType = Literal["server", "prefill", "decode", "controller", "coordinator"]
 
 
-class WorkerFields(Fields):
+class WorkerFields(Shape):
     """Pods of one type; `config` is JSON of the engine."""
 
     type: WorkerType | None = None
@@ -47,20 +47,20 @@ class WorkerFields(Fields):
     config: dict[str, object] | None = None
 
 
-class LoraFields(Fields):
+class LoraFields(Shape):
     """An adapter."""
 
     name: Name
     artifact_url: ArtifactUrl = None
 
 
-class PolicyRefFields(Fields):
+class PolicyRefFields(Shape):
     """A policy of the same namespace; empty is none."""
 
     name: str | None = None
 
 
-class BackendFields(Fields):
+class BackendFields(Shape):
     """What backends of all generations have. Environment variables are read in part."""
 
     name: Name | None = None
@@ -99,7 +99,7 @@ class BackendFieldsG4(BackendFields):
     replicas: MinReplicas | None = None
 
 
-class StringMatchFields(Fields):
+class StringMatchFields(Shape):
     """One way to match a text."""
 
     exact: str | None = None
@@ -115,13 +115,13 @@ class StringMatchFields(Fields):
         return self
 
 
-class BodyFields(Fields):
+class BodyFields(Shape):
     """The model that a request names."""
 
     model: Annotated[str | StringMatchFields | None, Field(description="a name, or how it is matched")] = None
 
 
-class MatchFields(Fields):
+class MatchFields(Shape):
     """Which requests are for the model."""
 
     headers: dict[str, StringMatchFields] | None = None
@@ -129,7 +129,7 @@ class MatchFields(Fields):
     body: BodyFields | None = None
 
 
-class ModelFields(Fields):
+class ModelFields(Shape):
     """What specs of all generations have."""
 
     name: Annotated[str, Field(pattern=_NAME_PATTERN, max_length=64, description=f"{_NAME}, 64 at most")] | None = None

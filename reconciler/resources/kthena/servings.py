@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.kthena import ServingResource, ServingRole
 from reconciler.domain.declared.objects import Annotation, FieldPath
@@ -58,11 +57,7 @@ _GROUP = ("spec", "template")
 _ROLES = (*_GROUP, "roles")
 
 
-class _Fields(LooseShape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class RoleFields(_Fields):
+class RoleFields(LooseShape):
     """Counts stay unvalidated here: a template's text in their place is no mistake."""
 
     name: NonEmpty
@@ -72,20 +67,20 @@ class RoleFields(_Fields):
     worker_template: TemplateFields | None = None
 
 
-class GroupFields(_Fields):
+class GroupFields(LooseShape):
     """One group."""
 
     roles: Annotated[list[RoleFields], Field(min_length=1)]
 
 
-class SpecFields(_Fields):
+class SpecFields(LooseShape):
     """Several groups."""
 
     replicas: object = None
     template: GroupFields
 
 
-class ServingFields(_Fields):
+class ServingFields(LooseShape):
     """A ModelServing or ModelInfer, as far as it matters."""
 
     spec: SpecFields

@@ -4,13 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.resources.kthena.fields import Count, Fields, NonEmpty
+from reconciler.resources.kthena.fields import Count, NonEmpty
 from reconciler.resources.kubernetes.conditions import ConditionFields, Time
+from reconciler.resources.validation import Shape
 
 Generation = Annotated[int, Field(ge=0)]
 
 
-class ScalingStatus(Fields):
+class ScalingStatus(Shape):
     """What a policy last wanted of one workload or role."""
 
     name: str | None = None
@@ -20,7 +21,7 @@ class ScalingStatus(Fields):
     last_scale_time: Time | None = None
 
 
-class RatioStatus(Fields):
+class RatioStatus(Shape):
     """The ratio of two roles, as text."""
 
     numerator_role: str
@@ -28,7 +29,7 @@ class RatioStatus(Fields):
     current_ratio: str | None = None
 
 
-class DisaggregatedStatus(Fields):
+class DisaggregatedStatus(Shape):
     """What a policy last wanted of roles."""
 
     roles: list[ScalingStatus] | None = None
@@ -36,7 +37,7 @@ class DisaggregatedStatus(Fields):
     ratio_adjusted: bool | None = None
 
 
-class PolicyStatus(Fields):
+class PolicyStatus(Shape):
     """Of an AutoscalingPolicy; empty before v1.0."""
 
     observed_generation: Generation | None = None
@@ -46,11 +47,11 @@ class PolicyStatus(Fields):
     disaggregated_status: DisaggregatedStatus | None = None
 
 
-class BindingStatus(Fields):
+class BindingStatus(Shape):
     """Of an AutoscalingPolicyBinding: always empty."""
 
 
-class BackendStatus(Fields):
+class BackendStatus(Shape):
     """How many replicas a backend has now; the first versions told a hash of it too."""
 
     name: NonEmpty
@@ -58,7 +59,7 @@ class BackendStatus(Fields):
     hash: str | None = None
 
 
-class ModelStatus(Fields):
+class ModelStatus(Shape):
     """Of a Model or ModelBooster."""
 
     conditions: list[ConditionFields] | None = None

@@ -4,14 +4,15 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reconciler.resources.kthena.fields import Bounds, Count, Fields, MetricFields, NonEmpty, PolicyFields
+from reconciler.resources.kthena.fields import Bounds, Count, MetricFields, NonEmpty, PolicyFields
 from reconciler.resources.kubernetes.quantities import Quantity
 from reconciler.resources.kubernetes.selectors import LocalReferenceFields, ReferenceFields, SelectorFields
+from reconciler.resources.validation import Shape
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class EndpointFields(Fields):
+class EndpointFields(Shape):
     """Where pods export their metrics (G0 to G2)."""
 
     uri: str | None = None
@@ -24,7 +25,7 @@ class EndpointFieldsG3(EndpointFields):
     label_selector: SelectorFields | None = None
 
 
-class PodSourceFields(Fields):
+class PodSourceFields(Shape):
     """A metric that pods export; its name is that of the policy unless written."""
 
     name: str | None = None
@@ -33,7 +34,7 @@ class PodSourceFields(Fields):
     label_selector: SelectorFields | None = None
 
 
-class PrometheusSourceFields(Fields):
+class PrometheusSourceFields(Shape):
     """A total that a query answers. `auth` is a placeholder that upstream ignores."""
 
     server_url: Annotated[
@@ -46,7 +47,7 @@ class PrometheusSourceFields(Fields):
     auth: dict[str, object] | None = None
 
 
-class SourceFields(Fields):
+class SourceFields(Shape):
     """Where one metric is read."""
 
     pod: PodSourceFields | None = None
@@ -66,7 +67,7 @@ class TypedSourceFields(SourceFields):
     type: str | None = None
 
 
-class TargetFieldsBeforeG3(Fields):
+class TargetFieldsBeforeG3(Shape):
     """A workload; G0 wrote `name`, `kind` and `metricFrom` where later ones have a whole reference."""
 
     target_ref: ReferenceFields | None = None
@@ -77,14 +78,14 @@ class TargetFieldsBeforeG3(Fields):
     metric_from: EndpointFields | None = None
 
 
-class SubTargetFields(Fields):
+class SubTargetFields(Shape):
     """A role of the workload; one object in spite of its plural key."""
 
     kind: str | None = None
     name: str | None = None
 
 
-class TargetFieldsG3(Fields):
+class TargetFieldsG3(Shape):
     """A workload, or a role of it."""
 
     target_ref: ReferenceFields
@@ -93,7 +94,7 @@ class TargetFieldsG3(Fields):
     metric_sources: dict[str, TypedSourceFields] | None = None
 
 
-class TargetFields(Fields):
+class TargetFields(Shape):
     """A workload, and where each of its metrics is read."""
 
     target_ref: ReferenceFields
@@ -115,7 +116,7 @@ class ParamFieldsBeforeG3(HomogeneousFieldsBeforeG3):
     cost: Count | None = None
 
 
-class HeterogeneousFieldsBeforeG3(Fields):
+class HeterogeneousFieldsBeforeG3(Shape):
     """`optimizerConfiguration`."""
 
     params: Annotated[list[ParamFieldsBeforeG3], Field(min_length=1)]
@@ -134,7 +135,7 @@ class ParamFieldsG3(HomogeneousFieldsG3):
     cost: Count | None = None
 
 
-class HeterogeneousFieldsG3(Fields):
+class HeterogeneousFieldsG3(Shape):
     """`heterogeneousTarget` of a binding."""
 
     params: Annotated[list[ParamFieldsG3], Field(min_length=1)]
@@ -153,7 +154,7 @@ class ParamFields(HomogeneousFields):
     cost: Count | None = None
 
 
-class HeterogeneousFields(Fields):
+class HeterogeneousFields(Shape):
     """`heterogeneousTarget` of a policy."""
 
     params: Annotated[list[ParamFields], Field(min_length=1)]
@@ -172,7 +173,7 @@ class RoleFields(Bounds):
     metric_sources: dict[str, SourceFields] | None = None
 
 
-class RatioFields(Fields):
+class RatioFields(Shape):
     """Limits of how one role moves to another."""
 
     numerator_role: NonEmpty
@@ -181,7 +182,7 @@ class RatioFields(Fields):
     max_ratio: Quantity
 
 
-class DisaggregatedFields(Fields):
+class DisaggregatedFields(Shape):
     """`disaggregatedTarget`."""
 
     target_ref: ReferenceFields
@@ -198,7 +199,7 @@ class TargetPolicyFields(PolicyFields):
     disaggregated_target: DisaggregatedFields | None = None
 
 
-class BindingFields(Fields):
+class BindingFields(Shape):
     """AutoscalingPolicyBindingSpec of all generations that had one."""
 
     policy_ref: LocalReferenceFields

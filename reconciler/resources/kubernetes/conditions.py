@@ -2,8 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.objects import Condition
 from reconciler.domain.findings import Severity
@@ -16,8 +15,6 @@ Time = Annotated[str, Field(pattern=_DATE_TIME, description="a time like 2026-01
 
 class ConditionFields(Shape):
     """A Kubernetes condition."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
 
     type: Annotated[str, Field(min_length=1)]
     status: Literal["True", "False", "Unknown"]

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 
-from pydantic import ConfigDict
-from pydantic.alias_generators import to_camel
-
 from reconciler.resources.kubernetes.pod_templates import (
     PodTemplate,
     TemplateFields,
@@ -40,18 +37,14 @@ _STATEFUL_SET_FIELDS = (
 )
 
 
-class _Fields(LooseShape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class WorkloadSpec(_Fields):
+class WorkloadSpec(LooseShape):
     """Replicas stay unvalidated here: a template's text in their place is no mistake."""
 
     replicas: object = None
     template: TemplateFields | None = None
 
 
-class WorkloadFields(_Fields):
+class WorkloadFields(LooseShape):
     """A Deployment or StatefulSet, as far as it matters."""
 
     spec: WorkloadSpec | None = None

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.manifests.wording import describe
 from reconciler.resources.kubernetes.pod_templates import (
@@ -32,22 +31,18 @@ _SPEC_FIELDS = ("replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupP
 _MAX_SIZE = 10_000
 
 
-class _Fields(LooseShape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class _GroupFields(_Fields):
+class _GroupFields(LooseShape):
     """What a group is made of: without a leader's template the leader is made from the workers'."""
 
     leader_template: TemplateFields | None = None
     worker_template: TemplateFields | None = None
 
 
-class _Spec(_Fields):
+class _Spec(LooseShape):
     group: Annotated[_GroupFields | None, Field(alias="leaderWorkerTemplate")] = None
 
 
-class _LeaderWorkerSet(_Fields):
+class _LeaderWorkerSet(LooseShape):
     spec: _Spec | None = None
 
 

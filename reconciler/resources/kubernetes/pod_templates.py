@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ConfigDict
-from pydantic.alias_generators import to_camel
-
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.objects import Annotation, FieldPath
 from reconciler.domain.declared.workloads import PodPlace, Workload
@@ -21,17 +18,13 @@ MAX_REPLICAS = 2**31 - 1
 _REPLICAS = ("spec", "replicas")
 
 
-class _Fields(LooseShape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class TemplateMetadata(_Fields):
+class TemplateMetadata(LooseShape):
     """Of the pods."""
 
     labels: dict[str, str | None] | None = None
 
 
-class TemplateFields(_Fields):
+class TemplateFields(LooseShape):
     """A pod template."""
 
     metadata: TemplateMetadata | None = None

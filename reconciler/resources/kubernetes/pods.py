@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.findings import Finding
@@ -23,18 +22,14 @@ _MAX_DEVICES = 10_000
 Quantities = dict[str, int | float | str | None]
 
 
-class _Fields(LooseShape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class Resources(_Fields):
+class Resources(LooseShape):
     """What a container asks for; quantities are read only where they count accelerators."""
 
     limits: Quantities | None = None
     requests: Quantities | None = None
 
 
-class Container(_Fields):
+class Container(LooseShape):
     """The command line of a container and its resources.
 
     `name`, `image` and `env` stay unvalidated: what is wrong in them takes nothing from what they tell of the engine.
@@ -48,7 +43,7 @@ class Container(_Fields):
     resources: Resources | None = None
 
 
-class Expression(_Fields):
+class Expression(LooseShape):
     """One requirement on a node's labels."""
 
     key: str
@@ -56,31 +51,31 @@ class Expression(_Fields):
     values: list[str] | None = None
 
 
-class SelectorTerm(_Fields):
+class SelectorTerm(LooseShape):
     """Requirements that hold together."""
 
     match_expressions: list[Expression] | None = None
 
 
-class RequiredTerms(_Fields):
+class RequiredTerms(LooseShape):
     """Terms of which one must hold."""
 
     node_selector_terms: list[SelectorTerm]
 
 
-class NodeAffinity(_Fields):
+class NodeAffinity(LooseShape):
     """Only the required part decides where a pod may run."""
 
     required: RequiredTerms | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class Affinity(_Fields):
+class Affinity(LooseShape):
     """Of a pod."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class PodSpec(_Fields):
+class PodSpec(LooseShape):
     """What a replica runs, and where it may."""
 
     containers: list[Container] | None = None

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector
 from reconciler.manifests.wording import join_words
@@ -15,11 +14,7 @@ _NonEmpty = Annotated[str, Field(min_length=1)]
 _Operator = Annotated[str, Field(pattern=f"^({'|'.join(_OPERATORS)})$", description=join_words(_OPERATORS))]
 
 
-class _Fields(Shape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class RequirementFields(_Fields):
+class RequirementFields(Shape):
     """One element of `matchExpressions`."""
 
     key: _NonEmpty
@@ -35,14 +30,14 @@ class RequirementFields(_Fields):
         return self
 
 
-class SelectorFields(_Fields):
+class SelectorFields(Shape):
     """A LabelSelector; both parts hold."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[RequirementFields] | None = None
 
 
-class ReferenceFields(_Fields):
+class ReferenceFields(Shape):
     """An ObjectReference. Which of its fields are required is up to where it stands."""
 
     api_version: str | None = None
@@ -54,7 +49,7 @@ class ReferenceFields(_Fields):
     field_path: str | None = None
 
 
-class LocalReferenceFields(_Fields):
+class LocalReferenceFields(Shape):
     """A LocalObjectReference: an object of the same namespace, its kind known from the field."""
 
     name: _NonEmpty

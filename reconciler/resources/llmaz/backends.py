@@ -10,15 +10,15 @@ from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, escape
 from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.kubernetes.selectors import SelectorFields, read_selector
-from reconciler.resources.llmaz.fields import Fields, Quantities, Written, as_texts, check_devices, count_devices
+from reconciler.resources.llmaz.fields import Quantities, Written, as_texts, check_devices, count_devices
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.validation import LooseShape
+from reconciler.resources.validation import LooseShape, Shape
 
 _PERCENT = 100.0
 _Path = tuple[str | int, ...]
 
 
-class ResourcesFields(Fields):
+class ResourcesFields(Shape):
     """What a container asks for."""
 
     limits: Quantities | None = None
@@ -33,7 +33,7 @@ class _ValueSource(LooseShape):
     resource: str | None = None
 
 
-class EnvFields(Fields):
+class EnvFields(Shape):
     """A variable with a value, or with one of the sources that Kubernetes knows."""
 
     name: str
@@ -41,25 +41,25 @@ class EnvFields(Fields):
     value_from: dict[str, _ValueSource] | None = None
 
 
-class _Target(Fields):
+class _Target(Shape):
     type: str
     value: Written | None = None
     average_value: Written | None = None
     average_utilization: int | None = None
 
 
-class _MetricName(Fields):
+class _MetricName(Shape):
     name: str
     selector: SelectorFields | None = None
 
 
-class _Object(Fields):
+class _Object(Shape):
     kind: str
     name: str
     api_version: str | None = None
 
 
-class _MetricSource(Fields):
+class _MetricSource(Shape):
     """Any of the five sources: which fields it has depends on its type."""
 
     name: str | None = None
@@ -69,7 +69,7 @@ class _MetricSource(Fields):
     target: _Target
 
 
-class _Metric(Fields):
+class _Metric(Shape):
     type: str
     resource: _MetricSource | None = None
     container_resource: _MetricSource | None = None
@@ -78,30 +78,30 @@ class _Metric(Fields):
     external: _MetricSource | None = None
 
 
-class _Policy(Fields):
+class _Policy(Shape):
     type: str
     value: int
     period_seconds: int
 
 
-class _Rules(Fields):
+class _Rules(Shape):
     stabilization_window_seconds: int | None = None
     select_policy: str | None = None
     policies: list[_Policy] | None = None
     tolerance: Written | None = None
 
 
-class _Behavior(Fields):
+class _Behavior(Shape):
     scale_up: _Rules | None = None
     scale_down: _Rules | None = None
 
 
-class _Hpa(Fields):
+class _Hpa(Shape):
     metrics: list[_Metric] | None = None
     behavior: _Behavior | None = None
 
 
-class TriggerFields(Fields):
+class TriggerFields(Shape):
     """`scaleTrigger`: only an HPA is known."""
 
     hpa: _Hpa | None = None

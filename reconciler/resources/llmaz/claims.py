@@ -10,8 +10,8 @@ from reconciler.domain.declared.llmaz import Claim, ModelRef, ModelRole
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import quote
-from reconciler.resources.llmaz.fields import Fields
 from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import Shape
 
 CLAIM, CLAIMS = ("spec", "modelClaim"), ("spec", "modelClaims")
 NOTES = dict.fromkeys(
@@ -20,19 +20,19 @@ NOTES = dict.fromkeys(
 )
 
 
-class SingleClaim(Fields):
+class SingleClaim(Shape):
     """`modelClaim`: one model."""
 
     model_name: str
     inference_flavors: list[str] | None = None
 
 
-class _Model(Fields):
+class _Model(Shape):
     name: str
     role: Literal["main", "draft"] = "main"
 
 
-class SeveralClaims(Fields):
+class SeveralClaims(Shape):
     """`modelClaims`: models with their roles."""
 
     models: Annotated[list[_Model], Field(min_length=1)]

@@ -4,26 +4,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kubernetes.pods import is_device_resource
 from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.validation import Shape
 
 SKIP_LOADER = "llmaz.io/skip-model-loader"
 MAX_INT32 = 2**31 - 1
 _MAX_DEVICES = 10_000
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-class Fields(Shape):
-    """Base of what is written in camel case."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
 
 
 def _check_quantity(written: int | str) -> int | str:

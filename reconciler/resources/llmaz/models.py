@@ -10,9 +10,10 @@ from reconciler.domain.declared.llmaz import DEFAULT_OWNER, Flavor, ModelHub, Mo
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kubernetes.conditions import Time, read_conditions
-from reconciler.resources.llmaz.fields import Fields, Quantities, as_texts, check_devices, check_name, count_devices
+from reconciler.resources.llmaz.fields import Quantities, as_texts, check_devices, check_name, count_devices
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _PROTOCOLS = ("oss", "s3", "gcs", "ollama", "host")
 _ADDRESSES: Mapping[str, tuple[re.Pattern[str], str]] = {
@@ -29,7 +30,7 @@ _NOTES = {
 }
 
 
-class _Hub(Fields):
+class _Hub(Shape):
     name: Literal["Huggingface", "ModelScope"] = "Huggingface"
     model_id: Annotated[str, Field(alias="modelID")] = ""
     filename: str | None = None
@@ -38,23 +39,23 @@ class _Hub(Fields):
     ignore_patterns: list[str] | None = None
 
 
-class _Source(Fields):
+class _Source(Shape):
     hub: Annotated[_Hub | None, Field(alias="modelHub")] = None
     uri: str | None = None
 
 
-class _Flavor(Fields):
+class _Flavor(Shape):
     name: str
     limits: Quantities | None = None
     node_selector: dict[str, str] | None = None
     params: dict[str, str] | None = None
 
 
-class _InferenceConfig(Fields):
+class _InferenceConfig(Shape):
     flavors: Annotated[list[_Flavor], Field(max_length=8)] | None = None
 
 
-class OpenModelFields(Fields):
+class OpenModelFields(Shape):
     """ModelSpec of an OpenModel."""
 
     family_name: str

@@ -30,10 +30,11 @@ from reconciler.resources.llmaz.claims import (
     check_flavor_names,
     check_roles,
 )
-from reconciler.resources.llmaz.fields import MAX_INT32, Fields, Written, check_name, skips_loader
+from reconciler.resources.llmaz.fields import MAX_INT32, Written, check_name, skips_loader
 from reconciler.resources.llmaz.launching import run_backend
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _BACKEND, _ELASTIC = ("spec", "backendRuntimeConfig"), ("spec", "elasticConfig")
 _NOTES = {
@@ -43,7 +44,7 @@ _NOTES = {
 }
 
 
-class _Backend(Fields):
+class _Backend(Shape):
     backend_name: str | None = None
     version: str | None = None
     config_name: str | None = None
@@ -53,13 +54,13 @@ class _Backend(Fields):
     shared_memory_size: Written | None = None
 
 
-class _Elastic(Fields):
+class _Elastic(Shape):
     min_replicas: Annotated[int, Field(ge=1, le=MAX_INT32)] = 1
     max_replicas: Annotated[int, Field(ge=1, le=MAX_INT32)]
     scale_trigger: TriggerFields | None = None
 
 
-class _Spec(Fields):
+class _Spec(Shape):
     model_claim: SingleClaim | None = None
     model_claims: SeveralClaims | None = None
     backend_runtime_config: _Backend | None = None

@@ -19,9 +19,10 @@ from reconciler.resources.llmaz.backends import (
     check_resources,
     check_trigger,
 )
-from reconciler.resources.llmaz.fields import Fields, Written
+from reconciler.resources.llmaz.fields import Written
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _CONFIGS = "recommendedConfigs"
 _PLACEHOLDER = re.compile(r"\{\{-?\s*(.{0,64}?)\s*-?\}\}", re.DOTALL)
@@ -33,7 +34,7 @@ _NOTES = {
 }
 
 
-class _Config(Fields):
+class _Config(Shape):
     name: str
     args: list[str] | None = None
     resources: ResourcesFields | None = None
@@ -41,7 +42,7 @@ class _Config(Fields):
     scale_trigger: TriggerFields | None = None
 
 
-class _Spec(Fields):
+class _Spec(Shape):
     """Lifecycle and probes stay unvalidated: nothing decides by them."""
 
     image: str

@@ -14,9 +14,10 @@ from reconciler.resources.kubernetes.leader_workers import split_group
 from reconciler.resources.kubernetes.pod_templates import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.quantities import IntOrString
 from reconciler.resources.llmaz.claims import NOTES, SeveralClaims, as_claims, check_roles
-from reconciler.resources.llmaz.fields import Fields, check_name, skips_loader
+from reconciler.resources.llmaz.fields import check_name, skips_loader
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
+from reconciler.resources.validation import Shape
 
 _GROUP = ("spec", "workloadTemplate")
 _CONTAINER = "model-runner"
@@ -27,18 +28,18 @@ _NOTES = {
 }
 
 
-class _RollingUpdate(Fields):
+class _RollingUpdate(Shape):
     max_unavailable: IntOrString | None = None
     max_surge: IntOrString | None = None
     partition: Annotated[int, Field(ge=0)] | None = None
 
 
-class _Rollout(Fields):
+class _Rollout(Shape):
     type: Literal["RollingUpdate"] = "RollingUpdate"
     rolling_update_configuration: _RollingUpdate | None = None
 
 
-class _Group(Fields):
+class _Group(Shape):
     """A LeaderWorkerSet's group, in which the workers' template must stand; nothing decides by the objects in it."""
 
     size: Annotated[int, Field(ge=1, le=10_000)] = 1
@@ -51,7 +52,7 @@ class _Group(Fields):
     persistent_volume_claim_retention_policy: object = None
 
 
-class _Spec(Fields):
+class _Spec(Shape):
     model_claims: SeveralClaims
     workload_template: _Group
     rollout_strategy: _Rollout | None = None

@@ -7,8 +7,7 @@ written.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.saturation_settings import (
     AnalyzerSettings,
@@ -36,14 +35,8 @@ _Quotas = dict[
 ]
 
 
-class _Fields(Shape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
 class _Parameters(LooseShape):
     """The older way to write what now stands beside it; others are an analyzer's own."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
 
     enabled: bool | None = None
     score: _Amount | None = None
@@ -51,7 +44,7 @@ class _Parameters(LooseShape):
     scale_down_boundary: _Fraction | None = None
 
 
-class _Analyzer(_Fields):
+class _Analyzer(Shape):
     type: str | None = None
     name: str | None = None
     enabled: bool | None = None
@@ -61,7 +54,7 @@ class _Analyzer(_Fields):
     parameters: _Parameters | None = None
 
 
-class _Limiter(_Fields):
+class _Limiter(Shape):
     name: str | None = None
     type: Literal["gpu-inventory", "inventory", "quota"] = "gpu-inventory"
     scope: Literal["cluster", "namespace"] | None = None
@@ -70,13 +63,11 @@ class _Limiter(_Fields):
     exclude: list[str] | None = None
 
 
-class _ScaleToZero(_Fields):
+class _ScaleToZero(Shape):
     enabled: bool | None = None
 
 
 class _EntryFields(EntryFields):
-    model_config = ConfigDict(alias_generator=to_camel)
-
     kv_cache_threshold: _Fraction | None = None
     queue_length_threshold: _Amount | None = None
     kv_spare_trigger: _Fraction | None = None

@@ -1,6 +1,9 @@
 """Entries of `wva-model-scale-to-zero-config`: which models go to zero, and how long after their last request."""
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
 
 from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.findings import Finding, Severity
@@ -13,8 +16,8 @@ ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
 
 
 class _ZeroFields(EntryFields):
-    enable_scale_to_zero: bool | None = None
-    retention_period: str | None = None
+    enable_scale_to_zero: Annotated[bool | None, Field(alias="enable_scale_to_zero")] = None
+    retention_period: Annotated[str | None, Field(alias="retention_period")] = None
 
 
 def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator[Piece]:

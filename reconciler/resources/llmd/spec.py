@@ -6,8 +6,7 @@ missing. Since 2025-09 the parameters stand in `perfParms`, as maps of text.
 
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 
 from reconciler.manifests.wording import quote
 from reconciler.resources.validation import Shape
@@ -29,18 +28,14 @@ Decimal = Annotated[
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class _Fields(Shape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class SloClassRefFields(_Fields):
+class SloClassRefFields(Shape):
     """A ConfigMap's name and a key in it."""
 
     name: NonEmpty
     key: NonEmpty
 
 
-class FlatAccelerator(_Fields):
+class FlatAccelerator(Shape):
     """An accelerator with alpha and beta in milliseconds."""
 
     acc: NonEmpty
@@ -51,28 +46,28 @@ class FlatAccelerator(_Fields):
     at_tokens: Count | None = None
 
 
-class DecodeParms(_Fields):
+class DecodeParms(Shape):
     """Milliseconds of an iteration, and per request in it."""
 
     alpha: Decimal
     beta: Decimal
 
 
-class PrefillParms(_Fields):
+class PrefillParms(Shape):
     """Milliseconds of a prefill, and per input token and request in it."""
 
     gamma: Decimal
     delta: Decimal
 
 
-class PerfParms(_Fields):
+class PerfParms(Shape):
     """Parameters since 2025-09; without a prefill part only decoding is described."""
 
     decode_parms: DecodeParms
     prefill_parms: PrefillParms | None = None
 
 
-class ParmsAccelerator(_Fields):
+class ParmsAccelerator(Shape):
     """An accelerator with its parameters in maps."""
 
     acc: NonEmpty
@@ -81,19 +76,19 @@ class ParmsAccelerator(_Fields):
     perf_parms: PerfParms
 
 
-class FlatProfile(_Fields):
+class FlatProfile(Shape):
     """`modelProfile` of the first version."""
 
     accelerators: Annotated[list[FlatAccelerator], Field(min_length=1)]
 
 
-class ParmsProfile(_Fields):
+class ParmsProfile(Shape):
     """`modelProfile` since 2025-09."""
 
     accelerators: Annotated[list[ParmsAccelerator], Field(min_length=1)]
 
 
-class FlatProfileSpec(_Fields):
+class FlatProfileSpec(Shape):
     """Profile form, first version: all fields are required."""
 
     model_id: NonEmpty = Field(alias="modelID")
@@ -101,7 +96,7 @@ class FlatProfileSpec(_Fields):
     model_profile: FlatProfile
 
 
-class ParmsProfileSpec(_Fields):
+class ParmsProfileSpec(Shape):
     """Profile form of 2025-09."""
 
     model_id: NonEmpty = Field(alias="modelID")
@@ -109,7 +104,7 @@ class ParmsProfileSpec(_Fields):
     model_profile: ParmsProfile
 
 
-class ScaleTargetRefFields(_Fields):
+class ScaleTargetRefFields(Shape):
     """The object whose replicas are set."""
 
     kind: NonEmpty
@@ -117,7 +112,7 @@ class ScaleTargetRefFields(_Fields):
     api_version: str | None = None
 
 
-class TargetSpec(_Fields):
+class TargetSpec(Shape):
     """Target form: v0.5, and v0.6 to v0.8 with bounds. What is not written stays None: a CRD default is no wish."""
 
     scale_target_ref: ScaleTargetRefFields
@@ -127,7 +122,7 @@ class TargetSpec(_Fields):
     max_replicas: Count | None = None
 
 
-class NameSpec(_Fields):
+class NameSpec(Shape):
     """Name form, v0.4: the target is the Deployment of the resource's name."""
 
     model_id: NonEmpty = Field(alias="modelID")

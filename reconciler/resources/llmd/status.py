@@ -7,8 +7,7 @@ optional, which is accepted, and allowed a count of 0, which is warned of.
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding, Severity
@@ -20,18 +19,14 @@ Replicas = Annotated[int, Field(ge=0)]
 AcceleratorName = Annotated[str, Field(min_length=2)]
 
 
-class _Fields(Shape):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class LoadByLength(_Fields):
+class LoadByLength(Shape):
     """Requests per minute and tokens per request, as text."""
 
     arrival_rate: str
     avg_length: str
 
 
-class LoadByDirection(_Fields):
+class LoadByDirection(Shape):
     """The same with input and output tokens."""
 
     arrival_rate: str
@@ -39,7 +34,7 @@ class LoadByDirection(_Fields):
     avg_output_tokens: str
 
 
-class _Allocation(_Fields):
+class _Allocation(Shape):
     accelerator: NonEmpty
     num_replicas: Replicas
     max_batch: Replicas
@@ -61,7 +56,7 @@ class AllocationByTtft(_Allocation):
     load: LoadByDirection
 
 
-class OptimizedAlloc(_Fields):
+class OptimizedAlloc(Shape):
     """`desiredOptimizedAlloc` of the profile and name forms."""
 
     last_run_time: Time | None = None
@@ -69,7 +64,7 @@ class OptimizedAlloc(_Fields):
     num_replicas: Replicas
 
 
-class TargetOptimizedAlloc(_Fields):
+class TargetOptimizedAlloc(Shape):
     """`desiredOptimizedAlloc` of the target form."""
 
     last_run_time: Time | None = None
@@ -77,7 +72,7 @@ class TargetOptimizedAlloc(_Fields):
     num_replicas: Annotated[int, Field(ge=1)] | None = None
 
 
-class Actuation(_Fields):
+class Actuation(Shape):
     """`actuation` of the target and name forms."""
 
     applied: bool
@@ -90,7 +85,7 @@ class TimedActuation(Actuation):
     last_success_time: Time | None = None
 
 
-class FullStatus(_Fields):
+class FullStatus(Shape):
     """Status of the flat profile form."""
 
     current_alloc: AllocationByWait | None = None
@@ -98,7 +93,7 @@ class FullStatus(_Fields):
     actuation: TimedActuation | None = None
 
 
-class TtftStatus(_Fields):
+class TtftStatus(Shape):
     """Status of the versions with `perfParms`."""
 
     current_alloc: AllocationByTtft | None = None
@@ -107,7 +102,7 @@ class TtftStatus(_Fields):
     conditions: list[ConditionFields] | None = None
 
 
-class TargetStatus(_Fields):
+class TargetStatus(Shape):
     """Status of the target form."""
 
     desired_optimized_alloc: TargetOptimizedAlloc | None = None
