@@ -12,14 +12,12 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation import (
     BoundHistory,
-    ModelReadings,
     VariantFacts,
     layer_thresholds,
     replay_bounds,
-    reproduce_percent,
-    reproduce_tokens,
     size_saturation,
 )
+from reconciler.sizing.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
 
 MODELS = 1_000
 VARIANTS = 4
@@ -70,17 +68,17 @@ def _peak_memory_mib(act: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
-def _replay(readings: ModelReadings, traces: Sequence[Trace]) -> BoundHistory:
+def _replay(readings: UpstreamReadings, traces: Sequence[Trace]) -> BoundHistory:
     kv_tokens = {trace.pod: KV_TOKENS for trace in traces}
     return replay_bounds(traces, kv_tokens, readings.variants, layer_thresholds().thresholds, corrects_history=True)
 
 
-def _model(index: int) -> ModelReadings:
+def _model(index: int) -> UpstreamReadings:
     keys = [
         ResourceKey(cluster="prod", namespace="chat", kind="VariantAutoscaling", name=f"model-{index}-{number}")
         for number in range(VARIANTS)
     ]
-    return ModelReadings(
+    return UpstreamReadings(
         model=ModelKey(cluster="prod", namespace="chat", model_id=f"model-{index}"),
         variants=tuple(
             VariantFacts(key=key, accelerator=accelerator, cost=5.0 + number, current_replicas=REPLICAS)
@@ -103,7 +101,7 @@ def _model(index: int) -> ModelReadings:
     )
 
 
-def _history(readings: ModelReadings) -> tuple[Trace, ...]:
+def _history(readings: UpstreamReadings) -> tuple[Trace, ...]:
     ticks = range(TICKS)
     return tuple(
         Trace(

@@ -7,7 +7,7 @@ from reconciler.decision.engines.port import EngineAnswer, SizingEngine, SizingI
 from reconciler.decision.engines.queueing.engine import QueueingEngine
 from reconciler.decision.engines.saturation.engine import SATURATION
 from reconciler.decision.engines.tracking.engine import TRACKING
-from reconciler.decision.engines.wva import WVA_V1, WVA_V2
+from reconciler.decision.engines.wva.engine import WVA_V1, WVA_V2
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.engines import Engine
 

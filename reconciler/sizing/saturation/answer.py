@@ -4,26 +4,38 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.provenance import Figure, Sourced
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
-from reconciler.sizing.saturation.compute_bound import BoundHistory, ObservedBound
-from reconciler.sizing.saturation.enforcer import ZeroRule
-from reconciler.sizing.saturation.replicas import Screened, screen
+from reconciler.sizing.saturation.compute_bound import BoundHistory
+from reconciler.sizing.saturation.replicas import Screened, number_fault, screen
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
-from reconciler.sizing.saturation.throughput import ThroughputReadings
 from reconciler.sizing.saturation.variants import VariantFacts, obstacle_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReadings:
-    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
+class ZeroRule:
+    """Whether a model may go to zero, and the requests it got in the window that decides it.
 
-    `analyzers` and `throughput` speak to `reproduce_tokens` only: which of upstream's analyzers vote, and what the one
-    called `throughput` is told.
+    `requests` None is not known, for `reason`: then nothing goes to zero. `is_countable` is false where an engine
+    does not count requests in a way that upstream reads (anything but vLLM).
     """
+
+    is_enabled: bool = False
+    requests: float | None = None
+    reason: str = ""
+    is_countable: bool = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the window is known to have been without a single request."""
+        return self.requests is not None and not number_fault(self.requests) and self.requests == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReadings:
+    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here."""
 
     model: ModelKey
     variants: tuple[VariantFacts, ...]
@@ -32,8 +44,6 @@ class ModelReadings:
     zero_rule: ZeroRule = field(default_factory=ZeroRule)
     history: BoundHistory = field(default_factory=dict)
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
-    analyzers: tuple[AnalyzerSettings, ...] = ()
-    throughput: ThroughputReadings | None = None
 
     @property
     def thresholds(self) -> Thresholds:
@@ -73,7 +83,7 @@ class SaturationAnswer:
 
     `fillings` say how full the replicas of a requirement are. `floors` are replicas below which a variant must not go
     on this evidence, `held` says why a variant must stay as it is, `reasons` says per requirement why its amount is
-    what it is, `observed` is what the history should remember.
+    what it is.
     """
 
     requirements: tuple[Requirement, ...]
@@ -83,27 +93,3 @@ class SaturationAnswer:
     held: Mapping[ResourceKey, str] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     findings: tuple[str, ...] = ()
-    observed: tuple[ObservedBound, ...] = ()
-
-
-def threshold_figures(thresholds: Thresholds, units: Mapping[str, str]) -> tuple[Figure, ...]:
-    """Return the thresholds of these names, each with its unit and source."""
-    return tuple(_threshold(name, unit, getattr(thresholds, name)) for name, unit in units.items())
-
-
-def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
-    return Figure(subject="threshold", name=name, value=sourced.value, unit=unit, source=sourced.source)
-
-
-PERCENT_UNITS = {
-    "kv_cache_usage": "fraction",
-    "num_waiting": "requests",
-    "kv_spare": "fraction",
-    "waiting_spare": "requests",
-}
-TOKEN_UNITS = {
-    "kv_cache_usage": "fraction",
-    "num_waiting": "requests",
-    "scale_up": "fraction",
-    "scale_down": "fraction",
-}

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
@@ -39,38 +39,21 @@ class WorkloadKey:
     bucket: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedBound:
-    """Tokens in use of a replica whose queue was full."""
-
-    key: WorkloadKey
-    tokens: float
-
-
 BoundHistory = Mapping[WorkloadKey, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeBound:
-    """A compute bound in tokens with its origin; `observed` is what a history should remember of it."""
+    """A compute bound in tokens with its origin."""
 
     tokens: float
     origin: Origin
-    observed: ObservedBound | None = None
 
 
 def workload_of(variant: VariantFacts, output_tokens: float | None) -> WorkloadKey:
     """Return the key under which observed bounds of a variant are remembered."""
     bucket = BUCKETS[bisect_right(BUCKET_LIMITS_TOKENS, output_tokens or 0.0)]
     return WorkloadKey(accelerator=variant.accelerator, devices=variant.devices, bucket=bucket)
-
-
-def remember(history: BoundHistory, observed: Iterable[ObservedBound]) -> dict[WorkloadKey, tuple[float, ...]]:
-    """Return the history with these bounds appended, the newest ten of each key."""
-    kept = dict(history)
-    for bound in observed:
-        kept[bound.key] = (*kept.get(bound.key, ()), bound.tokens)[-REMEMBERED:]
-    return kept
 
 
 def remembered_bound(history: BoundHistory, key: WorkloadKey) -> float:

@@ -12,19 +12,12 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.sizing.saturation.answer import (
-    PERCENT_UNITS,
-    TOKEN_UNITS,
-    Filling,
-    ModelReadings,
-    SaturationAnswer,
-    threshold_figures,
-)
+from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, mean_lengths
-from reconciler.sizing.saturation.figures import capacity_figures
+from reconciler.sizing.saturation.figures import PERCENT_UNITS, TOKEN_UNITS, capacity_figures, threshold_figures
 from reconciler.sizing.saturation.need import Need, described_in_tokens, need_in_replicas, need_in_tokens
+from reconciler.sizing.saturation.queued import screen_queue
 from reconciler.sizing.saturation.replicas import Screened
-from reconciler.sizing.saturation.signals import screen_queue
 from reconciler.sizing.saturation.tokens import ReplicaTokens
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
 
@@ -94,7 +87,6 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
         held=_held(readings, groups, answers),
         figures=_figures(readings, described, answers),
         findings=(*readings.layered.findings, *screened.findings),
-        observed=tuple(each.observed for own in tokens.values() for each in own if each.observed is not None),
     )
 
 

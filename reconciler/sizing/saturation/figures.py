@@ -1,30 +1,23 @@
 """The numbers behind an answer, as lines that `explain` prints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import Role
+from reconciler.domain.provenance import Figure, Sourced
 from reconciler.sizing.saturation.capacities import VariantTokens
-from reconciler.sizing.saturation.percent import PercentAnalysis
-from reconciler.sizing.saturation.signals import Ballot
+from reconciler.sizing.saturation.thresholds import Thresholds
 
-
-def percent_figures(analysis: PercentAnalysis, role: Role) -> Iterator[Figure]:
-    """Yield what the analyzer `percent` saw of a role, and each variant's KV cache usage."""
-    none_removed = "fewer than two replicas are not saturated"
-    lines = (
-        ("replicas reporting", analysis.num_reporting, "replicas"),
-        ("replicas not saturated", analysis.num_open, "replicas"),
-        ("spare KV cache", analysis.kv_spare, "fraction"),
-        ("spare queue", analysis.waiting_spare, "requests"),
-        ("spare KV cache after a removal", analysis.kv_spare_after_removal, "fraction"),
-        ("spare queue after a removal", analysis.waiting_spare_after_removal, "requests"),
-    )
-    for name, value, unit in lines:
-        yield Figure(subject=role, name=name, value=value, unit=unit, reason="" if value is not None else none_removed)
-    for variant, usage in analysis.usage.items():
-        yield Figure(subject=variant.label, name="mean KV cache usage", value=usage.mean, unit="fraction")
-        yield Figure(subject=variant.label, name="largest KV cache usage", value=usage.largest, unit="fraction")
+PERCENT_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "kv_spare": "fraction",
+    "waiting_spare": "requests",
+}
+TOKEN_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "scale_up": "fraction",
+    "scale_down": "fraction",
+}
 
 
 def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
@@ -40,9 +33,10 @@ def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
         yield Figure(subject=each.key.label, name="demand", value=each.demand_tokens, unit="tokens")
 
 
-def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
-    """Yield what an analyzer says of each role; `tokens`, which always speaks, needs no name beside its numbers."""
-    by = "" if ballot.analyzer == "tokens" else f" by {ballot.analyzer}"
-    for role, signal in ballot.signals.items():
-        for name in ("demand", "supply", "anticipated", "required", "spare"):
-            yield Figure(subject=role, name=name + by, value=getattr(signal, name), unit=ballot.unit)
+def threshold_figures(thresholds: Thresholds, units: Mapping[str, str]) -> tuple[Figure, ...]:
+    """Return the thresholds of these names, each with its unit and source."""
+    return tuple(_threshold(name, unit, getattr(thresholds, name)) for name, unit in units.items())
+
+
+def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
+    return Figure(subject="threshold", name=name, value=sourced.value, unit=unit, source=sourced.source)

@@ -7,7 +7,6 @@ from reconciler.domain.replicas import ReplicaMetrics, Role
 from reconciler.sizing.saturation.compute_bound import (
     BoundHistory,
     ComputeBound,
-    ObservedBound,
     Origin,
     derived_bound,
     remembered_bound,
@@ -32,7 +31,6 @@ class ReplicaTokens:
     memory_bound_tokens: float | None
     compute_bound_tokens: float | None
     origin: Origin
-    observed: ObservedBound | None = None
 
     @property
     def demand_tokens(self) -> float:
@@ -71,7 +69,6 @@ def replica_tokens(
         memory_bound_tokens=memory,
         compute_bound_tokens=bound,
         origin=compute.origin,
-        observed=compute.observed,
     )
 
 
@@ -116,7 +113,7 @@ def _compute_bound(
 ) -> ComputeBound:
     key = workload_of(variant, replica.output_tokens)
     if (replica.num_waiting or 0.0) >= int(thresholds.num_waiting.value) and in_use > 0:
-        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED, observed=ObservedBound(key=key, tokens=in_use))
+        return ComputeBound(tokens=in_use, origin=Origin.OBSERVED)
     remembered = remembered_bound(history, key)
     if remembered > 0:
         return ComputeBound(tokens=remembered, origin=Origin.HISTORY)

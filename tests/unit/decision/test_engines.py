@@ -1,8 +1,11 @@
 """Which engine sizes a model, and what is said of the choice."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import reconciler
 from reconciler.decision.engines.choosing import choose_engines
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.engines import Engine
@@ -75,3 +78,9 @@ def test_requests_unlike_those_it_was_learned_from_are_no_queue(fleet: Any, make
     fleet.offer(25.0)
     assert choice(fleet).engine is Engine.SATURATION
     assert "does not reach" in choice(fleet).reason
+
+
+def test_engines_are_told_apart_behind_their_port_alone() -> None:
+    package = Path(reconciler.__file__).parent
+    sources = (path for path in package.rglob("*.py") if not path.is_relative_to(package / "decision" / "engines"))
+    assert [str(path) for path in sources if re.search(r"\bEngine\.[A-Z]", path.read_text())] == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.engines.saturation.readings import read_model
+from reconciler.decision.engines.wva.readings import read_upstream
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.engines import Engine
@@ -44,6 +45,10 @@ def readings(fleet: Any, engine: Engine = Engine.SATURATION) -> Any:
     return read_model(
         fleet.snapshot(), fleet.variant().model, fleet.variants(), corrects_history=engine is Engine.SATURATION
     )
+
+
+def upstream(fleet: Any) -> Any:
+    return read_upstream(fleet.snapshot(), readings(fleet, Engine.WVA_V2))
 
 
 def test_what_a_full_queue_showed_is_remembered(full: Any) -> None:
@@ -90,9 +95,9 @@ def test_upstreams_throughput_analyzer_hears_samples_when_it_has_a_vote(full: An
         trace(full, "llama-0", kv_cache_usage=[0.1, 0.2, 0.3, 0.4, 0.5], num_waiting=[0.0] * 5),
         trace(full, "llama-0", 60.0, itl=[0.02, 0.03], output_tokens=[600.0] * 2, completions=[0.5, 1.0]),
     )
-    assert readings(full).throughput is None
+    assert upstream(full).throughput is None
     full.saturation[model] = rules(AnalyzerSettings(name="throughput"))
-    first, last = readings(full).throughput.samples
+    first, last = upstream(full).throughput.samples
     assert (first.kv_cache_usage, first.itl_s, first.tokens_per_s) == (0.1, 0.02, 300.0)
     assert (last.kv_cache_usage, last.itl_s, last.tokens_per_s) == (0.5, 0.03, 600.0)
 
@@ -100,9 +105,9 @@ def test_upstreams_throughput_analyzer_hears_samples_when_it_has_a_vote(full: An
 def test_arrivals_that_replicas_count_are_none_to_upstream(full: Any, make: Any) -> None:
     full.saturation[full.variant().model] = rules(AnalyzerSettings(name="throughput"))
     full.loads[full.variant().model] = make.load(4.0, is_by_replicas=True)
-    assert readings(full).throughput.arrival_rate_per_s is None
+    assert upstream(full).throughput.arrival_rate_per_s is None
     full.loads[full.variant().model] = make.load(4.0)
-    assert readings(full).throughput.arrival_rate_per_s == 4.0
+    assert upstream(full).throughput.arrival_rate_per_s == 4.0
 
 
 @pytest.mark.parametrize(("inline", "mapped", "goes"), [(None, True, True), (False, True, False), (True, None, True)])

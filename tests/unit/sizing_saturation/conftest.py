@@ -7,8 +7,9 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role
-from reconciler.sizing.saturation import ModelReadings, ThroughputSample, VariantFacts
-from reconciler.sizing.saturation.signals import Ballot, Signal
+from reconciler.sizing.saturation import VariantFacts
+from reconciler.sizing.wva import ThroughputSample, UpstreamReadings
+from reconciler.sizing.wva.ballot import Ballot, Signal
 
 
 def key_of(name: str, namespace: str = "chat") -> ResourceKey:
@@ -39,11 +40,11 @@ def replicas_of(variant: str, loads: str, **numbers: Any) -> tuple[ReplicaMetric
     )
 
 
-def readings_of(*variants: VariantFacts, replicas: tuple[ReplicaMetrics, ...] = (), **more: Any) -> ModelReadings:
+def readings_of(*variants: VariantFacts, replicas: tuple[ReplicaMetrics, ...] = (), **more: Any) -> UpstreamReadings:
     namespace = variants[0].key.namespace if variants else "chat"
     model = ModelKey(cluster="prod", namespace=namespace, model_id="llama")
     values: dict[str, Any] = {"model": model, "variants": variants, "replicas": replicas, **more}
-    return ModelReadings(**values)
+    return UpstreamReadings(**values)
 
 
 def ballot_of(
@@ -93,7 +94,7 @@ def replicas() -> Callable[..., tuple[ReplicaMetrics, ...]]:
 
 
 @pytest.fixture(scope="session")
-def readings() -> Callable[..., ModelReadings]:
+def readings() -> Callable[..., UpstreamReadings]:
     return readings_of
 
 

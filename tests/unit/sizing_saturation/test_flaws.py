@@ -11,9 +11,6 @@ from reconciler.domain.replicas import ReplicaMetrics, Role, Trace, UpstreamQueu
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (
-    Budget,
-    ModelReadings,
-    Quota,
     SaturationAnswer,
     StoredCapacity,
     VariantFacts,
@@ -21,14 +18,13 @@ from reconciler.sizing.saturation import (
     ZeroRule,
     layer_thresholds,
     replay_bounds,
-    reproduce_percent,
-    reproduce_tokens,
     size_saturation,
 )
+from reconciler.sizing.wva import DeviceBudget, Quota, UpstreamReadings, reproduce_percent, reproduce_tokens
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]
-Readings = Callable[..., ModelReadings]
+Readings = Callable[..., UpstreamReadings]
 Counts = dict[str, int]
 
 # Memory for 10 000 tokens at the threshold of 0.8.
@@ -39,15 +35,15 @@ def named(replicas: Any) -> Counts:
     return {key.name: count for key, count in sorted(replicas.items())}
 
 
-def v1(readings: ModelReadings) -> Counts:
+def v1(readings: UpstreamReadings) -> Counts:
     return named(reproduce_percent([readings])[0].requirements[0].fixed)
 
 
-def v2(readings: ModelReadings) -> Counts:
+def v2(readings: UpstreamReadings) -> Counts:
     return named(reproduce_tokens([readings])[0].requirements[0].fixed)
 
 
-def chosen(readings: ModelReadings) -> Counts:
+def chosen(readings: UpstreamReadings) -> Counts:
     """The engine's requirements, solved at least cost within bounds, floors and what is held."""
     answer = size_saturation(readings)
     current = {
@@ -163,7 +159,7 @@ def test_a_model_at_zero_sleeps_on_when_nothing_waits_or_nobody_knows(variant: V
 
 
 def test_pending_replicas_count_and_do_not_block(variant: Variant, replicas: Replicas, readings: Readings) -> None:
-    def growing(current: int, pending: int) -> ModelReadings:
+    def growing(current: int, pending: int) -> UpstreamReadings:
         own = variant("v", current_replicas=current, pending_replicas=pending)
         return readings(own, replicas=replicas("v", ".95/20, .95/20"))
 
@@ -220,7 +216,7 @@ def test_a_ramp_up_leaves_no_low_capacity_behind(variant: Variant, replicas: Rep
         },
     )
 
-    def remembering(*, corrects_history: bool) -> ModelReadings:
+    def remembering(*, corrects_history: bool) -> UpstreamReadings:
         thresholds = layer_thresholds().thresholds
         history = replay_bounds([warming], {"v-0": 12500.0}, [own], thresholds, corrects_history=corrects_history)
         return readings(own, replicas=loads, history=history)
@@ -378,5 +374,7 @@ def test_the_limited_modes_stay_within_their_devices(variant: Variant, replicas:
     surge = readings(variant("v"), replicas=replicas("v", ".7/900", **SIZED))
 
     assert named(reproduce_percent([surge], Quota(cluster={"A100": 0}))[0].requirements[0].fixed) == {"v": 1}
-    assert named(reproduce_tokens([surge], Budget({"A100": 3}))[0].requirements[0].fixed) == {"v": 4}
-    assert named(reproduce_tokens([surge], Budget({"A100": 3}), rescales=True)[0].requirements[0].fixed) == {"v": 4}
+    assert named(reproduce_tokens([surge], DeviceBudget({"A100": 3}))[0].requirements[0].fixed) == {"v": 4}
+    assert named(reproduce_tokens([surge], DeviceBudget({"A100": 3}), rescales=True)[0].requirements[0].fixed) == {
+        "v": 4
+    }

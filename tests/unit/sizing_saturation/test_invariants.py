@@ -13,27 +13,29 @@ from reconciler.domain.declared.saturation_settings import AnalyzerSettings, Thr
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import (
-    Budget,
-    ModelReadings,
-    Quota,
     StoredCapacity,
-    ThroughputReadings,
-    ThroughputSample,
     VariantFacts,
     WorkloadKey,
     ZeroRule,
-    analyze_throughput,
     layer_thresholds,
-    reproduce_percent,
-    reproduce_tokens,
     size_saturation,
 )
-from reconciler.sizing.saturation.cost_aware import cost_aware
-from reconciler.sizing.saturation.water_filling import Claim, divide
+from reconciler.sizing.wva import (
+    DeviceBudget,
+    Quota,
+    ThroughputReadings,
+    ThroughputSample,
+    UpstreamReadings,
+    reproduce_percent,
+    reproduce_tokens,
+)
+from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.throughput import analyze_throughput
+from reconciler.sizing.wva.water_filling import Claim, divide
 
 Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Readings = Callable[..., ModelReadings]
+Readings = Callable[..., UpstreamReadings]
 Key = Callable[..., Any]
 
 # Half of the numbers are sensible: nothing but nonsense would be thrown out at the door.
@@ -85,7 +87,7 @@ FIELDS = (
 
 
 @st.composite
-def hostile_readings(draw: st.DrawFn, variant: Variant, readings: Readings, key: Key) -> ModelReadings:
+def hostile_readings(draw: st.DrawFn, variant: Variant, readings: Readings, key: Key) -> UpstreamReadings:
     variants = [
         variant(
             name,
@@ -155,7 +157,7 @@ def test_whatever_comes_in_an_answer_comes_out(
         size_saturation(hostile),
         *reproduce_percent([hostile], Quota(cluster={"A100": 4})),
         *reproduce_tokens([hostile]),
-        *reproduce_tokens([hostile], Budget({"A100": 4}), rescales=True),
+        *reproduce_tokens([hostile], DeviceBudget({"A100": 4}), rescales=True),
     )
 
     for answer in answers:
@@ -301,7 +303,7 @@ def test_the_limited_modes_add_no_more_than_is_free(
         models.append(readings(own, replicas=replicas(name, written(pairs), **SIZED)))
     models = [replace(each, model=replace(each.model, model_id=f"m{index}")) for index, each in enumerate(models)]
 
-    answers = reproduce_tokens(models, Budget({"A100": free}), rescales=rescales)
+    answers = reproduce_tokens(models, DeviceBudget({"A100": free}), rescales=rescales)
 
     added = 0
     for model, answer in zip(models, answers, strict=True):

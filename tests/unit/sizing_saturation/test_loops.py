@@ -10,31 +10,29 @@ from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation import (
     LayeredThresholds,
-    ModelReadings,
     VariantFacts,
     layer_thresholds,
-    reproduce_percent,
-    reproduce_tokens,
     size_saturation,
 )
+from reconciler.sizing.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]
-Readings = Callable[..., ModelReadings]
-Rule = Callable[[ModelReadings], int]
+Readings = Callable[..., UpstreamReadings]
+Rule = Callable[[UpstreamReadings], int]
 
 START_TICKS = 3
 
 
-def by_percent(readings: ModelReadings) -> int:
+def by_percent(readings: UpstreamReadings) -> int:
     return sum((reproduce_percent([readings])[0].requirements[0].fixed or {}).values())
 
 
-def by_tokens(readings: ModelReadings) -> int:
+def by_tokens(readings: UpstreamReadings) -> int:
     return sum((reproduce_tokens([readings])[0].requirements[0].fixed or {}).values())
 
 
-def by_the_engine(readings: ModelReadings) -> int:
+def by_the_engine(readings: UpstreamReadings) -> int:
     """The least replicas of the one variant that carry what is asked for, floors and holds respected."""
     answer = size_saturation(readings)
     (variant,) = readings.variants

@@ -1,4 +1,4 @@
-"""Upstream's published cases of the first analyzer: signals, targets, arbitration."""
+"""Upstream's published cases of the first analyzer: signals and targets."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,10 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics
-from reconciler.sizing.saturation import TransitionTest, VariantFacts, layer_thresholds
-from reconciler.sizing.saturation.percent import PercentAnalysis, analyze_percent
-from reconciler.sizing.saturation.percent_targets import arbitrate, percent_targets
+from reconciler.sizing.saturation import VariantFacts, layer_thresholds
+from reconciler.sizing.wva import TransitionTest
+from reconciler.sizing.wva.percent import PercentAnalysis, analyze_percent
+from reconciler.sizing.wva.percent_targets import percent_targets
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]
@@ -126,20 +127,3 @@ def test_a_group_of_two_pods_is_stuck_in_old_releases_only(
     targets = percent_targets(signals(up=True), [variant("lws")], {key("lws"): 2}, transition_test=test)
 
     assert targets.replicas == {key("lws"): expected}
-
-
-@pytest.mark.parametrize(
-    ("capacity", "model", "safe", "expected"),
-    [
-        pytest.param(4, 2, True, 3, id="H1"),
-        pytest.param(3, 2, False, 3, id="H2"),
-        pytest.param(4, 3, False, 4, id="H3"),
-        pytest.param(3, 5, False, 5, id="H4"),
-        pytest.param(3, 2, True, 2, id="H5"),
-        pytest.param(3, 3, True, 3, id="H6"),
-    ],
-)
-def test_arbitration_of_capacity_and_model_is_upstreams(capacity: int, model: int, safe: bool, expected: int) -> None:
-    replicas = arbitrate(current=3, capacity_target=capacity, model_target=model, is_removal_safe=safe)
-
-    assert replicas == expected

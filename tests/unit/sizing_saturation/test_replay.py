@@ -17,8 +17,8 @@ from reconciler.sizing.saturation import (
     VariantFacts,
     WorkloadKey,
     layer_thresholds,
-    remember,
 )
+from reconciler.sizing.saturation.compute_bound import Origin
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.tokens import replica_tokens
 
@@ -88,7 +88,8 @@ def test_a_replay_is_what_a_controller_would_have_remembered(variant: Variant, k
         )
         tokens = replica_tokens(replica, own, THRESHOLDS, history)
         assert tokens is not None
-        history = remember(history, [] if tokens.observed is None else [tokens.observed])
+        if tokens.origin is Origin.OBSERVED and tokens.compute_bound_tokens is not None:
+            history[MEDIUM] = (*history.get(MEDIUM, ()), tokens.compute_bound_tokens)
 
     assert replayed([trace_of(key, usage, waiting)], own) == history
 

@@ -7,11 +7,12 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation import Budget, VariantFacts
-from reconciler.sizing.saturation.fair_share import ModelBallots
-from reconciler.sizing.saturation.rescale import devices_wanted, fill, reclaim, rescale, split_roles
-from reconciler.sizing.saturation.signals import Ballot
-from reconciler.sizing.saturation.water_filling import Claim, divide
+from reconciler.sizing.saturation import VariantFacts
+from reconciler.sizing.wva import DeviceBudget
+from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.fair_share import ModelBallots
+from reconciler.sizing.wva.rescale import devices_wanted, fill, reclaim, rescale, split_roles
+from reconciler.sizing.wva.water_filling import Claim, divide
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]
@@ -54,7 +55,7 @@ def test_r7_what_is_reclaimed_serves_nobody_in_the_same_run(variant: Variant, ba
     held = model_of(ballot, variant("a", current_replicas=8), demand=8000.0)
     starved = model_of(ballot, variant("b", current_replicas=0), demand=8000.0, priority=3.0)
 
-    assert rescale([held, starved], Budget({"A100": 0})).replicas == {key("a"): 2, key("b"): 0}
+    assert rescale([held, starved], DeviceBudget({"A100": 0})).replicas == {key("a"): 2, key("b"): 0}
 
 
 def test_r10_what_is_free_goes_by_priority(variant: Variant, ballot: BallotOf, key: Key) -> None:
@@ -64,7 +65,7 @@ def test_r10_what_is_free_goes_by_priority(variant: Variant, ballot: BallotOf, k
         model_of(ballot, variant("c", current_replicas=4), demand=4000.0),
     ]
 
-    assert rescale(models, Budget({"A100": 1})).replicas == {key("b"): 1, key("a"): 0, key("c"): 1}
+    assert rescale(models, DeviceBudget({"A100": 1})).replicas == {key("b"): 1, key("a"): 0, key("c"): 1}
 
 
 def test_r11_prefill_and_decode_keep_their_shares(variant: Variant, ballot: BallotOf, key: Key) -> None:
@@ -75,7 +76,11 @@ def test_r11_prefill_and_decode_keep_their_shares(variant: Variant, ballot: Ball
 
     squeezed = model_of(ballot, *pair, demand={"prefill": 4000.0, "decode": 4000.0})
     greedy = model_of(ballot, variant("greedy", current_replicas=0), demand=8000.0, priority=3.0)
-    assert rescale([squeezed, greedy], Budget({"A100": 0})).replicas == {key("p"): 1, key("d"): 1, key("greedy"): 0}
+    assert rescale([squeezed, greedy], DeviceBudget({"A100": 0})).replicas == {
+        key("p"): 1,
+        key("d"): 1,
+        key("greedy"): 0,
+    }
 
 
 def test_r13_r14_roles_are_split_above_their_floors() -> None:
@@ -112,7 +117,7 @@ def test_only_whole_replicas_within_bounds_are_filled(
     own = variant("b", **numbers)
     replicas = {key("b"): 1}
 
-    fill([own], model_of(ballot, own, demand=9000.0), replicas, 6, Budget({"A100": free}))
+    fill([own], model_of(ballot, own, demand=9000.0), replicas, 6, DeviceBudget({"A100": free}))
 
     assert replicas == {key("b"): expected}
 
@@ -123,17 +128,17 @@ def test_r19_models_of_one_name_in_two_namespaces_are_two(variant: Variant, ball
         model_of(ballot, variant("llama", namespace="prod", current_replicas=0), demand=8000.0, priority=3.0),
     ]
 
-    assert rescale(models, Budget({"A100": 2})).replicas == {key("llama", "team"): 2, key("llama", "prod"): 2}
+    assert rescale(models, DeviceBudget({"A100": 2})).replicas == {key("llama", "team"): 2, key("llama", "prod"): 2}
 
 
 def test_an_unlimited_or_uncontended_group_is_left_alone(variant: Variant, ballot: BallotOf) -> None:
     model = model_of(ballot, variant("a", current_replicas=2), demand=8000.0)
 
-    assert rescale([model], Budget({"A100": -1})).models == frozenset()
-    assert rescale([model], Budget({"A100": 6})).models == frozenset()
+    assert rescale([model], DeviceBudget({"A100": -1})).models == frozenset()
+    assert rescale([model], DeviceBudget({"A100": 6})).models == frozenset()
 
 
 def test_a_model_on_two_types_is_left_alone(variant: Variant, ballot: BallotOf) -> None:
     model = model_of(ballot, variant("a"), variant("b", accelerator="H100"), demand=8000.0)
 
-    assert rescale([model], Budget({"A100": 0, "H100": 0})).models == frozenset()
+    assert rescale([model], DeviceBudget({"A100": 0, "H100": 0})).models == frozenset()

@@ -7,12 +7,13 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation import Budget, Quota, VariantFacts, ZeroRule
-from reconciler.sizing.saturation.cost_aware import cost_aware
-from reconciler.sizing.saturation.enforcer import enforce
-from reconciler.sizing.saturation.fair_share import ModelBallots, fair_share
-from reconciler.sizing.saturation.quotas import Wish, limit
-from reconciler.sizing.saturation.signals import Ballot
+from reconciler.sizing.saturation import VariantFacts, ZeroRule
+from reconciler.sizing.wva import DeviceBudget, Quota
+from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.enforcer import enforce
+from reconciler.sizing.wva.fair_share import ModelBallots, fair_share
+from reconciler.sizing.wva.quotas import WantedReplicas, limit
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]
@@ -227,7 +228,7 @@ def asked_of(variant: Variant, ballot: BallotOf, models: list[Model]) -> list[Mo
 def test_the_fair_share_is_upstreams(
     variant: Variant, ballot: BallotOf, models: list[Model], devices: dict[str, int], expected: list[int]
 ) -> None:
-    replicas = fair_share(asked_of(variant, ballot, models), Budget(devices))
+    replicas = fair_share(asked_of(variant, ballot, models), DeviceBudget(devices))
 
     assert [replicas[each.key] for model in asked_of(variant, ballot, models) for each in model.variants] == expected
 
@@ -237,7 +238,7 @@ def test_g24_each_namespace_draws_from_its_own_pool(variant: Variant, ballot: Ba
         ({"required": 50000, "namespace": "team-a"}, {"a": (*CHEAP, 1)}),
         ({"required": 50000, "namespace": "team-b"}, {"b": (*CHEAP, 1)}),
     ]
-    budget = Budget({"A100": 100}, {"team-a": {"A100": 2}, "team-b": {"A100": 6}})
+    budget = DeviceBudget({"A100": 100}, {"team-a": {"A100": 2}, "team-b": {"A100": 6}})
 
     assert fair_share(asked_of(variant, ballot, models), budget) == {key("a", "team-a"): 2, key("b", "team-b"): 4}
 
@@ -250,12 +251,12 @@ def test_two_roles_never_take_one_device_twice(variant: Variant, ballot: BallotO
         )
     ]
 
-    assert list(fair_share(asked_of(variant, ballot, models), Budget({"A100": 8})).values()) == [3, 3]
-    assert list(fair_share(asked_of(variant, ballot, models), Budget({"A100": 2})).values()) == [1, 1]
+    assert list(fair_share(asked_of(variant, ballot, models), DeviceBudget({"A100": 8})).values()) == [3, 3]
+    assert list(fair_share(asked_of(variant, ballot, models), DeviceBudget({"A100": 2})).values()) == [1, 1]
 
 
 def test_l6_a_partial_grant_is_named(variant: Variant, key: Key) -> None:
-    wish = Wish(variant=variant("v", **TWO), replicas=3)
+    wish = WantedReplicas(variant=variant("v", **TWO), replicas=3)
 
     limited = limit([wish], Quota(cluster={"A100": 3}))
 
@@ -265,8 +266,8 @@ def test_l6_a_partial_grant_is_named(variant: Variant, key: Key) -> None:
 
 def test_l7_with_equal_spare_the_cheaper_variant_is_served_first(variant: Variant, key: Key) -> None:
     wishes = [
-        Wish(variant=variant("dear", cost=15.0), replicas=2),
-        Wish(variant=variant("cheap", cost=5.0), replicas=2),
+        WantedReplicas(variant=variant("dear", cost=15.0), replicas=2),
+        WantedReplicas(variant=variant("cheap", cost=5.0), replicas=2),
     ]
 
     assert limit(wishes, Quota(cluster={"A100": 1})).replicas == {key("dear"): 1, key("cheap"): 2}
@@ -274,8 +275,8 @@ def test_l7_with_equal_spare_the_cheaper_variant_is_served_first(variant: Varian
 
 def test_l8_the_maximum_caps_and_the_minimum_needs_no_device(variant: Variant, key: Key) -> None:
     wishes = [
-        Wish(variant=variant("capped", max_replicas=3), replicas=10),
-        Wish(variant=variant("floored", accelerator="H100", min_replicas=2), replicas=2),
+        WantedReplicas(variant=variant("capped", max_replicas=3), replicas=10),
+        WantedReplicas(variant=variant("floored", accelerator="H100", min_replicas=2), replicas=2),
     ]
 
     assert limit(wishes, Quota(cluster={"A100": -1})).replicas == {key("capped"): 3, key("floored"): 2}

@@ -10,25 +10,18 @@ import pytest
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import (
-    Budget,
-    ModelReadings,
-    ThroughputAnalysis,
-    ThroughputReadings,
-    ThroughputSample,
-    VariantFacts,
-    analyze_throughput,
-    reproduce_tokens,
-)
-from reconciler.sizing.saturation.cost_aware import cost_aware
-from reconciler.sizing.saturation.latency_line import Tier, fit_line
-from reconciler.sizing.saturation.latency_windows import VariantThroughput, play_back
-from reconciler.sizing.saturation.signals import Ballot, Signal
+from reconciler.sizing.saturation import VariantFacts
+from reconciler.sizing.wva import DeviceBudget, ThroughputReadings, ThroughputSample, UpstreamReadings, reproduce_tokens
+from reconciler.sizing.wva.ballot import Ballot, Signal
+from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.latency_line import Tier, fit_line
+from reconciler.sizing.wva.latency_windows import VariantThroughput, play_back
+from reconciler.sizing.wva.throughput import ThroughputAnalysis, analyze_throughput
 
 Samples = Callable[..., tuple[ThroughputSample, ...]]
 Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
-Readings = Callable[..., ModelReadings]
+Readings = Callable[..., UpstreamReadings]
 Key = Callable[..., ResourceKey]
 
 WIDE = [0.20 + 0.05 * index for index in range(10)]
@@ -264,11 +257,11 @@ def both(**throughput: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def calm(samples: Samples, variant: Variant, replicas: Replicas, readings: Readings) -> Callable[..., ModelReadings]:
+def calm(samples: Samples, variant: Variant, replicas: Replicas, readings: Readings) -> Callable[..., UpstreamReadings]:
     """Three replicas of which `tokens` needs one, decoding for 60 requests a second."""
     three = [each for pod in ("v-0", "v-1", "v-2") for each in samples("v", WIDE, pod=pod)]
 
-    def build(arrival: float | None = 60.0, **more: Any) -> ModelReadings:
+    def build(arrival: float | None = 60.0, **more: Any) -> UpstreamReadings:
         told_so = ThroughputReadings(now_s=150.0, samples=tuple(three), arrival_rate_per_s=arrival)
         sized = {"total_kv_tokens": 16000.0, "input_tokens": 100.0, "output_tokens": 100.0}
         return readings(
@@ -280,18 +273,18 @@ def calm(samples: Samples, variant: Variant, replicas: Replicas, readings: Readi
     return build
 
 
-def fixed(readings: ModelReadings, **more: Any) -> list[int]:
+def fixed(readings: UpstreamReadings, **more: Any) -> list[int]:
     (answer,) = reproduce_tokens([readings], **more)
     return list((answer.requirements[0].fixed or {}).values())
 
 
-def test_without_settings_only_tokens_vote(calm: Callable[..., ModelReadings]) -> None:
+def test_without_settings_only_tokens_vote(calm: Callable[..., UpstreamReadings]) -> None:
     assert fixed(calm()) == [1]
     assert fixed(calm(analyzers=(AnalyzerSettings(name="saturation"),))) == [1]
     assert fixed(calm(**both(is_enabled=False))) == [1]
 
 
-def test_either_analyzer_may_ask_and_both_must_agree_to_less(calm: Callable[..., ModelReadings]) -> None:
+def test_either_analyzer_may_ask_and_both_must_agree_to_less(calm: Callable[..., UpstreamReadings]) -> None:
     # 6000 tokens a second, and a replica makes 2267: 6000 / 0.85 is 3.1 replicas.
     assert fixed(calm(60.0, **both())) == [4]
     assert fixed(calm(45.0, **both())) == [3]
@@ -301,7 +294,7 @@ def test_either_analyzer_may_ask_and_both_must_agree_to_less(calm: Callable[...,
     assert fixed(calm(None, **both())) == [4]
 
 
-def test_an_analyzer_may_have_thresholds_of_its_own(calm: Callable[..., ModelReadings]) -> None:
+def test_an_analyzer_may_have_thresholds_of_its_own(calm: Callable[..., UpstreamReadings]) -> None:
     assert fixed(calm(60.0, **both(scale_up=1.0))) == [3]
     assert fixed(calm(45.0, **both(scale_down=0.84))) == [3]
     assert fixed(calm(30.0, **both(scale_down=0.2))) == [3]
@@ -317,7 +310,7 @@ def test_an_analyzer_may_have_thresholds_of_its_own(calm: Callable[..., ModelRea
     ],
 )
 def test_settings_that_make_no_sense_are_named_and_left_out(
-    calm: Callable[..., ModelReadings], settings: dict[str, float], words: str
+    calm: Callable[..., UpstreamReadings], settings: dict[str, float], words: str
 ) -> None:
     odd = calm(60.0, **both(**settings))
 
@@ -325,7 +318,7 @@ def test_settings_that_make_no_sense_are_named_and_left_out(
     assert any(words in finding for finding in reproduce_tokens([odd])[0].findings)
 
 
-def test_analyzers_that_are_unknown_or_listed_twice_are_named(calm: Callable[..., ModelReadings]) -> None:
+def test_analyzers_that_are_unknown_or_listed_twice_are_named(calm: Callable[..., UpstreamReadings]) -> None:
     names = ("oracle", "throughput", "throughput")
     odd = calm(60.0, analyzers=tuple(AnalyzerSettings(name=name) for name in names))
 
@@ -335,18 +328,18 @@ def test_analyzers_that_are_unknown_or_listed_twice_are_named(calm: Callable[...
     assert ["'oracle' is not known" in answer.findings[0], "more than once" in answer.findings[1]] == [True, True]
 
 
-def test_throughput_alone_decides_where_saturation_is_disabled(calm: Callable[..., ModelReadings]) -> None:
+def test_throughput_alone_decides_where_saturation_is_disabled(calm: Callable[..., UpstreamReadings]) -> None:
     silenced = (AnalyzerSettings(name="saturation", is_enabled=False), AnalyzerSettings(name="throughput"))
 
     assert fixed(calm(20.0, analyzers=silenced)) == [2]
     assert fixed(calm(20.0, analyzers=silenced, throughput=None)) == [3]
 
 
-def test_in_a_fair_share_an_ask_of_throughput_counts(calm: Callable[..., ModelReadings]) -> None:
-    assert fixed(calm(120.0, **both()), budget=Budget({"A100": 2})) == [5]
+def test_in_a_fair_share_an_ask_of_throughput_counts(calm: Callable[..., UpstreamReadings]) -> None:
+    assert fixed(calm(120.0, **both()), budget=DeviceBudget({"A100": 2})) == [5]
 
 
-def test_every_number_of_the_vote_is_told(calm: Callable[..., ModelReadings]) -> None:
+def test_every_number_of_the_vote_is_told(calm: Callable[..., UpstreamReadings]) -> None:
     (answer,) = reproduce_tokens([calm(60.0, **both())])
     figures = {(figure.subject, figure.name): figure for figure in answer.figures}
 

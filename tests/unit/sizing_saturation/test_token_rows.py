@@ -9,11 +9,12 @@ import pytest
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds, remember
+from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
-from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
-from reconciler.sizing.saturation.signals import is_live, queued_tokens, signal_of, token_ballot
+from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of
+from reconciler.sizing.saturation.queued import queued_tokens
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, waiting_tokens
+from reconciler.sizing.wva.ballot import is_live, signal_of, token_ballot
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]
@@ -31,9 +32,8 @@ def test_t2_a_full_queue_shows_the_compute_bound_and_t4_it_is_remembered(replica
     full, later = replicas("v", ".5/6, .375/2", total_kv_tokens=16000.0, output_tokens=50.0)
     first = in_tokens(full, variant())
     assert (first.capacity_tokens, first.origin) == (8000, Origin.OBSERVED)
-    assert first.observed is not None
 
-    second = in_tokens(later, variant(), remember({}, [first.observed]))
+    second = in_tokens(later, variant(), {workload_of(variant(), 50.0): (8000.0,)})
 
     assert (second.capacity_tokens, second.origin) == (8000, Origin.HISTORY)
 
@@ -204,13 +204,3 @@ def test_the_threshold_step_is_upstreams(
 )
 def test_an_analyzer_is_live_for_three_periods(age_s: float | None, live: bool) -> None:
     assert is_live(age_s, 30.0) is live
-
-
-def test_the_history_is_a_window_of_ten(replicas: Replicas, variant: Variant) -> None:
-    (replica,) = replicas("v", ".5/6", total_kv_tokens=16000.0)
-    observed = in_tokens(replica, variant()).observed
-    assert observed is not None
-
-    (kept,) = remember({}, [replace(observed, tokens=float(count)) for count in range(12)]).values()
-
-    assert kept == tuple(float(count) for count in range(2, 12))

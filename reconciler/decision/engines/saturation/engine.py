@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.decision.engines.port import Admission, Lacks, Question, SizingEngine, SizingInput
 from reconciler.decision.engines.saturation.answer import FullnessAnswer
-from reconciler.decision.engines.saturation.readings import read_model, wants_throughput
+from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
@@ -19,18 +19,22 @@ SizeCluster = Callable[[Snapshot, Sequence[ModelReadings]], Sequence[SaturationA
 """What decides all models of one cluster together, in their order."""
 
 
+def _never(_rules: SaturationRules) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaturationEngine(SizingEngine):
     """One rule of the saturation family: ours, or one of upstream's.
 
-    `corrects_history` reads what replicas did without upstream's flaws; `asks_throughput` where upstream's analyzer of
-    that name may have a vote.
+    `corrects_history` reads what replicas did without upstream's flaws; `wants_traces` says whether the rule looks at
+    more of their past than every rule does.
     """
 
     name: Engine
     size_cluster: SizeCluster
     corrects_history: bool = False
-    asks_throughput: bool = False
+    wants_traces: Callable[[SaturationRules], bool] = _never
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         return Admission(is_admitted=True)
@@ -38,7 +42,7 @@ class SaturationEngine(SizingEngine):
     def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
         asked = {Question.LOAD, Question.REPLICAS}
         is_learned = any(option.profile.learning is not None for each in members for option in each.options)
-        return asked | {Question.TRACES} if is_learned or (self.asks_throughput and wants_throughput(rules)) else asked
+        return asked | {Question.TRACES} if is_learned or self.wants_traces(rules) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         observation = snapshot.observations.get(variant.key)

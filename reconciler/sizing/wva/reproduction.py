@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.sizing.saturation.answer import PERCENT_UNITS, ModelReadings, SaturationAnswer, threshold_figures
-from reconciler.sizing.saturation.ballots import Votes, cast_ballots
-from reconciler.sizing.saturation.budgets import Budget
-from reconciler.sizing.saturation.compute_bound import ObservedBound
-from reconciler.sizing.saturation.cost_aware import cost_aware
-from reconciler.sizing.saturation.enforcer import enforce, wake
-from reconciler.sizing.saturation.fair_share import fair_share
-from reconciler.sizing.saturation.figures import percent_figures
-from reconciler.sizing.saturation.percent import analyze_percent
-from reconciler.sizing.saturation.percent_targets import TransitionTest, percent_targets
-from reconciler.sizing.saturation.quotas import Quota, Wish, limit
-from reconciler.sizing.saturation.rescale import Rescaled, rescale
+from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
+from reconciler.sizing.saturation.figures import PERCENT_UNITS, threshold_figures
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
+from reconciler.sizing.wva.ballots import Votes, cast_ballots
+from reconciler.sizing.wva.budgets import DeviceBudget
+from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.enforcer import enforce, wake
+from reconciler.sizing.wva.fair_share import fair_share
+from reconciler.sizing.wva.figures import percent_figures
+from reconciler.sizing.wva.percent import analyze_percent
+from reconciler.sizing.wva.percent_targets import TransitionTest, percent_targets
+from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
+from reconciler.sizing.wva.readings import UpstreamReadings
+from reconciler.sizing.wva.rescale import Rescaled, rescale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,6 @@ class _Draft:
     figures: tuple[Figure, ...]
     spare: float = 0.0
     findings: tuple[str, ...] = ()
-    observed: tuple[ObservedBound, ...] = ()
 
 
 def reproduce_percent(
@@ -46,7 +46,7 @@ def reproduce_percent(
     drafts = [_enforced(_percent_draft(readings, transition_test)) for readings in models]
     if quota is not None:
         wishes = [
-            Wish(variant=variant, replicas=draft.replicas[variant.key], spare=draft.spare)
+            WantedReplicas(variant=variant, replicas=draft.replicas[variant.key], spare=draft.spare)
             for draft in drafts
             for variant in draft.active
         ]
@@ -56,8 +56,8 @@ def reproduce_percent(
 
 
 def reproduce_tokens(
-    models: Sequence[ModelReadings],
-    budget: Budget | None = None,
+    models: Sequence[UpstreamReadings],
+    budget: DeviceBudget | None = None,
     *,
     rescales: bool = False,
     rescaled_namespaces: frozenset[str] = frozenset(),
@@ -121,7 +121,6 @@ def _token_draft(readings: ModelReadings, votes: Votes, decided: Mapping[Resourc
         reasons=votes.reasons,
         figures=votes.figures,
         findings=votes.findings,
-        observed=votes.observed,
     )
 
 
@@ -163,5 +162,4 @@ def _answer(draft: _Draft) -> SaturationAnswer:
         held=readings.obstacles(),
         figures=draft.figures,
         findings=(*readings.layered.findings, *draft.findings, *readings.screened().findings),
-        observed=draft.observed,
     )

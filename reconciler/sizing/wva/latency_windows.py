@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation.latency_line import FULL_USAGE, LatencyLine, Point, Tier, fit_line
 from reconciler.sizing.saturation.replicas import number_fault
+from reconciler.sizing.wva.latency_line import FULL_USAGE, LatencyLine, Point, Tier, fit_line
 
 _MOST_SAMPLES = 20
 _OLDEST_S = 1800.0

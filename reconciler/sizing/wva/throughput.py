@@ -8,11 +8,12 @@ from statistics import fmean
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role, UpstreamQueue
-from reconciler.sizing.saturation.latency_line import FULL_USAGE
-from reconciler.sizing.saturation.latency_windows import ThroughputSample, VariantThroughput, play_back
+from reconciler.sizing.saturation.queued import screen_queue
 from reconciler.sizing.saturation.replicas import number_fault
-from reconciler.sizing.saturation.signals import Ballot, Signal, is_live, screen_queue, signal_of
 from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.ballot import Ballot, Signal, is_live, signal_of
+from reconciler.sizing.wva.latency_line import FULL_USAGE
+from reconciler.sizing.wva.latency_windows import ThroughputSample, VariantThroughput, play_back
 
 _UNIT = "tokens/s"
 # What waits is to be through within so many steps of a full replica per token.

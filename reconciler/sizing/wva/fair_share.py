@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.sizing.saturation.budgets import Budget
-from reconciler.sizing.saturation.cost_aware import Remaining, Replicas, grow, required_by, shrink
-from reconciler.sizing.saturation.signals import Ballot
 from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.budgets import DeviceBudget
+from reconciler.sizing.wva.cost_aware import Remaining, Replicas, grow, required_by, shrink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class _Share:
         return not self.has_left and self.value > 0
 
 
-def fair_share(models: Sequence[ModelBallots], budget: Budget) -> dict[ResourceKey, int]:
+def fair_share(models: Sequence[ModelBallots], budget: DeviceBudget) -> dict[ResourceKey, int]:
     """Return the replicas of all models within the budget, which is used up on the way."""
     shares = [_share_of(asked) for asked in sorted(models, key=lambda each: each.model)]
     lacking = [share for share in shares if share.value > 0]
@@ -73,7 +73,7 @@ def _level(most: _Share, mean: float, count: int) -> float:
     return mean if most.value > mean else mean - most.value / count
 
 
-def _serve(share: _Share, target: float, budget: Budget) -> bool:
+def _serve(share: _Share, target: float, budget: DeviceBudget) -> bool:
     """Grant a model as much as `target` in every role; what is beyond it stays lacking."""
     capped = {place: min(amount, target) for place, amount in share.remaining.items()}
     replicas = dict(share.replicas)

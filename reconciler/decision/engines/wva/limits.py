@@ -6,7 +6,8 @@ from reconciler.decision.problem.devices import pool_of
 from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.inventory import DevicePool
 from reconciler.domain.snapshot import Snapshot
-from reconciler.sizing.saturation import Budget, ModelReadings, Quota, VariantFacts
+from reconciler.sizing.saturation import ModelReadings, VariantFacts
+from reconciler.sizing.wva import DeviceBudget, Quota
 
 INVENTORY, QUOTA = "gpu-inventory", "quota"
 _UNLIMITED = -1
@@ -27,7 +28,9 @@ def quota_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequen
     return Quota(cluster=offered, used=_used(variants, types, is_cluster=True), types=types, kind=INVENTORY)
 
 
-def budget_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]) -> Budget | None:
+def budget_for(
+    snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]
+) -> DeviceBudget | None:
     """What the second analyzer's optimizer fills; None without a limiter, or when nobody knows what there is."""
     limiter = _limiter(rules)
     if limiter is None:
@@ -39,7 +42,7 @@ def budget_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Seque
         return None
     variants = [variant for readings in models for variant in readings.variants]
     types = _types(snapshot, variants)
-    return Budget(_left(offered, variants, types), types=types)
+    return DeviceBudget(_left(offered, variants, types), types=types)
 
 
 def _limiter(rules: Iterable[SaturationRules]) -> LimiterSettings | None:
@@ -99,14 +102,14 @@ def _used(
     return used
 
 
-def _budget(models: Sequence[ModelReadings], limiter: LimiterSettings) -> Budget:
+def _budget(models: Sequence[ModelReadings], limiter: LimiterSettings) -> DeviceBudget:
     """What a quota leaves beside what runs."""
     variants = [variant for readings in models for variant in readings.variants]
     if limiter.scope != "namespace":
-        return Budget(_left(limiter.quotas, variants))
+        return DeviceBudget(_left(limiter.quotas, variants))
     namespaces = {variant.key.namespace for variant in variants} - limiter.excluded
     default = limiter.namespace_quotas.get("default", {})
-    return Budget(
+    return DeviceBudget(
         None,
         {
             name: _left(

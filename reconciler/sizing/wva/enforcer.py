@@ -5,28 +5,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import UpstreamQueue
-from reconciler.sizing.saturation.replicas import number_fault
-from reconciler.sizing.saturation.signals import screen_queue
+from reconciler.sizing.saturation.answer import ZeroRule
+from reconciler.sizing.saturation.queued import screen_queue
 from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantFacts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroRule:
-    """Whether a model may go to zero, and the requests it got in the window that decides it.
-
-    `requests` None is not known, for `reason`: then nothing goes to zero. `is_countable` is false where an engine
-    does not count requests in a way that upstream reads (anything but vLLM).
-    """
-
-    is_enabled: bool = False
-    requests: float | None = None
-    reason: str = ""
-    is_countable: bool = True
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the window is known to have been without a single request."""
-        return self.requests is not None and not number_fault(self.requests) and self.requests == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation.percent import PercentAnalysis
 from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.percent import PercentAnalysis
 
 
 class TransitionTest(StrEnum):
@@ -17,7 +17,7 @@ class TransitionTest(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class PercentTargets:
     """Replicas of every variant of a model or role, and in words why."""
 
     replicas: Mapping[ResourceKey, int]
@@ -30,19 +30,19 @@ def percent_targets(
     reporting: Mapping[ResourceKey, int],
     *,
     transition_test: TransitionTest = TransitionTest.PENDING,
-) -> Targets:
+) -> PercentTargets:
     """Return what WVA's first analyzer makes of its signals; `reporting` counts the pods that report per variant."""
     current = {variant.key: variant.current_replicas for variant in variants}
     if not variants or analysis.num_reporting == 0:
-        return Targets(replicas=_clamped(current, variants), reason="no replica reports: replicas stay")
+        return PercentTargets(replicas=_clamped(current, variants), reason="no replica reports: replicas stay")
     moving = sorted(each.name for each in variants if _is_moving(each, reporting, transition_test))
     if moving:
-        return Targets(
+        return PercentTargets(
             replicas={each.key: _wanted_before(each) for each in variants},
             reason=f"in transition: {', '.join(moving)}",
         )
     replicas, reason = _step(analysis, variants, reporting)
-    return Targets(replicas=_clamped(replicas, variants), reason=reason)
+    return PercentTargets(replicas=_clamped(replicas, variants), reason=reason)
 
 
 def _is_moving(variant: VariantFacts, reporting: Mapping[ResourceKey, int], test: TransitionTest) -> bool:
@@ -78,27 +78,3 @@ def _step(
 
 def _clamped(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantFacts]) -> dict[ResourceKey, int]:
     return {variant.key: variant.clamp(replicas[variant.key]) for variant in variants}
-
-
-class Signal(StrEnum):
-    """What one source of advice wants of a variant."""
-
-    UP = "up"
-    SAME = "same"
-    DOWN = "down"
-
-
-def arbitrate(*, current: int, capacity_target: int, model_target: int, is_removal_safe: bool) -> int:
-    """Return the replicas that WVA v0.4 settled on between its capacity and its model-based answer (`hybrid`)."""
-    capacity, model = _signal(current, capacity_target), _signal(current, model_target)
-    if model is Signal.DOWN:
-        return current if capacity is Signal.UP or not is_removal_safe else model_target
-    if model is Signal.UP:
-        return model_target
-    return capacity_target if capacity is Signal.UP else current
-
-
-def _signal(current: int, target: int) -> Signal:
-    if target == current:
-        return Signal.SAME
-    return Signal.UP if target > current else Signal.DOWN

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation.budgets import Budget, Grant
-from reconciler.sizing.saturation.cost_aware import efficiency_of, per_replica_of
-from reconciler.sizing.saturation.fair_share import ModelBallots
 from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
-from reconciler.sizing.saturation.water_filling import Claim, divide
+from reconciler.sizing.wva.budgets import DeviceBudget, Grant
+from reconciler.sizing.wva.cost_aware import efficiency_of, per_replica_of
+from reconciler.sizing.wva.fair_share import ModelBallots
+from reconciler.sizing.wva.water_filling import Claim, divide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Rescaled:
     conflicts: tuple[str, ...] = ()
 
 
-def rescale(models: Sequence[ModelBallots], budget: Budget, namespaces: frozenset[str] = frozenset()) -> Rescaled:
+def rescale(models: Sequence[ModelBallots], budget: DeviceBudget, namespaces: frozenset[str] = frozenset()) -> Rescaled:
     """Return the replicas of every model in a contended group: one accelerator type, in one scope.
 
     `namespaces` are those with a pool of their own, each a scope; all others share the cluster's. A group is contended
@@ -75,7 +75,7 @@ def fill(
     model: ModelBallots,
     replicas: dict[ResourceKey, int],
     devices: int,
-    budget: Budget,
+    budget: DeviceBudget,
 ) -> None:
     """Add whole replicas of up to that many devices to a role, the most efficient first, as far as devices are free."""
     left = devices
@@ -89,7 +89,7 @@ def fill(
         budget.take([Grant(variant=variant, replicas=count)])
 
 
-def _towards(model: ModelBallots, target: int, budget: Budget) -> dict[ResourceKey, int]:
+def _towards(model: ModelBallots, target: int, budget: DeviceBudget) -> dict[ResourceKey, int]:
     """Bring each role to its share of the model's target: reclaim at once, fill as far as devices are free."""
     replicas = {variant.key: variant.current_replicas for variant in model.variants}
     roles = by_role(model.variants)

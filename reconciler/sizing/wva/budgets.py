@@ -22,7 +22,7 @@ class Grant:
         return self.replicas * self.variant.devices
 
 
-class Budget:
+class DeviceBudget:
     """What is free of each accelerator type, and less of it after each `take`.
 
     A negative number is unlimited, a type that is not listed has none. A namespace with a pool gets no more than its
@@ -41,7 +41,7 @@ class Budget:
         self._namespaces = {name: _numbers(pool) for name, pool in (namespaces or {}).items()}
 
     @classmethod
-    def unlimited(cls) -> "Budget":
+    def unlimited(cls) -> "DeviceBudget":
         """A budget that admits everything."""
         return cls(None)
 

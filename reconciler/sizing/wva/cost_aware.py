@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation.budgets import Budget, Grant
-from reconciler.sizing.saturation.signals import Ballot
 from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
+from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.budgets import DeviceBudget, Grant
 
 Remaining = MutableMapping[tuple[int, Role], float]
 Replicas = MutableMapping[ResourceKey, int]
@@ -42,7 +42,7 @@ def cost_aware(variants: Sequence[VariantFacts], ballots: Sequence[Ballot]) -> d
     live = [ballot for ballot in ballots if ballot.is_live]
     remaining = required_by(live)
     if any(amount > 0 for amount in remaining.values()):
-        grow(variants, live, remaining, replicas, Budget.unlimited())
+        grow(variants, live, remaining, replicas, DeviceBudget.unlimited())
     else:
         shrink(variants, live, replicas)
     return replicas
@@ -62,7 +62,7 @@ def grow(
     ballots: Sequence[Ballot],
     remaining: Remaining,
     replicas: Replicas,
-    budget: Budget,
+    budget: DeviceBudget,
 ) -> bool:
     """Add replicas until nothing is lacking or nothing can be added; say whether any was.
 
@@ -86,7 +86,7 @@ def grow(
     return has_grown
 
 
-def _joint(picks: Sequence[_Pick], budget: Budget) -> tuple[Grant, ...]:
+def _joint(picks: Sequence[_Pick], budget: DeviceBudget) -> tuple[Grant, ...]:
     """What the roles can have together: their common share, less where they would take the same devices twice."""
     share = min(pick.share for pick in picks)
     while True:
@@ -130,7 +130,7 @@ def _pick(
     ballots: Sequence[Ballot],
     remaining: Remaining,
     replicas: Mapping[ResourceKey, int],
-    budget: Budget,
+    budget: DeviceBudget,
 ) -> _Pick | None:
     offers = []
     for variant in group:

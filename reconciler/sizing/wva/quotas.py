@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.saturation.budgets import Devices
 from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.budgets import Devices
 
 _UNLIMITED = -1
 _ANY_NAMESPACE = "default"
@@ -69,7 +69,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WantedReplicas:
     """Replicas that a variant should have; `spare` is its model's spare capacity (the smaller, the sooner served)."""
 
     variant: VariantFacts
@@ -85,7 +85,7 @@ class LimitedTargets:
     limited: Mapping[ResourceKey, str]
 
 
-def limit(wishes: Sequence[Wish], quota: Quota) -> LimitedTargets:
+def limit(wishes: Sequence[WantedReplicas], quota: Quota) -> LimitedTargets:
     """Return what the wishes for more replicas get: the most saturated model first, then the cheapest variant.
 
     Whole replicas only; `minReplicas` is granted without devices, `maxReplicas` caps. Who wants no more keeps its wish.

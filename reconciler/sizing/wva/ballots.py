@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.saturation.answer import TOKEN_UNITS, ModelReadings, threshold_figures
 from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
-from reconciler.sizing.saturation.compute_bound import ObservedBound
-from reconciler.sizing.saturation.fair_share import ModelBallots
-from reconciler.sizing.saturation.figures import ballot_figures, capacity_figures
-from reconciler.sizing.saturation.signals import Ballot, queued_tokens, token_ballot
+from reconciler.sizing.saturation.figures import TOKEN_UNITS, capacity_figures, threshold_figures
+from reconciler.sizing.saturation.queued import queued_tokens
 from reconciler.sizing.saturation.thresholds import BUILT_IN, Thresholds
-from reconciler.sizing.saturation.throughput import ThroughputAnalysis, analyze_throughput
 from reconciler.sizing.saturation.tokens import replica_tokens
 from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.ballot import Ballot, token_ballot
+from reconciler.sizing.wva.fair_share import ModelBallots
+from reconciler.sizing.wva.figures import ballot_figures
+from reconciler.sizing.wva.readings import UpstreamReadings
+from reconciler.sizing.wva.throughput import ThroughputAnalysis, analyze_throughput
 
 # Upstream's names. Its `saturation` is the analyzer `tokens`.
 _TOKENS, _THROUGHPUT = "saturation", "throughput"
@@ -29,7 +30,6 @@ class Votes:
     reasons: tuple[str, ...]
     figures: tuple[Figure, ...]
     findings: tuple[str, ...]
-    observed: tuple[ObservedBound, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class _Voice:
     scale_down: float
 
 
-def cast_ballots(readings: ModelReadings, active: tuple[VariantFacts, ...]) -> Votes:
+def cast_ballots(readings: UpstreamReadings, active: tuple[VariantFacts, ...]) -> Votes:
     """Return the votes on the variants that run.
 
     The analyzer `saturation` votes unless it is disabled, `throughput` if it is listed and enabled.
@@ -66,7 +66,6 @@ def cast_ballots(readings: ModelReadings, active: tuple[VariantFacts, ...]) -> V
         reasons=("demand against supply" if ballots else "no replica reports: replicas stay", *throughput.reasons),
         figures=tuple(figures),
         findings=tuple(findings),
-        observed=tokens.observed,
     )
 
 
@@ -74,10 +73,9 @@ def cast_ballots(readings: ModelReadings, active: tuple[VariantFacts, ...]) -> V
 class _TokenAnalysis:
     ballot: Ballot | None
     figures: tuple[Figure, ...]
-    observed: tuple[ObservedBound, ...]
 
 
-def _of_tokens(readings: ModelReadings, active: Sequence[VariantFacts], voice: _Voice) -> _TokenAnalysis:
+def _of_tokens(readings: UpstreamReadings, active: Sequence[VariantFacts], voice: _Voice) -> _TokenAnalysis:
     screened, thresholds = readings.screened(), readings.thresholds
     tokens = {
         variant.key: tuple(
@@ -100,11 +98,10 @@ def _of_tokens(readings: ModelReadings, active: Sequence[VariantFacts], voice: _
     return _TokenAnalysis(
         ballot=ballot if any(tokens.values()) else None,
         figures=tuple(capacity_figures(described)),
-        observed=tuple(each.observed for own in tokens.values() for each in own if each.observed is not None),
     )
 
 
-def _of_throughput(readings: ModelReadings, active: Sequence[VariantFacts], voice: _Voice) -> ThroughputAnalysis:
+def _of_throughput(readings: UpstreamReadings, active: Sequence[VariantFacts], voice: _Voice) -> ThroughputAnalysis:
     if readings.throughput is None:
         return ThroughputAnalysis(ballot=None, reasons=("throughput: nobody asked for its samples",))
     return analyze_throughput(
