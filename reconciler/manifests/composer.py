@@ -38,7 +38,7 @@ _Mapping: TypeAlias = tuple[dict[str, Value], dict[str, Lines]]
 
 
 @dataclass(slots=True)
-class Budget:
+class ComposingBudget:
     """What is left of a file's caps."""
 
     events: int = MAX_EVENTS
@@ -76,7 +76,7 @@ class _RefusedError(Exception):
         self.parts: list[str | int] = []
 
 
-def compose_documents(path: str, text: str, *, first_line: int, budget: Budget) -> list[ComposedDocument]:
+def compose_documents(path: str, text: str, *, first_line: int, budget: ComposingBudget) -> list[ComposedDocument]:
     """Compose every document of `text`; `first_line` is the number of its first line in the file.
 
     Raises InputError for malformed YAML, duplicate keys, keys that are no text, and everything beyond the caps.
@@ -102,7 +102,7 @@ class _Composer:
     The loops handle scalars in line, since nine nodes of ten are scalars.
     """
 
-    def __init__(self, text: str, first_line: int, budget: Budget) -> None:
+    def __init__(self, text: str, first_line: int, budget: ComposingBudget) -> None:
         # It returns None only after the end of the stream, where nobody asks.
         self._next_event = cast(Callable[[], Event], CParser(text).get_event)
         self._first_line = first_line

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Budget, ComposedDocument, Lines, Value, compose_documents
+from reconciler.manifests.composer import ComposedDocument, ComposingBudget, Lines, Value, compose_documents
 from reconciler.manifests.sections import (
     MAX_DOCUMENTS,
     Section,
-    Source,
+    SourceText,
     decode_source,
     refuse_ambiguous_breaks,
     refuse_binary,
@@ -87,7 +87,7 @@ def parse_readable(
     words = None if kinds is None else tuple(sorted(kind.decode() for kind in kinds))
     documents: list[Document] = []
     errors: list[InputError] = []
-    budget = Budget()
+    budget = ComposingBudget()
     for section in sections:
         if words is not None and not _may_contain(source.text, section, words):
             continue
@@ -129,7 +129,7 @@ class OpenFile:
     def documents_in(self, position: int) -> tuple[Document, ...]:
         """The documents of a section; InputError when it cannot be read."""
         if position not in self._documents:
-            self._documents[position] = tuple(_parse_section(self.source, self.sections[position], Budget()))
+            self._documents[position] = tuple(_parse_section(self.source, self.sections[position], ComposingBudget()))
         return self._documents[position]
 
     def documents_near(self, document: int) -> tuple[Document, ...]:
@@ -138,7 +138,7 @@ class OpenFile:
         return self.documents_in(position) if position >= 0 else ()
 
 
-def compose_section(source: Source, section: Section, budget: Budget) -> list[ComposedDocument]:
+def compose_section(source: SourceText, section: Section, budget: ComposingBudget) -> list[ComposedDocument]:
     """Compose the documents of one section; InputError when it cannot be read within what is left of the caps."""
     refuse_ambiguous_breaks(source, section)
     text = source.text[section.start : section.end]
@@ -149,7 +149,7 @@ def compose_section(source: Source, section: Section, budget: Budget) -> list[Co
     return composed
 
 
-def _parse_section(source: Source, section: Section, budget: Budget) -> Iterator[Document]:
+def _parse_section(source: SourceText, section: Section, budget: ComposingBudget) -> Iterator[Document]:
     for position, composed in enumerate(compose_section(source, section, budget)):
         yield Document(
             path=source.path,

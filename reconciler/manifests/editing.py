@@ -24,7 +24,7 @@ from reconciler.manifests.embedded import open_text
 from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
 from reconciler.manifests.proof import find_difference, prove
-from reconciler.manifests.sections import Section, Source
+from reconciler.manifests.sections import Section, SourceText
 from reconciler.manifests.splices import (
     Located,
     Splice,
@@ -191,7 +191,7 @@ def _splice(text: str, splices: Sequence[Splice]) -> str:
 
 
 def _first_place(
-    source: Source, splices: Sequence[Splice], edits: Sequence[Edit], obstacle: ObstacleError
+    source: SourceText, splices: Sequence[Splice], edits: Sequence[Edit], obstacle: ObstacleError
 ) -> tuple[int, str]:
     index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
     return source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits)

@@ -23,7 +23,7 @@ from reconciler.manifests.scalars import resolve_plain_key
 
 
 @dataclass(slots=True, kw_only=True)
-class Node:
+class YamlNode:
     """Positions count code points. `start` includes anchor and tag; `end` of a block is the end of its last leaf."""
 
     start: int
@@ -34,7 +34,7 @@ class Node:
 
 
 @dataclass(slots=True, kw_only=True)
-class ScalarNode(Node):
+class ScalarNode(YamlNode):
     """`style` is empty for a plain scalar, else one of the characters ' \" | >."""
 
     text: str
@@ -47,34 +47,34 @@ class ScalarNode(Node):
 
 
 @dataclass(slots=True, kw_only=True)
-class AliasNode(Node):
+class AliasNode(YamlNode):
     """A reference to an anchor above."""
 
 
 @dataclass(slots=True, kw_only=True)
-class SequenceNode(Node):
+class SequenceNode(YamlNode):
     """A list."""
 
     is_flow: bool
-    items: list[Node] = field(default_factory=list)
+    items: list[YamlNode] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
     """A key with its value."""
 
-    key: Node
-    value: Node
+    key: YamlNode
+    value: YamlNode
 
 
 @dataclass(slots=True, kw_only=True)
-class MappingNode(Node):
+class MappingNode(YamlNode):
     """A mapping; `merge_start` is where its merge key stands."""
 
     is_flow: bool
     members: dict[str, Member] = field(default_factory=dict)
     merge_start: int | None = None
-    last: Node | None = None
+    last: YamlNode | None = None
 
 
 Collection: TypeAlias = MappingNode | SequenceNode
@@ -84,7 +84,7 @@ Collection: TypeAlias = MappingNode | SequenceNode
 class Tree:
     """The nodes of a text's documents, and the anchors that aliases use."""
 
-    roots: list[Node]
+    roots: list[YamlNode]
     used_anchors: set[str]
 
 
@@ -100,13 +100,13 @@ class _Builder:
         self._used_anchors: set[str] = set()
 
     def build(self) -> Tree:
-        roots: list[Node] = []
+        roots: list[YamlNode] = []
         while type(event := self._next_event()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent:
                 roots.append(self._node(self._next_event()))
         return Tree(roots=roots, used_anchors=self._used_anchors)
 
-    def _node(self, event: Event) -> Node:
+    def _node(self, event: Event) -> YamlNode:
         start, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark)
         if isinstance(event, ScalarEvent):
             return ScalarNode(
@@ -172,7 +172,7 @@ class _Builder:
         return node
 
 
-def last_leaf(node: Node) -> Node:
+def last_leaf(node: YamlNode) -> YamlNode:
     """Find the node whose text ends a block; a flow collection counts as a leaf."""
     while isinstance(node, MappingNode | SequenceNode) and not node.is_flow:
         child = node.last if isinstance(node, MappingNode) else node.items[-1] if node.items else None
@@ -182,7 +182,7 @@ def last_leaf(node: Node) -> Node:
     return node
 
 
-def locate(tree: Tree, root: Node, field: Field) -> list[Node]:
+def locate(tree: Tree, root: YamlNode, field: Field) -> list[YamlNode]:
     """Walk from a document's root to a field: the nodes on the way, the field's own last.
 
     Raises ObstacleError when the way leads through an alias, a used anchor or a merge, or ends early.
@@ -196,14 +196,14 @@ def locate(tree: Tree, root: Node, field: Field) -> list[Node]:
     return way
 
 
-def _refuse_shared(tree: Tree, node: Node) -> None:
+def _refuse_shared(tree: Tree, node: YamlNode) -> None:
     if isinstance(node, AliasNode):
         raise ObstacleError("an alias stands here: its value is written at its anchor", node.start)
     if node.anchor is not None and node.anchor in tree.used_anchors:
         raise ObstacleError(f"the anchor &{node.anchor} is used by aliases: the edit would change them too", node.start)
 
 
-def _step(node: Node, part: str | int, *, is_last: bool) -> Node:
+def _step(node: YamlNode, part: str | int, *, is_last: bool) -> YamlNode:
     if isinstance(node, SequenceNode) and isinstance(part, int) and 0 <= part < len(node.items):
         return node.items[part]
     member = node.members.get(part) if isinstance(node, MappingNode) and isinstance(part, str) else None

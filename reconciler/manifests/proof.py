@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Budget, Value
+from reconciler.manifests.composer import ComposingBudget, Value
 from reconciler.manifests.documents import compose_section
 from reconciler.manifests.edits import ObstacleError
 from reconciler.manifests.fields import Field, format_field
-from reconciler.manifests.sections import Section, Source, decode_source, split_sections
+from reconciler.manifests.sections import Section, SourceText, decode_source, split_sections
 
 
-def prove(before: Source, sections: Sequence[Section], data: bytes, expected: Mapping[int, list[Value]]) -> None:
+def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected: Mapping[int, list[Value]]) -> None:
     """Read the bytes that are about to be returned, and compare.
 
     `expected` holds, by section, the values that the edited documents must have. All other sections must be equal
@@ -22,7 +22,7 @@ def prove(before: Source, sections: Sequence[Section], data: bytes, expected: Ma
         new_sections = split_sections(after)
         if len(new_sections) != len(sections) or after.has_bom != before.has_bom:
             raise ObstacleError("the edit would change the number of documents")
-        budget = Budget()
+        budget = ComposingBudget()
         for position, (old, new) in enumerate(zip(sections, new_sections, strict=True)):
             if position in expected:
                 composed = compose_section(after, new, budget)

@@ -42,7 +42,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceText:
     """A file as text, without its byte order mark."""
 
     path: str
@@ -58,7 +58,7 @@ class Source:
         return self.text.count("\n", 0, index) + 1
 
 
-def decode_source(path: str, data: bytes) -> Source:
+def decode_source(path: str, data: bytes) -> SourceText:
     """Decode a file; InputError when it is too large, binary or not UTF-8."""
     if len(data) > MAX_FILE_BYTES:
         raise InputError(path, 0, "", f"expected at most {MAX_FILE_BYTES} bytes, got {len(data)}: split the file")
@@ -70,7 +70,7 @@ def decode_source(path: str, data: bytes) -> Source:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"expected UTF-8, got byte 0x{data[error.start]:02x}: save the file as UTF-8"
         raise InputError(path, line, "", message) from error
-    return Source(path=path, text=text, has_bom=has_bom)
+    return SourceText(path=path, text=text, has_bom=has_bom)
 
 
 def refuse_binary(path: str, data: bytes) -> None:
@@ -82,7 +82,7 @@ def refuse_binary(path: str, data: bytes) -> None:
         raise InputError(path, data.count(b"\n", 0, position) + 1, "", "expected YAML text, got a NUL byte")
 
 
-def split_sections(source: Source) -> tuple[Section, ...]:
+def split_sections(source: SourceText) -> tuple[Section, ...]:
     """Cut a file at its document starts; one section for the whole file when directives or `...` are about.
 
     Sections cover the text without gaps. InputError when there are more documents than the cap.
@@ -114,7 +114,7 @@ def _cut_at_markers(text: str) -> Iterator[Section]:
         position, index = start, index + 1
 
 
-def refuse_ambiguous_breaks(source: Source, section: Section) -> None:
+def refuse_ambiguous_breaks(source: SourceText, section: Section) -> None:
     """InputError at a character that one parser counts as a line break and the next does not."""
     if source.text.isascii() and source.text.find("\r", section.start, section.end) < 0:
         return

@@ -7,10 +7,10 @@ from typing import Final
 
 from reconciler.manifests.composer import Value
 from reconciler.manifests.edits import InsertBlock, InsertItem, ObstacleError, ReplaceBlock, SetScalar
-from reconciler.manifests.nodes import MappingNode, Member, Node, ScalarNode, SequenceNode, Tree, last_leaf, locate
+from reconciler.manifests.nodes import MappingNode, Member, ScalarNode, SequenceNode, Tree, YamlNode, last_leaf, locate
 from reconciler.manifests.proof import find_difference
 from reconciler.manifests.writing import (
-    Block,
+    RenderedBlock,
     end_of_content,
     newline_before,
     read_block,
@@ -44,7 +44,7 @@ class Located:
 
     text: str
     tree: Tree
-    root: Node
+    root: YamlNode
 
 
 def splice_scalar(located: Located, edit: SetScalar, current: Value) -> tuple[list[Splice], Value]:
@@ -69,7 +69,7 @@ def splice_scalar(located: Located, edit: SetScalar, current: Value) -> tuple[li
     return [_fill(located.text, node, " " + text)], value
 
 
-def _fill(text: str, node: Node, value: str) -> Splice:
+def _fill(text: str, node: YamlNode, value: str) -> Splice:
     """Write into an empty value, right behind its colon, dash or anchor."""
     position = len(text[: node.end].rstrip())
     if text[position - 1] not in ":-" and node.anchor is None:
@@ -77,7 +77,7 @@ def _fill(text: str, node: Node, value: str) -> Splice:
     return Splice(position, position, value, len(text))
 
 
-def _refuse_template(node: Node, value: Value) -> None:
+def _refuse_template(node: YamlNode, value: Value) -> None:
     marker = _find_template(value)
     if marker is not None:
         raise ObstacleError(f"the value comes from a template ({marker}): it is set somewhere else", node.start)
@@ -130,7 +130,7 @@ def splice_item(located: Located, edit: InsertItem) -> tuple[list[Splice], Value
     return [Splice(position, position, lines, parent.column)], block.value[0]
 
 
-def _refuse_open_end(text: str, leaf: Node) -> None:
+def _refuse_open_end(text: str, leaf: YamlNode) -> None:
     """A line below would give a clipped block scalar the final line break that it has not got."""
     if not isinstance(leaf, ScalarNode):
         return
@@ -153,7 +153,7 @@ def _refuse_unusual_parent(text: str, parent: MappingNode) -> None:
         raise ObstacleError("the keys of this mapping are not laid out as `key: value` on lines of their own", first)
 
 
-def _lines_column(parent: MappingNode, block: Block) -> int:
+def _lines_column(parent: MappingNode, block: RenderedBlock) -> int:
     """Indent as the first nested mapping beside it does."""
     if block.is_scalar:
         return parent.column
@@ -180,7 +180,7 @@ def splice_replacement(located: Located, edit: ReplaceBlock, current: Value) -> 
     return list(_replace(located.text, parent, parent.members[edit.field[-1]], block)), block.value
 
 
-def _replace(text: str, parent: MappingNode, member: Member, block: Block) -> Iterable[Splice]:
+def _replace(text: str, parent: MappingNode, member: Member, block: RenderedBlock) -> Iterable[Splice]:
     """Two stretches: what stands behind the colon, and the lines below; a comment behind the key survives."""
     node = member.value
     colon = _COLON.match(text, member.key.end)
@@ -194,18 +194,18 @@ def _replace(text: str, parent: MappingNode, member: Member, block: Block) -> It
     yield Splice(lines_start, lines_end, lines, parent.column + 1)
 
 
-def _is_block_collection(node: Node) -> bool:
+def _is_block_collection(node: YamlNode) -> bool:
     return isinstance(node, MappingNode | SequenceNode) and not node.is_flow
 
 
-def _inline_end(text: str, colon_end: int, node: Node) -> int:
+def _inline_end(text: str, colon_end: int, node: YamlNode) -> int:
     if _is_block_collection(node):
         return colon_end
     header = _BLOCK_SCALAR_HEADER.match(text, node.start) if isinstance(node, ScalarNode) and node.is_block else None
     return header.end() if header else node.end
 
 
-def _lines_start(text: str, node: Node) -> int:
+def _lines_start(text: str, node: YamlNode) -> int:
     """The end of the last line that stays: the one above a block, or the one on which an inline value ends."""
     if _is_block_collection(node):
         line_break = text.rfind("\n", 0, node.start)
@@ -217,7 +217,7 @@ def _lines_start(text: str, node: Node) -> int:
     return end_of_content(text, node)
 
 
-def _replacement_column(parent: MappingNode, node: Node, block: Block) -> int:
+def _replacement_column(parent: MappingNode, node: YamlNode, block: RenderedBlock) -> int:
     is_alike = (block.is_mapping and isinstance(node, MappingNode)) or (
         block.is_sequence and isinstance(node, SequenceNode)
     )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Budget, Value, compose_documents
+from reconciler.manifests.composer import ComposingBudget, Value, compose_documents
 from reconciler.manifests.edits import ObstacleError
-from reconciler.manifests.nodes import MappingNode, Node, ScalarNode, SequenceNode, build_tree
+from reconciler.manifests.nodes import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
 from reconciler.manifests.scalars import Scalar, resolve_plain
 
 # Line breaks and controls would end a single-quoted scalar's line, or are not allowed in a stream.
@@ -41,13 +41,13 @@ def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
     # In a mapping's value `a: b` is an error, in a list's item it is a mapping: both are no text.
     framed = f"[{text}]" if in_flow else f"- {text}"
     try:
-        composed = compose_documents("", framed, first_line=1, budget=Budget())
+        composed = compose_documents("", framed, first_line=1, budget=ComposingBudget())
     except InputError:
         return False
     return len(composed) == 1 and composed[0].value == [text] and text[0] not in "&*!|>'\"@`%"
 
 
-def value_start(text: str, node: Node) -> int:
+def value_start(text: str, node: YamlNode) -> int:
     """Where a node's value begins, behind its anchor."""
     if node.anchor is None:
         return node.start
@@ -56,7 +56,7 @@ def value_start(text: str, node: Node) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RenderedBlock:
     """A rendered value: what stands on its key's line, and the lines below it, not indented.
 
     `is_scalar` means a block scalar, whose lines are indented already.
@@ -70,12 +70,12 @@ class Block:
     is_scalar: bool
 
 
-def read_block(text: str) -> Block:
+def read_block(text: str) -> RenderedBlock:
     """Read the text of a value that is to be written; ObstacleError when it is not exactly one YAML value."""
     if "\r" in text:
         raise ObstacleError("expected LF line breaks in the new text, got a carriage return")
     try:
-        composed = compose_documents("", text, first_line=1, budget=Budget())
+        composed = compose_documents("", text, first_line=1, budget=ComposingBudget())
     except InputError as error:
         raise ObstacleError(f"the new text is no YAML: {error.message}") from error
     if len(composed) != 1:
@@ -85,18 +85,18 @@ def read_block(text: str) -> Block:
     is_mapping = isinstance(root, MappingNode) and not root.is_flow
     is_sequence = isinstance(root, SequenceNode) and not root.is_flow
     if is_mapping or is_sequence:
-        return Block(composed[0].value, "", tuple(lines), is_mapping, is_sequence, is_scalar=False)
+        return RenderedBlock(composed[0].value, "", tuple(lines), is_mapping, is_sequence, is_scalar=False)
     is_scalar = isinstance(root, ScalarNode) and root.is_block
-    return Block(composed[0].value, lines[0], tuple(lines[1:]), is_mapping, is_sequence, is_scalar)
+    return RenderedBlock(composed[0].value, lines[0], tuple(lines[1:]), is_mapping, is_sequence, is_scalar)
 
 
-def write_lines(block: Block, *, column: int, newline: str) -> str:
+def write_lines(block: RenderedBlock, *, column: int, newline: str) -> str:
     """Write a block's lines at a column, each with a line break before it."""
     blank = " " * column
     return "".join(newline + (blank + line if line else "") for line in block.lines)
 
 
-def end_of_content(text: str, leaf: Node) -> int:
+def end_of_content(text: str, leaf: YamlNode) -> int:
     """Where the last line of a leaf ends, before its line break; a comment on that line belongs to it."""
     if isinstance(leaf, ScalarNode) and leaf.is_block:
         return _end_of_block_scalar(text, leaf)

@@ -8,12 +8,12 @@ from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import DEPLOYING_KINDS, helm_place, is_switched_off
 from reconciler.placement.insertions import overlay_insertion
-from reconciler.placement.markers import Marker, read_markers
+from reconciler.placement.markers import MarkerComment, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
-from reconciler.placement.origins import Origin, OriginKind
+from reconciler.placement.origins import OriginKind, ValueOrigin
 from reconciler.placement.ownership import Owner, owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
-from reconciler.placement.repository import Repository, is_kustomization
+from reconciler.placement.repository import ManifestRepository, is_kustomization
 from reconciler.placement.roots import find_used
 
 __all__ = [
@@ -22,14 +22,14 @@ __all__ = [
     "EffectivePlace",
     "EntryPlaces",
     "Fleet",
-    "Marker",
+    "ManifestRepository",
+    "MarkerComment",
     "NoPlace",
     "Obstacle",
-    "Origin",
     "OriginKind",
     "Owner",
-    "Repository",
     "Root",
+    "ValueOrigin",
     "build_fleet",
     "effective_place",
     "find_used",

@@ -7,8 +7,8 @@ from typing import Final
 
 from reconciler.domain.globs import path_matches
 from reconciler.manifests import Value
-from reconciler.placement.origins import AS_BUILT, Source, value_at
-from reconciler.placement.repository import Repository, directory_of, name_of
+from reconciler.placement.origins import AS_BUILT, SourceField, value_at
+from reconciler.placement.repository import ManifestRepository, directory_of, name_of
 
 KIND: Final = "ApplicationSet"
 _HEAD: Final[Mapping[str, Value]] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
@@ -16,7 +16,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\{-?\s*\.?([A-Za-z0-9_.\[\]-]+?)\s*-?\}\}")
 _MAX_APPLICATIONS: Final = 5_000
 
 
-def make_applications(repository: Repository, source: Source) -> Iterator[Source]:
+def make_applications(repository: ManifestRepository, source: SourceField) -> Iterator[SourceField]:
     """The Applications of an ApplicationSet, each as the root of a document of its own.
 
     Followed: list generators, and Git generators on directories and files of this repository. A template that still
@@ -37,10 +37,10 @@ def make_applications(repository: Repository, source: Source) -> Iterator[Source
             metadata = made.get("metadata")
             names = {**(metadata if isinstance(metadata, dict) else {}), **namespace}
             fields: dict[str, Value] = {**_HEAD, **made, "metadata": names}
-            yield Source(replace(source.document, value=fields, index=AS_BUILT))
+            yield SourceField(replace(source.document, value=fields, index=AS_BUILT))
 
 
-def _parameters(repository: Repository, spec: Source) -> Iterator[Mapping[str, str]]:
+def _parameters(repository: ManifestRepository, spec: SourceField) -> Iterator[Mapping[str, str]]:
     for generator in spec.items("generators"):
         listed = generator.get("list")
         if listed is not None:
@@ -52,7 +52,7 @@ def _parameters(repository: Repository, spec: Source) -> Iterator[Mapping[str, s
             yield from _in_files(repository, git)
 
 
-def _in_directories(repository: Repository, git: Source) -> Iterator[Mapping[str, str]]:
+def _in_directories(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:
     entries = [(each.text("path"), each.flag("exclude")) for each in git.items("directories")]
     for directory in repository.directories if entries else ():
         wanted = any(path_matches(pattern, directory) for pattern, excludes in entries if not excludes)
@@ -60,7 +60,7 @@ def _in_directories(repository: Repository, git: Source) -> Iterator[Mapping[str
             yield _path_parameters(directory)
 
 
-def _in_files(repository: Repository, git: Source) -> Iterator[Mapping[str, str]]:
+def _in_files(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:
     patterns = [each.text("path") for each in git.items("files")]
     for path in repository.paths if patterns else ():
         if any(path_matches(pattern, path) for pattern in patterns):

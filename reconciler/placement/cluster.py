@@ -16,9 +16,9 @@ from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer,
 from reconciler.placement.kustomize.build import Builder, Gathering
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.kustomize.transformers import set_namespace
-from reconciler.placement.objects import BuiltObject, Draft, Identity, Obstacle, Root, identify
-from reconciler.placement.origins import AS_BUILT, Source
-from reconciler.placement.repository import Repository, directory_of, is_yaml
+from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, Obstacle, Root, identify
+from reconciler.placement.origins import AS_BUILT, SourceField
+from reconciler.placement.repository import ManifestRepository, directory_of, is_yaml
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
 
 MAX_DEPLOYERS: Final = 20_000
@@ -55,7 +55,7 @@ class _Job:
     objects: list[BuiltObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     roots_reading: Counter[str] = field(default_factory=Counter)
-    followed: set[Identity] = field(default_factory=set)
+    followed: set[ObjectIdentity] = field(default_factory=set)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
 
@@ -85,22 +85,22 @@ def build_cluster(
     )
 
 
-def _declared_deployers(job: _Job) -> list[tuple[Identity, Source, Deployer]]:
+def _declared_deployers(job: _Job) -> list[tuple[ObjectIdentity, SourceField, Deployer]]:
     """Deployers as they are written in the cluster's paths; those that deploy themselves come first."""
     repository = job.builder.repository
-    found: list[tuple[Identity, Source, Deployer]] = []
+    found: list[tuple[ObjectIdentity, SourceField, Deployer]] = []
     for path, documents in repository.files.items():
         for document in documents:
             value = document.value
             kind = value.get("kind") if isinstance(value, dict) else None
             if isinstance(kind, str) and kind in _DECLARING and job.holds(path):
-                for source in _declared(repository, Source(document)):
+                for source in _declared(repository, SourceField(document)):
                     identity = identify(source.mapping())
                     found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
     return sorted(found, key=_bootstrap_order)
 
 
-def _declared(repository: Repository, source: Source) -> list[Source]:
+def _declared(repository: ManifestRepository, source: SourceField) -> list[SourceField]:
     """The deployers that a document is, or makes."""
     if source.mapping().get("kind") != APPLICATION_SET:
         return [source]
@@ -110,7 +110,7 @@ def _declared(repository: Repository, source: Source) -> list[Source]:
         return []
 
 
-def _bootstrap_order(found: tuple[Identity, Source, Deployer]) -> tuple[bool, str, int]:
+def _bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tuple[bool, str, int]:
     _, source, deployer = found
     path = source.document.path
     return not is_below(path, {deployer.directory}), path, source.document.index
@@ -148,7 +148,7 @@ def _follow_built(job: _Job, start: int) -> None:
             _follow_set(job, source_as_built(built))
 
 
-def _follow_set(job: _Job, source: Source) -> None:
+def _follow_set(job: _Job, source: SourceField) -> None:
     try:
         for made in make_applications(job.builder.repository, source):
             _follow(job, identify(made.mapping()), made)
@@ -156,15 +156,15 @@ def _follow_set(job: _Job, source: Source) -> None:
         job.findings.append(finding_of(error))
 
 
-def source_as_built(built: BuiltObject) -> Source:
+def source_as_built(built: BuiltObject) -> SourceField:
     """An object to read rules from: where it is written, or as it was patched, which has no place to edit."""
     if "spec" not in built.trace.members:
         return built.source
     document = replace(built.source.document, value=built.fields, index=AS_BUILT)
-    return Source(document, (), built.source.kind)
+    return SourceField(document, (), built.source.kind)
 
 
-def _follow(job: _Job, identity: Identity, source: Source) -> None:
+def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
     """Build what one deployer deploys, once."""
     key = identity.effective
     if key in job.followed or len(job.followed) >= MAX_DEPLOYERS:
@@ -249,7 +249,7 @@ def _failed(error: InputError, root: Root) -> Obstacle:
     return Obstacle(reason=f"{root} does not build: {error.message}", place=place)
 
 
-def _substituted(draft: Draft, deployer: Deployer) -> Iterator[Obstacle]:
+def _substituted(draft: ObjectDraft, deployer: Deployer) -> Iterator[Obstacle]:
     """What a substitution after the build will fill in."""
     for name in ("annotations", "labels"):
         if draft.value_at("metadata", name, f"{FLUX_GROUP}/substitute") == "disabled":
@@ -274,7 +274,7 @@ def find_substituted(value: Value) -> Iterator[Field]:
             yield (part, *path)
 
 
-def _finished(draft: Draft, root: Root, obstacles: tuple[Obstacle, ...]) -> BuiltObject:
+def _finished(draft: ObjectDraft, root: Root, obstacles: tuple[Obstacle, ...]) -> BuiltObject:
     identity = draft.identity.effective
     key = ResourceKey(cluster=root.cluster, namespace=identity.namespace, kind=identity.kind, name=identity.name)
     version = draft.fields.get("apiVersion")

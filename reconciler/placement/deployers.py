@@ -15,9 +15,9 @@ from reconciler.placement.kustomize.kustomization import (
     read_replicas,
     with_rules,
 )
-from reconciler.placement.objects import Identity
-from reconciler.placement.origins import OriginKind, Source
-from reconciler.placement.repository import Repository, join, resolve
+from reconciler.placement.objects import ObjectIdentity
+from reconciler.placement.origins import OriginKind, SourceField
+from reconciler.placement.repository import ManifestRepository, join, resolve
 
 FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
@@ -33,20 +33,20 @@ class Deployer:
     how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build.
     """
 
-    identity: Identity
-    spec: Source
-    source: Source
+    identity: ObjectIdentity
+    spec: SourceField
+    source: SourceField
     directory: str
     is_recursive: bool = True
-    namespace: Source | None = None
+    namespace: SourceField | None = None
     fallback_namespace: str = ""
     name_prefix: str = ""
     name_suffix: str = ""
     labels: tuple[LabelRule, ...] = ()
-    annotations: Mapping[str, Source] | None = None
+    annotations: Mapping[str, SourceField] | None = None
     replicas: tuple[ReplicaRule, ...] = ()
     patches: tuple[PatchRule, ...] = ()
-    components: tuple[Source, ...] = ()
+    components: tuple[SourceField, ...] = ()
     substitutes: bool = False
     include: str = ""
     exclude: str = ""
@@ -79,7 +79,7 @@ class Deployer:
         )
 
 
-def read_deployers(repository: Repository, identity: Identity, source: Source) -> Iterator[Deployer]:
+def read_deployers(repository: ManifestRepository, identity: ObjectIdentity, source: SourceField) -> Iterator[Deployer]:
     """The directories of this repository that an object deploys; none for an object that is no deployer.
 
     InputError where one of its fields has no meaning.
@@ -93,7 +93,7 @@ def read_deployers(repository: Repository, identity: Identity, source: Source) -
         yield from _read_argo(repository, identity, spec)
 
 
-def _read_flux(repository: Repository, identity: Identity, spec: Source) -> Iterator[Deployer]:
+def _read_flux(repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField) -> Iterator[Deployer]:
     reference = spec.get("sourceRef")
     kind = "" if reference is None else reference.text("kind")
     if kind not in {"", "GitRepository"}:
@@ -121,12 +121,12 @@ def _read_flux(repository: Repository, identity: Identity, spec: Source) -> Iter
     )
 
 
-def _leaves(source: Source, key: str) -> Mapping[str, Source]:
+def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
     member = source.get(key)
     return {} if member is None else {name: member.below(name) for name in source.texts(key)}
 
 
-def _read_argo(repository: Repository, identity: Identity, spec: Source) -> Iterator[Deployer]:
+def _read_argo(repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField) -> Iterator[Deployer]:
     single = spec.get("source")
     sources = [single] if single is not None else list(spec.items("sources"))
     for source in sources:
@@ -139,7 +139,7 @@ def _read_argo(repository: Repository, identity: Identity, spec: Source) -> Iter
 
 
 def _read_argo_source(
-    repository: Repository, identity: Identity, spec: Source, source: Source, directory: str
+    repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField, source: SourceField, directory: str
 ) -> Deployer:
     destination = spec.get("destination")
     plain = source.get("directory")
@@ -170,7 +170,7 @@ def _read_argo_source(
     )
 
 
-def _argo_labels(own: Mapping[str, Source], section: Source) -> LabelRule:
+def _argo_labels(own: Mapping[str, SourceField], section: SourceField) -> LabelRule:
     """Argo CD's labels reach selectors, unless it was told otherwise."""
     spared = own.get("labelWithoutSelector")
     templates = own.get("labelIncludeTemplates")
@@ -181,26 +181,32 @@ def _argo_labels(own: Mapping[str, Source], section: Source) -> LabelRule:
     )
 
 
-def _sections(repository: Repository, identity: Identity, source: Source, directory: str, key: str) -> list[Source]:
+def _sections(
+    repository: ManifestRepository, identity: ObjectIdentity, source: SourceField, directory: str, key: str
+) -> list[SourceField]:
     """The section of a source, after those of the override files in the directory, which win."""
     own = source.of_kind(OriginKind.DEPLOYER).get(key)
     return [*override_sections(repository, identity.name, directory, key), *([] if own is None else [own])]
 
 
-def override_sections(repository: Repository, application: str, directory: str, key: str) -> Iterator[Source]:
+def override_sections(
+    repository: ManifestRepository, application: str, directory: str, key: str
+) -> Iterator[SourceField]:
     """A section of the `.argocd-source` files in an Application's directory, the Application's own file first."""
     for name in (f".argocd-source-{application}.yaml", ".argocd-source.yaml"):
         path = join(directory, name)
         if not repository.has_file(path):
             continue
         for document in repository.read(path):
-            root = Source(document, (), OriginKind.DEPLOYER)
+            root = SourceField(document, (), OriginKind.DEPLOYER)
             member = root.get(key) if isinstance(document.value, dict) else None
             if member is not None:
                 yield member
 
 
-def try_read(repository: Repository, identity: Identity, source: Source) -> tuple[list[Deployer], InputError | None]:
+def try_read(
+    repository: ManifestRepository, identity: ObjectIdentity, source: SourceField
+) -> tuple[list[Deployer], InputError | None]:
     """The deployers of an object, or what is wrong with it."""
     try:
         return list(read_deployers(repository, identity, source)), None

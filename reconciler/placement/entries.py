@@ -8,7 +8,7 @@ from reconciler.domain.declared.places import EntryPlace, OverlayPatch, PatchPat
 from reconciler.manifests import Field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
-from reconciler.placement.origins import AS_BUILT, Source, origin_of_source, value_at
+from reconciler.placement.origins import AS_BUILT, SourceField, origin_of_source, value_at
 from reconciler.placement.overlay_patches import NoPatchError, OverlayPatches, way_through
 
 _Readings: TypeAlias = dict[Field | None, dict[Field, list[BuiltObject]]]
@@ -88,15 +88,15 @@ class EntryPlaces:
             return f"{source.place.path} is built into {len(others) + 1} objects, and {reason}"
         return reason if reason.startswith(str(source.place)) else f"{source.place} decides, and {reason}"
 
-    def _is_ours(self, built: BuiltObject, source: Source) -> bool:
+    def _is_ours(self, built: BuiltObject, source: SourceField) -> bool:
         is_written = source.address[1] != AS_BUILT and source.document.index != AS_BUILT
         return is_written and not self._fleet.is_ignored(origin_of_source(source)) and self._is_alone(built, source)
 
-    def _is_alone(self, built: BuiltObject, source: Source) -> bool:
+    def _is_alone(self, built: BuiltObject, source: SourceField) -> bool:
         """Whether a change at a place changes this object of this cluster, and no other."""
         return source.document.path not in self._fleet.shared_paths and next(self._sharing(built, source), None) is None
 
-    def _sharing(self, built: BuiltObject, source: Source) -> Iterator[BuiltObject]:
+    def _sharing(self, built: BuiltObject, source: SourceField) -> Iterator[BuiltObject]:
         """The other objects that are made of a place, of what holds it or of what it holds; its deployer aside."""
         deployer = self._fleet.deployer_of(built)
         own = None if deployer is None else deployer.key_in(built.key.cluster)
@@ -104,7 +104,7 @@ class EntryPlaces:
             if other is not built and other.key != own:
                 yield other
 
-    def _made_of(self, source: Source) -> Iterator[BuiltObject]:
+    def _made_of(self, source: SourceField) -> Iterator[BuiltObject]:
         path, number, field, embedding = source.address
         read = self._readings_of((path, number))
         for each, objects in read.get(embedding, {}).items():

@@ -9,10 +9,10 @@ from reconciler.manifests import Field
 from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.kustomize.build import Builder
-from reconciler.placement.markers import IGNORE, Marker
+from reconciler.placement.markers import IGNORE, MarkerComment
 from reconciler.placement.objects import BuiltObject
-from reconciler.placement.origins import Address, Origin
-from reconciler.placement.repository import Repository
+from reconciler.placement.origins import Address, ValueOrigin
+from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_charts, find_used
 
 
@@ -25,13 +25,13 @@ class Fleet:
     and `markers` are what it was built from.
     """
 
-    repository: Repository
+    repository: ManifestRepository
     clusters: Mapping[str, ClusterBuild]
     objects: Mapping[ResourceKey, tuple[BuiltObject, ...]]
     holds: Mapping[str, Callable[[str], bool]] = field(repr=False)
     shared_paths: frozenset[str] = frozenset()
-    markers: tuple[Marker, ...] = ()
-    _markers: Mapping[tuple[str, str, str], tuple[Marker, ...]] = field(default_factory=dict, repr=False)
+    markers: tuple[MarkerComment, ...] = ()
+    _markers: Mapping[tuple[str, str, str], tuple[MarkerComment, ...]] = field(default_factory=dict, repr=False)
     """By word, kind and name; those that name nobody by word and path."""
     _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _by_kind: Mapping[tuple[str, str], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
@@ -51,7 +51,7 @@ class Fleet:
         found = self.objects.get(key, ())
         return found[0] if len(found) == 1 else None
 
-    def markers_for(self, key: ResourceKey, word: str) -> tuple[Marker, ...]:
+    def markers_for(self, key: ResourceKey, word: str) -> tuple[MarkerComment, ...]:
         """The marker comments that name an object, and those without a name in its own manifest."""
         named = self._markers.get((word, key.kind, key.name), ())
         own = (
@@ -63,7 +63,7 @@ class Fleet:
         )
         return (*(marker for marker in named if key.cluster in self.holders_of(marker.path)), *own)
 
-    def is_ignored(self, origin: Origin) -> bool:
+    def is_ignored(self, origin: ValueOrigin) -> bool:
         """Whether a comment behind a number says to leave it alone."""
         marked = self._markers.get((IGNORE, "", origin.place.path), ())
         return origin.embedding is None and any(
@@ -89,7 +89,7 @@ class Fleet:
         """Every object, in every root and cluster, that something of one document ends up in."""
         return self._by_document.get(document, ())
 
-    def readers_of(self, origin: Origin, path: Field) -> tuple[BuiltObject, ...]:
+    def readers_of(self, origin: ValueOrigin, path: Field) -> tuple[BuiltObject, ...]:
         """Every object whose field `path` is decided at this very place: an edit there changes them all."""
         address = origin.address
         return tuple(self._readers_by_address(address[:2], path).get(address, ()))
@@ -117,7 +117,7 @@ class Fleet:
 
 
 def build_fleet(
-    repository: Repository, clusters: Mapping[str, Callable[[str], bool]], markers: Iterable[Marker] = ()
+    repository: ManifestRepository, clusters: Mapping[str, Callable[[str], bool]], markers: Iterable[MarkerComment] = ()
 ) -> Fleet:
     """Build every cluster; `clusters` says by name whether a path belongs to it. Nothing is raised."""
     builder = Builder(repository)
@@ -163,8 +163,8 @@ def _find_shared(builds: Iterable[ClusterBuild]) -> frozenset[str]:
     return frozenset(shared)
 
 
-def _group(markers: Iterable[Marker]) -> dict[tuple[str, str, str], tuple[Marker, ...]]:
-    grouped: dict[tuple[str, str, str], list[Marker]] = {}
+def _group(markers: Iterable[MarkerComment]) -> dict[tuple[str, str, str], tuple[MarkerComment, ...]]:
+    grouped: dict[tuple[str, str, str], list[MarkerComment]] = {}
     for marker in markers:
         grouped.setdefault((marker.word, marker.kind, marker.name or marker.path), []).append(marker)
     return {name: tuple(found) for name, found in grouped.items()}

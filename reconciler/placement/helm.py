@@ -15,9 +15,9 @@ from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.patches import parse_inline
 from reconciler.placement.objects import BuiltObject, Obstacle, split_version
-from reconciler.placement.origins import Embedding, OriginKind, Source, origin_of_source
+from reconciler.placement.origins import Embedding, OriginKind, SourceField, origin_of_source
 from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
-from reconciler.placement.repository import CHART_NAME, Repository, directory_of, join, name_of, resolve
+from reconciler.placement.repository import CHART_NAME, ManifestRepository, directory_of, join, name_of, resolve
 
 HELM_RELEASE: Final = "HelmRelease"
 DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}
@@ -81,7 +81,7 @@ def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
         first = next(layers_of(fleet, found[0], (*split_setting(setting)[:-1], _SWITCH)), None)
     except InputError:
         return False
-    return isinstance(first, Source) and (first.value is False or first.value == "false")
+    return isinstance(first, SourceField) and (first.value is False or first.value == "false")
 
 
 def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
@@ -145,7 +145,7 @@ def _place_in_release(
         return NoPlace(
             obstacle=Obstacle(reason=f"the values of {release} cannot be read: {error.message}", place=place)
         )
-    written = [each for each in layers if isinstance(each, Source)]
+    written = [each for each in layers if isinstance(each, SourceField)]
     considered = tuple(origin_of_source(source.of_kind(OriginKind.HELM)) for source in written)
     if not layers:
         missing = "live count" if word == "replicas" else "bound that counts now"
@@ -167,7 +167,7 @@ def _rendered_after(release: Release) -> Obstacle | None:
     return Obstacle(reason=f"a post-renderer of {release} sets replicas", place=release.built.place_of(path))
 
 
-def _other_readers(fleet: Fleet, release: Release, source: Source, path: Field) -> Iterator[str]:
+def _other_readers(fleet: Fleet, release: Release, source: SourceField, path: Field) -> Iterator[str]:
     """Other releases that the same place would change."""
     own = release.built
     inline = (*release.values_prefix, *path)
@@ -191,7 +191,7 @@ def split_setting(setting: str) -> Field:
     return tuple(parts)
 
 
-def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
     """Where a release's values say something about a path, the winning place first; obstacles hide what is below."""
     if release.is_flux:
         yield from _flux_layers(fleet, release, path)
@@ -199,7 +199,7 @@ def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | 
         yield from _argo_layers(fleet, release, path)
 
 
-def _flux_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+def _flux_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
     built = release.built
     if built.value_at(*release.values_prefix, *path) is not None:
         yield from built.trace.chain((*release.values_prefix, *path))
@@ -210,7 +210,7 @@ def _flux_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source
         yield from _in_file(fleet.repository, file, path)
 
 
-def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> Iterator[Source | Obstacle]:
+def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> Iterator[SourceField | Obstacle]:
     built = release.built
     kind, name = _text(built, *entry, "kind"), _text(built, *entry, "name")
     key = _text(built, *entry, "valuesKey") or _DEFAULT_KEY
@@ -248,26 +248,26 @@ def _generating_file(built: BuiltObject, key: str) -> str | None:
     return None
 
 
-def _in_text(source: Source, path: Field) -> Iterator[Source]:
+def _in_text(source: SourceField, path: Field) -> Iterator[SourceField]:
     """A path in values that stand as a text."""
     embedding = Embedding(document=source.document, field=source.field)
     for document in parse_inline(source)[:1]:
-        yield from _existing(Source(document, path, OriginKind.HELM, embedding))
+        yield from _existing(SourceField(document, path, OriginKind.HELM, embedding))
 
 
-def _in_file(repository: Repository, file: str, path: Field) -> Iterator[Source]:
+def _in_file(repository: ManifestRepository, file: str, path: Field) -> Iterator[SourceField]:
     """A path in a file of values; one that is not there has none."""
     if repository.has_file(file):
         for document in repository.read(file)[:1]:
-            yield from _existing(Source(document, path, OriginKind.HELM))
+            yield from _existing(SourceField(document, path, OriginKind.HELM))
 
 
-def _existing(source: Source) -> Iterator[Source]:
+def _existing(source: SourceField) -> Iterator[SourceField]:
     if source.value is not None:
         yield source
 
 
-def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source | Obstacle]:
+def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
     sections = list(_sections(fleet.repository, release))
     parameters = _first(sections, "parameters")
     yield from () if parameters is None else _in_parameters(parameters, path)
@@ -282,7 +282,7 @@ def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source
         yield from _in_file(fleet.repository, chart_file, path)
 
 
-def _sections(repository: Repository, release: Release) -> Iterator[Source]:
+def _sections(repository: ManifestRepository, release: Release) -> Iterator[SourceField]:
     """The Helm sections of an Application's source: of the override files in its directory, then its own."""
     source = source_as_built(release.built).below(*release.prefix)
     directory = resolve("", source.text("path")) if source.text("path") else None
@@ -293,11 +293,11 @@ def _sections(repository: Repository, release: Release) -> Iterator[Source]:
         yield own
 
 
-def _first(sections: Sequence[Source], key: str) -> Source | None:
+def _first(sections: Sequence[SourceField], key: str) -> SourceField | None:
     return next((member for section in sections if (member := section.get(key)) is not None), None)
 
 
-def _in_parameters(parameters: Source, path: Field) -> Iterator[Source]:
+def _in_parameters(parameters: SourceField, path: Field) -> Iterator[SourceField]:
     """The last parameter of that name wins, as with `helm --set`."""
     value = parameters.value
     for index in reversed(range(len(value) if isinstance(value, list) else 0)):
@@ -306,7 +306,9 @@ def _in_parameters(parameters: Source, path: Field) -> Iterator[Source]:
             yield from _existing(entry.below("value"))
 
 
-def _value_files(repository: Repository, release: Release, sections: Sequence[Source]) -> Iterator[str | Obstacle]:
+def _value_files(
+    repository: ManifestRepository, release: Release, sections: Sequence[SourceField]
+) -> Iterator[str | Obstacle]:
     """The files of `valueFiles`, the last one first, as it wins."""
     listed = _first(sections, "valueFiles")
     value = None if listed is None else listed.value
@@ -322,7 +324,7 @@ def _value_files(repository: Repository, release: Release, sections: Sequence[So
             yield Obstacle(reason=reason, place=entry.place)
 
 
-def _resolve_value_file(repository: Repository, release: Release, name: str) -> str | None:
+def _resolve_value_file(repository: ManifestRepository, release: Release, name: str) -> str | None:
     if name.startswith("$"):
         reference, _, rest = name[1:].partition("/")
         sources = release.built.value_at("spec", "sources")
@@ -336,7 +338,7 @@ def _resolve_value_file(repository: Repository, release: Release, name: str) -> 
     return resolve(directory, name) if directory else None
 
 
-def _chart_files(repository: Repository, release: Release) -> Iterator[str]:
+def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[str]:
     """The values of a chart that lies in this repository, the winning file first."""
     built = release.built
     if not release.is_flux:

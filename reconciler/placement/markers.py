@@ -10,7 +10,7 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, OpenFile, Value
-from reconciler.manifests.nodes import MappingNode, Node, ScalarNode, SequenceNode, build_tree
+from reconciler.manifests.nodes import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
 from reconciler.manifests.wording import describe, name_field, quote
 from reconciler.placement.origins import value_at
 
@@ -25,7 +25,7 @@ _TARGET: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)/([a-z0-9]([-a-z0-9.]*[a-z0-
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class MarkerComment:
     """A number that a person marked: `word` says what it is, `kind` and `name` whose; empty inside the own manifest.
 
     `ignore` markers have the word `ignore` and no target.
@@ -46,7 +46,7 @@ class Marker:
         return Place(path=self.path, line=self.line, field=name_field(self.field))
 
 
-def read_markers(path: str, body: bytes) -> tuple[tuple[Marker, ...], tuple[Finding, ...]]:
+def read_markers(path: str, body: bytes) -> tuple[tuple[MarkerComment, ...], tuple[Finding, ...]]:
     """The markers of one YAML file, and what is wrong with them; a file that is no YAML has none."""
     if _SCREEN not in body or b"#" not in body:
         return (), ()
@@ -54,7 +54,7 @@ def read_markers(path: str, body: bytes) -> tuple[tuple[Marker, ...], tuple[Find
         file = OpenFile(path, body)
     except InputError:
         return (), ()
-    markers: list[Marker] = []
+    markers: list[MarkerComment] = []
     findings: list[Finding] = []
     for position, section in enumerate(file.sections):
         text = file.source.text[section.start : section.end]
@@ -66,7 +66,7 @@ def read_markers(path: str, body: bytes) -> tuple[tuple[Marker, ...], tuple[Find
         except InputError:
             continue
         for found in _read_section(documents, text, section.first_line, comments):
-            if isinstance(found, Marker):
+            if isinstance(found, MarkerComment):
                 markers.append(found)
             else:
                 findings.append(found)
@@ -75,7 +75,7 @@ def read_markers(path: str, body: bytes) -> tuple[tuple[Marker, ...], tuple[Find
 
 def _read_section(
     documents: Sequence[Document], text: str, first_line: int, comments: Iterable[re.Match[str]]
-) -> Iterator[Marker | Finding]:
+) -> Iterator[MarkerComment | Finding]:
     """Every comment with the scalar that ends before it on its line."""
     leaves = [_Leaf(*each) for each in _leaves_of(build_tree(text).roots)]
     starts = [leaf.start for leaf in leaves]
@@ -102,13 +102,13 @@ class _Leaf(NamedTuple):
     field: Field
 
 
-def _leaves_of(roots: Sequence[Node]) -> Iterator[tuple[int, int, int, Field]]:
+def _leaves_of(roots: Sequence[YamlNode]) -> Iterator[tuple[int, int, int, Field]]:
     for number, root in enumerate(roots):
         for leaf, path in _leaves(root, ()):
             yield leaf.start, leaf.end, number, path
 
 
-def _leaves(node: Node, path: Field) -> Iterator[tuple[ScalarNode, Field]]:
+def _leaves(node: YamlNode, path: Field) -> Iterator[tuple[ScalarNode, Field]]:
     if isinstance(node, ScalarNode):
         yield node, path
     elif isinstance(node, MappingNode):
@@ -119,12 +119,14 @@ def _leaves(node: Node, path: Field) -> Iterator[tuple[ScalarNode, Field]]:
             yield from _leaves(item, (*path, index))
 
 
-def _marker(document: Document, field: Field, line: int, comment: re.Match[str]) -> Marker | Finding:
+def _marker(document: Document, field: Field, line: int, comment: re.Match[str]) -> MarkerComment | Finding:
     word, colon, target = comment.groups()
     place = Place(path=document.path, line=line, field=name_field(field))
     value = value_at(document.value, field)
     if word == IGNORE and not target:
-        return Marker(path=document.path, document=document.index, field=field, line=line, word=word, value=value)
+        return MarkerComment(
+            path=document.path, document=document.index, field=field, line=line, word=word, value=value
+        )
     if word not in _WORDS:
         message = f"expected {PREFIX}replicas, min-replicas, max-replicas or ignore, got {quote(PREFIX + word)}"
         return Finding(place=place, severity=Severity.ERROR, message=message)
@@ -135,7 +137,7 @@ def _marker(document: Document, field: Field, line: int, comment: re.Match[str])
     if not _is_number(value):
         message = f"expected a whole number before this comment, got {describe(value)}"
         return Finding(place=place, severity=Severity.ERROR, message=message)
-    return Marker(
+    return MarkerComment(
         path=document.path,
         document=document.index,
         field=field,

@@ -6,7 +6,15 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Field, Value
-from reconciler.placement.origins import Address, Origin, Source, Trace, origin_of_source, value_at, with_value
+from reconciler.placement.origins import (
+    Address,
+    SourceField,
+    SourceTrace,
+    ValueOrigin,
+    origin_of_source,
+    value_at,
+    with_value,
+)
 
 DEFAULT_NAMESPACE: Final = "default"
 # What the built-in schema of Kustomize knows to live outside of namespaces; a kind that it does not know lives inside.
@@ -21,7 +29,7 @@ CLUSTER_SCOPED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ObjectIdentity:
     """What an object is called at one moment of a build."""
 
     group: str
@@ -36,10 +44,10 @@ class Identity:
         return self.kind not in CLUSTER_SCOPED
 
     @property
-    def effective(self) -> "Identity":
+    def effective(self) -> "ObjectIdentity":
         """With the namespace that an object without one is in."""
         namespace = (self.namespace or DEFAULT_NAMESPACE) if self.is_namespaced else ""
-        return Identity(self.group, self.version, self.kind, namespace, self.name)
+        return ObjectIdentity(self.group, self.version, self.kind, namespace, self.name)
 
     def __str__(self) -> str:
         namespace = self.effective.namespace
@@ -52,12 +60,14 @@ def split_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
-def identify(fields: Mapping[str, Value]) -> Identity:
+def identify(fields: Mapping[str, Value]) -> ObjectIdentity:
     """What an object is called; parts that are no text are empty."""
     metadata = fields.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     group, version = split_version(_text(fields.get("apiVersion")))
-    return Identity(group, version, _text(fields.get("kind")), _text(names.get("namespace")), _text(names.get("name")))
+    return ObjectIdentity(
+        group, version, _text(fields.get("kind")), _text(names.get("namespace")), _text(names.get("name"))
+    )
 
 
 def _text(value: Value) -> str:
@@ -82,34 +92,34 @@ class Obstacle:
 
 
 @dataclass(slots=True)
-class Draft:
+class ObjectDraft:
     """One object while it is being built. `fields` is never changed in place: it may be shared with the source."""
 
     fields: dict[str, Value]
-    source: Source
-    trace: Trace
-    identity: Identity
-    earlier: list[Identity] = field(default_factory=list)
+    source: SourceField
+    trace: SourceTrace
+    identity: ObjectIdentity
+    earlier: list[ObjectIdentity] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     affixes: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, source: Source) -> "Draft":
+    def of(cls, source: SourceField) -> "ObjectDraft":
         """The object that stands at a source."""
         fields = source.mapping()
-        return cls(fields=fields, source=source, trace=Trace((source,)), identity=identify(fields))
+        return cls(fields=fields, source=source, trace=SourceTrace((source,)), identity=identify(fields))
 
     @property
-    def original(self) -> Identity:
+    def original(self) -> ObjectIdentity:
         """What it is called where it is written."""
         return self.earlier[0] if self.earlier else self.identity
 
     @property
-    def identities(self) -> tuple[Identity, ...]:
+    def identities(self) -> tuple[ObjectIdentity, ...]:
         """Every name that it ever had, the first one first."""
         return (*self.earlier, self.identity)
 
-    def is_or_was(self, wanted: Identity) -> bool:
+    def is_or_was(self, wanted: ObjectIdentity) -> bool:
         """Whether it has or had this name, in its effective form."""
         if self.identity.name == wanted.name and self.identity.effective == wanted:
             return True
@@ -119,7 +129,7 @@ class Draft:
         """The value at a field as built so far."""
         return value_at(self.fields, path)
 
-    def set(self, path: Field, value: Value, source: Source | None = None) -> None:
+    def set(self, path: Field, value: Value, source: SourceField | None = None) -> None:
         """Set one field; with a source it is recorded where the value is written."""
         changed = with_value(self.fields, path, value)
         if isinstance(changed, dict):
@@ -135,10 +145,10 @@ class Draft:
         if (name, namespace) == (now.name, now.namespace):
             return
         self.earlier.append(now)
-        self.identity = Identity(now.group, now.version, now.kind, namespace, name)
+        self.identity = ObjectIdentity(now.group, now.version, now.kind, namespace, name)
         self.write_names(self.identity)
 
-    def write_names(self, identity: Identity) -> None:
+    def write_names(self, identity: ObjectIdentity) -> None:
         """Write a name and a namespace into the object."""
         metadata = self.fields.get("metadata")
         names: dict[str, Value] = dict(metadata) if isinstance(metadata, dict) else {}
@@ -149,7 +159,7 @@ class Draft:
             names.pop("namespace", None)
         self.fields = {**self.fields, "metadata": names}
 
-    def become(self, identity: Identity, before: Identity) -> None:
+    def become(self, identity: ObjectIdentity, before: ObjectIdentity) -> None:
         """Take the identity that a patch left it with."""
         if identity != before:
             self.earlier.append(before)
@@ -181,8 +191,8 @@ class BuiltObject:
     api_version: str
     fields: dict[str, Value]
     root: Root
-    source: Source = field(repr=False)
-    trace: Trace = field(repr=False, compare=False)
+    source: SourceField = field(repr=False)
+    trace: SourceTrace = field(repr=False, compare=False)
     obstacles: tuple[Obstacle, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -200,7 +210,7 @@ class BuiltObject:
         """The value at a field as built; None when it is not there."""
         return value_at(self.fields, path)
 
-    def origin_of(self, path: Field) -> tuple[Origin, ...]:
+    def origin_of(self, path: Field) -> tuple[ValueOrigin, ...]:
         """The chain of places that write a field, the effective one first; empty when nobody does."""
         return tuple(origin_of_source(source) for source in self.trace.chain(path))
 

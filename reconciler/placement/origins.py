@@ -40,7 +40,7 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceField:
     """One place in one document, readable as a tree: `get` and `items` go down, errors name the place."""
 
     document: Document
@@ -76,22 +76,22 @@ class Source:
             return self.document.path, self.document.index, self.field, None
         return self.document.path, self.embedding.document.index, self.field, self.embedding.field
 
-    def below(self, *parts: str | int) -> "Source":
+    def below(self, *parts: str | int) -> "SourceField":
         """A place further down, whether or not something stands there."""
-        return Source(self.document, (*self.field, *parts), self.kind, self.embedding)
+        return SourceField(self.document, (*self.field, *parts), self.kind, self.embedding)
 
-    def of_kind(self, kind: OriginKind) -> "Source":
+    def of_kind(self, kind: OriginKind) -> "SourceField":
         """The same place under another kind."""
-        return Source(self.document, self.field, kind, self.embedding)
+        return SourceField(self.document, self.field, kind, self.embedding)
 
-    def get(self, key: str) -> "Source | None":
+    def get(self, key: str) -> "SourceField | None":
         """A member that is written and not null."""
         value = self.value
         if isinstance(value, dict) and value.get(key) is not None:
             return self.below(key)
         return None
 
-    def items(self, key: str) -> Iterator["Source"]:
+    def items(self, key: str) -> Iterator["SourceField"]:
         """The items of a member list; none when it is not written."""
         member = self.get(key)
         if member is None:
@@ -150,7 +150,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ValueOrigin:
     """One link of the chain of a value: where it is written, how it came in, and what it says there.
 
     `document` and `field` address the scalar in the file `place.path`. With `embedding`, the field of that document
@@ -185,14 +185,14 @@ class Origin:
         return f"{self.place} {self.place.field}".rstrip()
 
 
-def origin_of_source(source: Source) -> Origin:
+def origin_of_source(source: SourceField) -> ValueOrigin:
     """The link that a source amounts to."""
     holder = source.document if source.embedding is None else source.embedding.document
     place = source.place
     if source.embedding is not None:
         inner = name_field(source.field)
         place = replace(place, field=f"{place.field}: {inner}")
-    return Origin(
+    return ValueOrigin(
         place=place,
         kind=source.kind,
         value=source.value,
@@ -204,19 +204,19 @@ def origin_of_source(source: Source) -> Origin:
 
 
 @dataclass(slots=True)
-class Trace:
+class SourceTrace:
     """Which sources a built object's values come from, the winning one first; sparse.
 
     A node without sources has its parent's, one step further down. Nodes are made only where something was changed,
     so that an object that nobody touches costs one node.
     """
 
-    sources: tuple[Source, ...] = ()
-    members: "dict[str | int, Trace]" = field(default_factory=dict)
+    sources: tuple[SourceField, ...] = ()
+    members: "dict[str | int, SourceTrace]" = field(default_factory=dict)
 
-    def sources_at(self, path: Field) -> tuple[Source, ...]:
+    def sources_at(self, path: Field) -> tuple[SourceField, ...]:
         """Every source that says something about a field, the winning one first."""
-        node: Trace = self
+        node: SourceTrace = self
         current, depth = self.sources, 0
         for position, part in enumerate(path):
             member = node.members.get(part)
@@ -228,37 +228,37 @@ class Trace:
         rest = path[depth:]
         return tuple(source.below(*rest) for source in current) if rest else current
 
-    def chain(self, path: Field) -> tuple[Source, ...]:
+    def chain(self, path: Field) -> tuple[SourceField, ...]:
         """The sources at a field that do write it."""
         return tuple(source for source in self.sources_at(path) if source.exists)
 
-    def record(self, path: Field, source: Source) -> None:
+    def record(self, path: Field, source: SourceField) -> None:
         """All of the value at a path comes from `source` now; what was there before is displaced."""
-        self.place(path, Trace((source, *self.chain(path))))
+        self.place(path, SourceTrace((source, *self.chain(path))))
 
-    def place(self, path: Field, subtree: "Trace") -> None:
+    def place(self, path: Field, subtree: "SourceTrace") -> None:
         """Put another subtree's sources at a path."""
         if not path:
             self.sources, self.members = subtree.sources, subtree.members
             return
         node = self
         for part in path[:-1]:
-            node = node.members.setdefault(part, Trace())
+            node = node.members.setdefault(part, SourceTrace())
         node.members[path[-1]] = subtree
 
-    def subtree(self, path: Field) -> "Trace":
+    def subtree(self, path: Field) -> "SourceTrace":
         """The node at a path with its sources spelled out, to be put elsewhere."""
-        node: Trace | None = self
+        node: SourceTrace | None = self
         for part in path:
             node = None if node is None else node.members.get(part)
         members = {} if node is None else {part: member.copy() for part, member in node.members.items()}
-        return Trace(self.sources_at(path), members)
+        return SourceTrace(self.sources_at(path), members)
 
-    def copy(self) -> "Trace":
+    def copy(self) -> "SourceTrace":
         """A trace that changes on its own."""
-        return Trace(self.sources, {part: member.copy() for part, member in self.members.items()})
+        return SourceTrace(self.sources, {part: member.copy() for part, member in self.members.items()})
 
-    def recorded(self) -> Iterator[Source]:
+    def recorded(self) -> Iterator[SourceField]:
         """Every source that is recorded anywhere."""
         yield from self.sources
         for member in self.members.values():

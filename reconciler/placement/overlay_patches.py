@@ -12,8 +12,8 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.insertions import own_kustomization
 from reconciler.placement.kustomize.kustomization import Kustomization, PatchRule, read_document
 from reconciler.placement.kustomize.strategic import merge_keys_of
-from reconciler.placement.objects import BuiltObject, Identity, Root, identify
-from reconciler.placement.origins import Source
+from reconciler.placement.objects import BuiltObject, ObjectIdentity, Root, identify
+from reconciler.placement.origins import SourceField
 from reconciler.placement.repository import join, resolve
 
 PATCH_NAME: Final = "reconciler-accelerators.yaml"
@@ -96,13 +96,13 @@ class OverlayPatches:
             raise NoPatchError(f"{path} is reached by two clusters: give each a file of its own")
         return _Overlay(kustomization=kustomization, document=document, path=path, listed=listed)
 
-    def _find_document(self, path: str, identity: Identity) -> int | None:
+    def _find_document(self, path: str, identity: ObjectIdentity) -> int | None:
         for document in self._fleet.repository.read(path):
             if isinstance(document.value, dict) and identify(document.value).effective == identity.effective:
                 return document.index
         return None
 
-    def _refuse_namesakes(self, built: BuiltObject, identity: Identity) -> None:
+    def _refuse_namesakes(self, built: BuiltObject, identity: ObjectIdentity) -> None:
         """Kustomize finds an object by any name that it ever had: no other may have been called so."""
         if not self._bearers:
             for cluster in self._fleet.clusters.values():
@@ -148,7 +148,7 @@ def _number_listed(kustomization: Kustomization, path: str) -> int | None:
     return None
 
 
-def _is_of(source: Source, rule: PatchRule) -> bool:
+def _is_of(source: SourceField, rule: PatchRule) -> bool:
     """Whether a place is in the text of a patch."""
     if rule.inline is not None:
         held, own = source.embedding, rule.inline

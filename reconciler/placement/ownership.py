@@ -11,8 +11,8 @@ from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.selectors import Selector, Unclear
-from reconciler.placement.objects import BuiltObject, Draft, Identity, identify, split_version
-from reconciler.placement.origins import Source
+from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, identify, split_version
+from reconciler.placement.origins import SourceField
 from reconciler.resources import AUTOSCALERS
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
@@ -81,7 +81,7 @@ def _annotations(built: BuiltObject) -> Iterator[Owner]:
             yield Owner(reason=f"{words}: {name}: {found}", place=built.place_of(path))
 
 
-def _ignoring(deployer: Deployer, identity: Identity, built: BuiltObject, path: Field) -> Iterator[Owner]:
+def _ignoring(deployer: Deployer, identity: ObjectIdentity, built: BuiltObject, path: Field) -> Iterator[Owner]:
     try:
         if deployer.is_flux:
             for entry in deployer.spec.items("ignore"):
@@ -94,19 +94,19 @@ def _ignoring(deployer: Deployer, identity: Identity, built: BuiltObject, path: 
         yield Owner(reason=f"what {deployer} ignores cannot be read: {error.message}", place=place)
 
 
-def _targets(entry: Source, built: BuiltObject) -> bool:
+def _targets(entry: SourceField, built: BuiltObject) -> bool:
     """Whether an entry's target selects an object; one that cannot be followed may."""
     target = entry.get("target")
     if target is None:
         return True
-    draft = Draft(fields=built.fields, source=built.source, trace=built.trace, identity=identify(built.fields))
+    draft = ObjectDraft(fields=built.fields, source=built.source, trace=built.trace, identity=identify(built.fields))
     try:
         return Selector.read(target).selects(draft)
     except Unclear:
         return True
 
 
-def _argo_ignoring(deployer: Deployer, identity: Identity, path: Field) -> Iterator[Owner]:
+def _argo_ignoring(deployer: Deployer, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
     for entry in deployer.spec.items("ignoreDifferences"):
         if not _fits(entry, identity):
             continue
@@ -116,13 +116,13 @@ def _argo_ignoring(deployer: Deployer, identity: Identity, path: Field) -> Itera
             yield Owner(reason=f"{deployer} ignores differences of it {words}", place=entry.place)
 
 
-def _fits(entry: Source, identity: Identity) -> bool:
+def _fits(entry: SourceField, identity: ObjectIdentity) -> bool:
     own = identity.effective
     wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
     return all(entry.text(key) in {"", "*", value} for key, value in wanted.items())
 
 
-def _names_any(entry: Source, key: str, path: Field) -> bool:
+def _names_any(entry: SourceField, key: str, path: Field) -> bool:
     """Whether a list of JSON pointers names a field, or something that holds it."""
     for pointer in entry.items(key):
         parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.as_text().split("/")[1:]]
@@ -131,7 +131,7 @@ def _names_any(entry: Source, key: str, path: Field) -> bool:
     return False
 
 
-def _queries(entry: Source, path: Field) -> bool:
+def _queries(entry: SourceField, path: Field) -> bool:
     """Whether a jq path names a field; one that is more than names and dots may."""
     for query in entry.items("jqPathExpressions"):
         text = query.as_text().strip()

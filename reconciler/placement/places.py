@@ -8,9 +8,9 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests import Field, Value
 from reconciler.manifests.wording import describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.markers import Marker
+from reconciler.placement.markers import MarkerComment
 from reconciler.placement.objects import BuiltObject, Obstacle
-from reconciler.placement.origins import AS_BUILT, Origin, OriginKind
+from reconciler.placement.origins import AS_BUILT, OriginKind, ValueOrigin
 from reconciler.resources.objects import is_templated
 
 REPLICAS: Final[Field] = ("spec", "replicas")
@@ -21,8 +21,8 @@ _MOST_NAMED: Final = 3
 class EffectivePlace:
     """The scalar that decides a number; `considered` is the whole chain, the effective link first."""
 
-    origin: Origin
-    considered: tuple[Origin, ...]
+    origin: ValueOrigin
+    considered: tuple[ValueOrigin, ...]
 
     @property
     def place(self) -> Place:
@@ -40,7 +40,7 @@ class NoPlace:
     """Why a number cannot be written, with what was considered."""
 
     obstacle: Obstacle
-    considered: tuple[Origin, ...] = ()
+    considered: tuple[ValueOrigin, ...] = ()
 
     def __str__(self) -> str:
         return str(self.obstacle)
@@ -66,7 +66,7 @@ def effective_place(
     return place_in(fleet, found[0], path)
 
 
-def _no_place(reason: str, place: Place | None = None, considered: tuple[Origin, ...] = ()) -> NoPlace:
+def _no_place(reason: str, place: Place | None = None, considered: tuple[ValueOrigin, ...] = ()) -> NoPlace:
     return NoPlace(obstacle=Obstacle(reason=reason, place=place), considered=considered)
 
 
@@ -89,7 +89,9 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
     return judge(fleet, built.key, chain, others)
 
 
-def judge(fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], others: Iterable[str]) -> EffectivePlace | NoPlace:
+def judge(
+    fleet: Fleet, key: ResourceKey, chain: tuple[ValueOrigin, ...], others: Iterable[str]
+) -> EffectivePlace | NoPlace:
     """The first link of a chain as the place to edit, unless something is in its way.
 
     `others` are the objects that an edit there would change as well.
@@ -101,7 +103,7 @@ def judge(fleet: Fleet, key: ResourceKey, chain: tuple[Origin, ...], others: Ite
     return EffectivePlace(origin=origin, considered=chain)
 
 
-def _unwritable(origin: Origin) -> str:
+def _unwritable(origin: ValueOrigin) -> str:
     if is_templated(origin.value):
         return f"it is filled in by a template: {describe(origin.value)}"
     if origin.document == AS_BUILT:
@@ -113,16 +115,16 @@ def _unwritable(origin: Origin) -> str:
     return ""
 
 
-def _ignored(fleet: Fleet, origin: Origin) -> str:
+def _ignored(fleet: Fleet, origin: ValueOrigin) -> str:
     return "ignored: the comment behind it says so" if fleet.is_ignored(origin) else ""
 
 
-def _is_at(marker: Marker, origin: Origin) -> bool:
+def _is_at(marker: MarkerComment, origin: ValueOrigin) -> bool:
     where = (origin.place.path, origin.document, origin.field)
     return origin.embedding is None and (marker.path, marker.document, marker.field) == where
 
 
-def _reaching(fleet: Fleet, key: ResourceKey, origin: Origin, others: Iterable[str]) -> str:
+def _reaching(fleet: Fleet, key: ResourceKey, origin: ValueOrigin, others: Iterable[str]) -> str:
     """An edit must change one object of one cluster."""
     path = origin.place.path
     if path in fleet.shared_paths:
@@ -162,7 +164,7 @@ def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLIC
     return EffectivePlace(origin=considered[0], considered=(*considered, *(link for chain in chains for link in chain)))
 
 
-def _markers_for(fleet: Fleet, key: ResourceKey, word: str, path: Field) -> Sequence[Marker]:
+def _markers_for(fleet: Fleet, key: ResourceKey, word: str, path: Field) -> Sequence[MarkerComment]:
     """The markers of an object; in its own manifest, where it has several numbers, the one behind this number."""
     markers = fleet.markers_for(key, word)
     if len(markers) > 1 and not any(marker.kind for marker in markers):
@@ -171,7 +173,7 @@ def _markers_for(fleet: Fleet, key: ResourceKey, word: str, path: Field) -> Sequ
     return markers
 
 
-def _namesakes(fleet: Fleet, marker: Marker, key: ResourceKey) -> Sequence[str]:
+def _namesakes(fleet: Fleet, marker: MarkerComment, key: ResourceKey) -> Sequence[str]:
     """Objects that a marker's words fit as well; in their own manifest they fit one."""
     if not marker.kind:
         return ()
@@ -179,9 +181,9 @@ def _namesakes(fleet: Fleet, marker: Marker, key: ResourceKey) -> Sequence[str]:
     return sorted(each.label for each in fitting) if len(fitting) > 1 else ()
 
 
-def origin_of_marker(marker: Marker) -> Origin:
+def origin_of_marker(marker: MarkerComment) -> ValueOrigin:
     """The link that a marker amounts to."""
-    return Origin(
+    return ValueOrigin(
         place=marker.place,
         kind=OriginKind.MARKER,
         value=marker.value,

@@ -14,7 +14,7 @@ CHART_NAME: Final = "Chart.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class ManifestRepository:
     """Every YAML file of a commit: `files` by path, and why those in `unreadable` could not be parsed.
 
     A file that holds nothing we read may have no documents, but its path must be there. With `is_whole` every document

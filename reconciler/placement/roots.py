@@ -10,7 +10,7 @@ from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,
-    Repository,
+    ManifestRepository,
     directory_of,
     is_yaml,
     name_of,
@@ -40,7 +40,7 @@ class Used:
     rules: frozenset[str]
 
 
-def find_used(repository: Repository) -> Used:
+def find_used(repository: ManifestRepository) -> Used:
     """Everything that any kustomization names."""
     directories: set[str] = set()
     files: set[str] = set()
@@ -60,7 +60,7 @@ def find_used(repository: Repository) -> Used:
     return Used(directories=frozenset(directories), files=frozenset(files), rules=frozenset(rules))
 
 
-def _names_in(repository: Repository, path: str) -> Iterator[tuple[str, bool]]:
+def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, bool]]:
     try:
         documents = repository.read(path)
     except InputError:
@@ -93,7 +93,7 @@ def _texts(value: Value) -> Iterator[str]:
     yield from (item for item in _list(value) if isinstance(item, str))
 
 
-def find_charts(repository: Repository) -> frozenset[str]:
+def find_charts(repository: ManifestRepository) -> frozenset[str]:
     """The directories of charts: what lies below is rendered by Helm, and is no manifest as it stands."""
     return frozenset(directory_of(path) for path in repository.paths if name_of(path) == CHART_NAME)
 
@@ -130,7 +130,7 @@ def _is_component(builder: Builder, directory: str) -> bool:
 
 
 def plain_files(
-    repository: Repository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
+    repository: ManifestRepository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
 ) -> Iterator[str]:
     """Files in a cluster's paths that are applied as they stand.
 
@@ -145,7 +145,11 @@ def plain_files(
 
 
 def unbuilt_files(
-    repository: Repository, used: Used, charts: frozenset[str], holds: Callable[[str], bool], built: Container[str]
+    repository: ManifestRepository,
+    used: Used,
+    charts: frozenset[str],
+    holds: Callable[[str], bool],
+    built: Container[str],
 ) -> Iterator[str]:
     """Files in a cluster's paths that look like manifests, and that nothing builds or uses."""
     for path in repository.paths:

@@ -26,7 +26,7 @@ _MAX_REPLICAS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedAnnotations:
     """The settings that an object's annotations state, by setting name, and what is wrong with the others."""
 
     settings: Mapping[str, Annotation]
@@ -78,7 +78,7 @@ def parse_annotation(setting: SettingDefinition[Any], text: str) -> SettingScala
     return _PARSERS.get(setting.kind, _parse_text)(text)
 
 
-def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT_NAMES) -> Checked:
+def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT_NAMES) -> CheckedAnnotations:
     """Read every annotation with our prefix; `names` are those that have a meaning on this kind of object."""
     settings: dict[str, Annotation] = {}
     findings: list[Finding] = []
@@ -98,7 +98,7 @@ def check_annotations(source: KubernetesObject, names: tuple[str, ...] = VARIANT
         except ValueError as error:
             findings.append(source.complain(path, str(error)))
     findings.extend(_check_bounds(source, settings))
-    return Checked(settings, tuple(findings))
+    return CheckedAnnotations(settings, tuple(findings))
 
 
 def _check_bounds(source: KubernetesObject, settings: Mapping[str, Annotation]) -> list[Finding]:

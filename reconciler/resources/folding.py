@@ -22,7 +22,7 @@ from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import FoldedInference, fold_inference
 from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
 from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
-from reconciler.resources.llmd.scopes import settle
+from reconciler.resources.llmd.scopes import choose_in_force
 from reconciler.resources.objects import Piece, UpstreamSettings
 
 Kind = TypeVar("Kind", bound=Piece)
@@ -51,18 +51,18 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = _pick(whole, UpstreamNamespace)
-    settled = settle(_pick(whole, UpstreamSettings), namespaces)
+    in_force = choose_in_force(_pick(whole, UpstreamSettings), namespaces)
     told, notes = _split_notes(_pick(whole, Finding))
     doubled = [*map(report_duplicate, broken_variants), *_report_workloads(broken_workloads, variants, systems)]
-    findings = [*told, *doubled, *class_findings, *cost_findings, *settled.findings, *systems.findings]
+    findings = [*told, *doubled, *class_findings, *cost_findings, *in_force.findings, *systems.findings]
     return Declaration(
         variants=tuple(variants),
         workloads=(*workloads, *systems.kthena.declared.workloads),
         owners=(*_pick(whole, ReplicaOwner), *systems.llmaz.owners),
         classes=classes,
         costs=costs,
-        saturation=settled.saturation,
-        zero=settled.zero,
+        saturation=in_force.saturation,
+        zero=in_force.zero,
         opted_in_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_opted_in),
         excluded_namespaces=frozenset((each.cluster, each.name) for each in namespaces if each.is_excluded),
         ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),

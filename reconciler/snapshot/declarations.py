@@ -11,7 +11,15 @@ from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Value, parse_readable
-from reconciler.placement import Fleet, Marker, Repository, build_fleet, find_used, is_kustomization, read_markers
+from reconciler.placement import (
+    Fleet,
+    ManifestRepository,
+    MarkerComment,
+    build_fleet,
+    find_used,
+    is_kustomization,
+    read_markers,
+)
 from reconciler.resources import KIND_WORDS, merge, names_kind, read_file
 from reconciler.snapshot.built_objects import declare
 from reconciler.snapshot.places.placing import place_numbers
@@ -37,7 +45,7 @@ class FileReading:
     body: bytes = field(repr=False)
     documents: tuple[Document, ...] = ()
     error: InputError | None = None
-    markers: tuple[Marker, ...] = ()
+    markers: tuple[MarkerComment, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -166,18 +174,18 @@ def fold(commit: Commit, settings: Settings) -> Declaration:
     return place_numbers(found, commit.fleet, settings)
 
 
-def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> Repository:
+def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> ManifestRepository:
     """Without a kustomization that names it, what is readable of a broken file counts."""
     others: dict[str, Sequence[Document]] = dict.fromkeys(paths, ())
     unreadable = {path: each.error for path, each in readings.items() if each.error and is_kustomization(path)}
-    return Repository(
+    return ManifestRepository(
         files=others | {path: reading.documents for path, reading in readings.items() if path not in unreadable},
         unreadable=unreadable,
         is_whole=False,
     )
 
 
-def _markers_in(readings: Mapping[str, FileReading]) -> Iterator[Marker]:
+def _markers_in(readings: Mapping[str, FileReading]) -> Iterator[MarkerComment]:
     return (marker for reading in readings.values() for marker in reading.markers)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.manifests import Value, parse_documents, parse_readable
 from reconciler.placement.kustomize.build import Builder
-from reconciler.placement.repository import Repository
+from reconciler.placement.repository import ManifestRepository
 
 FOLDER = Path(__file__).parents[1] / "testdata" / "clusters"
 TOOLS = (("kustomize", ["kustomize", "build"]), ("kubectl", ["kubectl", "kustomize"]))
@@ -47,9 +47,9 @@ def _by_name(objects: list[Value]) -> dict[tuple[Value, ...], Value]:
     return named
 
 
-def _read(root: Path) -> Repository:
+def _read(root: Path) -> ManifestRepository:
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.yaml")}
-    return Repository(files={path: parse_readable(path, body)[0] for path, body in files.items()})
+    return ManifestRepository(files={path: parse_readable(path, body)[0] for path, body in files.items()})
 
 
 @pytest.mark.parametrize(("case", "directory"), _directories(), ids=lambda text: Path(text).name)

@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Value, parse_documents, parse_readable
-from reconciler.placement import Repository, find_used
+from reconciler.placement import ManifestRepository, find_used
 from tests.integration.test_kustomize import UNBUILDABLE, render
 from tests.tools.sample_clusters import CASES, case_names, change, read_files
 from tests.tools.sample_moves import move, move_names
@@ -39,7 +39,7 @@ def _rendered(folder: Path, files: Mapping[str, bytes]) -> dict[str, dict[Name, 
         (folder / path).write_bytes(body)
     found: dict[str, dict[Name, dict[str, Value]]] = {}
     readable = {path: parse_readable(path, body)[0] for path, body in files.items()}
-    entered = find_used(Repository(files=readable)).directories
+    entered = find_used(ManifestRepository(files=readable)).directories
     for path in sorted(files):
         is_root = path.endswith(KUSTOMIZATION) and path.rpartition("/")[0] not in entered
         if is_root and b"kind: Component" not in files[path]:

@@ -124,7 +124,7 @@ class ModelRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ModelClaim:
     """The models that are served together, at least one, and the flavors wanted, all of the model's when none is named.
 
     `field` is the claim's own, under which `inferenceFlavors` stands: `spec.modelClaim` or `spec.modelClaims`.
@@ -241,7 +241,7 @@ class Playground:
 
     key: ResourceKey
     place: Place
-    claim: Claim
+    claim: ModelClaim
     replicas: int = 1
     backend: BackendConfig = field(default_factory=BackendConfig)
     elastic: ElasticConfig | None = None
@@ -265,7 +265,7 @@ class InferenceService:
 
     key: ResourceKey
     place: Place
-    claim: Claim
+    claim: ModelClaim
     replicas: int = 1
     size: int = 1
     restart_policy: str = "RecreateGroupOnPodRestart"

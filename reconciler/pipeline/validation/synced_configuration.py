@@ -19,11 +19,11 @@ from reconciler.pipeline.validation.source_ignore import is_ignored
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import identify
-from reconciler.placement.origins import Source
+from reconciler.placement.origins import SourceField
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,
-    Repository,
+    ManifestRepository,
     directory_of,
     is_yaml,
     join,
@@ -48,7 +48,7 @@ _LISTS = ("resources", "bases")
 class _Scene:
     """Files of ours, who deploys directories, and what Flux leaves out of each source, by namespace and name."""
 
-    repository: Repository
+    repository: ManifestRepository
     own: frozenset[str]
     unmarked: frozenset[str]
     deployers: list[Deployer] = field(default_factory=list)
@@ -77,7 +77,7 @@ def find_synced_configuration(
     if not own:
         return
     scene = _Scene(
-        repository=Repository(files={path: _parse(path, files[path]) for path in files}, urls=frozenset(urls)),
+        repository=ManifestRepository(files={path: _parse(path, files[path]) for path in files}, urls=frozenset(urls)),
         own=own,
         unmarked=frozenset(path for path in own if MARKER.encode() not in files[path]),
     )
@@ -100,14 +100,14 @@ def _read_objects(scene: _Scene) -> None:
     for path in scene.repository.paths:
         for document in scene.repository.read(path):
             try:
-                objects = list(objects_in(Source(document)))
+                objects = list(objects_in(SourceField(document)))
             except InputError:
                 continue
             for each in objects:
                 _read_object(scene, each)
 
 
-def _read_object(scene: _Scene, source: Source) -> None:
+def _read_object(scene: _Scene, source: SourceField) -> None:
     fields = source.value if isinstance(source.value, dict) else {}
     identity = identify(fields)
     spec = fields.get("spec")
@@ -179,7 +179,7 @@ def _check_kustomizations(scene: _Scene) -> Iterator[Finding]:
                 for index, entry in enumerate(entries if isinstance(entries, list) else ()):
                     target = resolve(directory_of(path), entry) if isinstance(entry, str) else None
                     if target in scene.own:
-                        yield _warn(Source(document, (key, index)).place, [target], "leave it out")
+                        yield _warn(SourceField(document, (key, index)).place, [target], "leave it out")
 
 
 def _check_clusters(scene: _Scene, clusters: Iterable[ClusterSettings]) -> Iterator[Finding]:
@@ -201,7 +201,7 @@ def _marking(covered: list[str]) -> str:
     return f"put the comment {quote(f'# {MARKER}')} in {'each' if len(covered) > 1 else 'it'}"
 
 
-def _text(source: Source, key: str) -> str:
+def _text(source: SourceField, key: str) -> str:
     try:
         return source.text(key)
     except InputError:

@@ -24,9 +24,9 @@ from reconciler.placement.kustomize.transformers import (
     set_namespace,
     set_replicas,
 )
-from reconciler.placement.objects import Draft, Identity, Obstacle
-from reconciler.placement.origins import OriginKind, Source, Trace
-from reconciler.placement.repository import Repository, resolve
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle
+from reconciler.placement.origins import OriginKind, SourceField, SourceTrace
+from reconciler.placement.repository import ManifestRepository, resolve
 
 MAX_DEPTH: Final = 50
 MAX_OBJECTS: Final = 500_000
@@ -36,7 +36,7 @@ _LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 
 @dataclass(slots=True, kw_only=True)
-class Budget:
+class BuildBudget:
     """What all builds of one commit may cost together: objects count once for every kustomization they pass."""
 
     objects: int = MAX_OBJECTS
@@ -50,7 +50,7 @@ class Gathering:
     `is_partial`: something was left out (a remote base, a chart), so that a missing object may be in there.
     """
 
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[ObjectDraft] = field(default_factory=list)
     failures: list[InputError] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     directories: set[str] = field(default_factory=set)
@@ -62,9 +62,9 @@ class Gathering:
 class Builder:
     """Builds directories of one repository; what was read of one is kept for the next."""
 
-    def __init__(self, repository: Repository, budget: Budget | None = None) -> None:
+    def __init__(self, repository: ManifestRepository, budget: BuildBudget | None = None) -> None:
         self.repository = repository
-        self._budget = budget or Budget()
+        self._budget = budget or BuildBudget()
         self._read: dict[str, Kustomization | InputError] = {}
 
     def read(self, directory: str) -> Kustomization:
@@ -104,20 +104,20 @@ def finish(gathering: Gathering) -> Gathering:
     return gathering
 
 
-def _set_namespace(drafts: Sequence[Draft], namespace: Source) -> None:
+def _set_namespace(drafts: Sequence[ObjectDraft], namespace: SourceField) -> None:
     set_namespace(drafts, namespace.as_label())
 
 
-def find_twins(drafts: Iterable[Draft]) -> Iterator[InputError]:
+def find_twins(drafts: Iterable[ObjectDraft]) -> Iterator[InputError]:
     """One error for every object that is there already: Kustomize refuses to build both."""
-    seen: dict[Identity, Draft] = {}
+    seen: dict[ObjectIdentity, ObjectDraft] = {}
     for draft in drafts:
         first = seen.setdefault(draft.identity.effective, draft)
         if first is not draft:
             yield draft.source.error(f"{draft.identity} is there already ({first.source.place}): keep one")
 
 
-def _is_local(draft: Draft) -> bool:
+def _is_local(draft: ObjectDraft) -> bool:
     marked = draft.value_at("metadata", "annotations", _LOCAL_CONFIG)
     return marked is not None and marked != "false"
 
@@ -125,7 +125,7 @@ def _is_local(draft: Draft) -> bool:
 class _Run:
     """One build; every step that Kustomize would fail at is noted, and the build goes on without it."""
 
-    def __init__(self, builder: Builder, gathering: Gathering, budget: Budget) -> None:
+    def __init__(self, builder: Builder, gathering: Gathering, budget: BuildBudget) -> None:
         self._builder = builder
         self._repository = builder.repository
         self._gathering = gathering
@@ -162,7 +162,7 @@ class _Run:
         for entry in kustomization.components:
             self.attempt(partial(self._gather_component, kustomization, entry, way))
 
-    def _gather_resource(self, kustomization: Kustomization, entry: Source, way: tuple[str, ...]) -> None:
+    def _gather_resource(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
         text = entry.as_text()
         path = resolve(kustomization.directory, text)
         if path is not None and self._repository.has_file(path):
@@ -180,7 +180,7 @@ class _Run:
         else:
             self._enter(path, kustomization.source, way, wants_component=False)
 
-    def _gather_component(self, kustomization: Kustomization, entry: Source, way: tuple[str, ...]) -> None:
+    def _gather_component(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
         text = entry.as_text()
         path = resolve(kustomization.directory, text)
         if path is not None and self._repository.has_directory(path):
@@ -191,7 +191,7 @@ class _Run:
         else:
             raise entry.error(f"there is no directory {quote(text)}")
 
-    def _enter(self, directory: str, entry: Source, way: tuple[str, ...], *, wants_component: bool) -> None:
+    def _enter(self, directory: str, entry: SourceField, way: tuple[str, ...], *, wants_component: bool) -> None:
         if directory in way:
             raise entry.error(f"this leads back to {quote(directory or '.')}: a cycle is never built")
         if len(way) >= MAX_DEPTH:
@@ -211,8 +211,8 @@ class _Run:
         """The objects of one file; InputError for a document that is none."""
         self._gathering.paths.add(path)
         for document in self._repository.read(path):
-            for source in objects_in(Source(document, (), kind)):
-                draft = Draft.of(source)
+            for source in objects_in(SourceField(document, (), kind)):
+                draft = ObjectDraft.of(source)
                 if not draft.identity.kind or not draft.identity.name:
                     raise source.error("expected kind and metadata.name of an object")
                 self._add([draft], source)
@@ -222,23 +222,23 @@ class _Run:
         self._gathering.paths.add(path)
         for document in self._repository.read(path):
             if isinstance(document.value, dict):
-                for source in objects_in(Source(document, (), OriginKind.PLAIN)):
-                    draft = Draft.of(source)
+                for source in objects_in(SourceField(document, (), OriginKind.PLAIN)):
+                    draft = ObjectDraft.of(source)
                     if draft.identity.kind and draft.identity.name:
                         self._add([draft], source)
 
-    def _add(self, drafts: list[Draft], source: Source) -> None:
+    def _add(self, drafts: list[ObjectDraft], source: SourceField) -> None:
         """Add objects to those that are there; InputError for two of one name."""
         self._budget.objects -= len(drafts)
         if self._budget.objects < 0:
             raise source.error("expected fewer objects to build: nothing more is read")
         self._gathering.drafts += drafts
 
-    def _hide(self, source: Source, reason: str) -> None:
+    def _hide(self, source: SourceField, reason: str) -> None:
         self._gathering.is_partial = True
         self._gathering.findings.append(Finding(place=source.place, severity=Severity.WARNING, message=reason))
 
-    def _obstruct(self, source: Source, reason: str) -> None:
+    def _obstruct(self, source: SourceField, reason: str) -> None:
         for draft in self._gathering.drafts:
             draft.obstacles.append(Obstacle(reason=reason, place=source.place))
 
@@ -249,11 +249,11 @@ class _Run:
             if each.namespace:
                 metadata["namespace"] = each.namespace
             fields: dict[str, Value] = {"apiVersion": "v1", "kind": each.kind, "metadata": metadata}
-            draft = Draft(
+            draft = ObjectDraft(
                 fields=fields,
                 source=each.source,
-                trace=Trace((each.source,)),
-                identity=Identity("", "v1", each.kind, each.namespace, each.name),
+                trace=SourceTrace((each.source,)),
+                identity=ObjectIdentity("", "v1", each.kind, each.namespace, each.name),
                 obstacles=[Obstacle(reason="it is generated: its content is not read", place=each.source.place)],
             )
             self._gathering.drafts.append(draft)
@@ -306,7 +306,7 @@ def _kind_of(kustomization: Kustomization, way: tuple[str, ...]) -> OriginKind:
     return OriginKind.PLAIN if len(way) == 1 else OriginKind.BASE
 
 
-def objects_in(source: Source) -> Iterator[Source]:
+def objects_in(source: SourceField) -> Iterator[SourceField]:
     """The objects of a document: itself, or the items of a list of whatever kind."""
     if source.value is None:
         return

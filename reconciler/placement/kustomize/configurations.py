@@ -7,9 +7,9 @@ from typing import Final
 from reconciler.manifests import Field, Value
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.kustomization import Kustomization
-from reconciler.placement.objects import Identity
-from reconciler.placement.origins import OriginKind, Source
-from reconciler.placement.repository import Repository, resolve
+from reconciler.placement.objects import ObjectIdentity
+from reconciler.placement.origins import OriginKind, SourceField
+from reconciler.placement.repository import ManifestRepository, resolve
 
 _FOLLOWED: Final = frozenset({"nameReference", "replicas"})
 # Only for `$(NAME)`, which is told where it stands.
@@ -26,7 +26,7 @@ class FieldRule:
     kind: str = ""
     creates: bool = False
 
-    def fits(self, identity: Identity) -> bool:
+    def fits(self, identity: ObjectIdentity) -> bool:
         """Whether an object of that name is meant."""
         return all(
             not wanted or wanted == found
@@ -67,7 +67,9 @@ class Configuration:
         )
 
 
-def read_configurations(repository: Repository, kustomization: Kustomization) -> tuple[Configuration, list[Source]]:
+def read_configurations(
+    repository: ManifestRepository, kustomization: Kustomization
+) -> tuple[Configuration, list[SourceField]]:
     """What a kustomization's configurations say, and the places of what in them is not followed.
 
     InputError for a file that is not there or makes no sense.
@@ -78,7 +80,7 @@ def read_configurations(repository: Repository, kustomization: Kustomization) ->
         if path is None or not repository.has_file(path):
             raise entry.error(f"there is no file {quote(entry.as_text())}")
         for document in repository.read(path):
-            source = Source(document, (), OriginKind.PLAIN)
+            source = SourceField(document, (), OriginKind.PLAIN)
             unfollowed += [source.below(key) for key in source.mapping() if key not in _FOLLOWED | _HARMLESS]
             whole |= Configuration(
                 name_references=tuple(_references(source)),
@@ -87,13 +89,13 @@ def read_configurations(repository: Repository, kustomization: Kustomization) ->
     return whole, unfollowed
 
 
-def _references(source: Source) -> Iterator[tuple[str, FieldRule]]:
+def _references(source: SourceField) -> Iterator[tuple[str, FieldRule]]:
     for reference in source.items("nameReference"):
         for rule in reference.items("fieldSpecs"):
             yield reference.text("kind"), _rule(rule)
 
 
-def _rule(source: Source) -> FieldRule:
+def _rule(source: SourceField) -> FieldRule:
     return FieldRule(
         path=tuple(part.removesuffix("[]") for part in source.text("path").split("/") if part),
         group=source.text("group"),

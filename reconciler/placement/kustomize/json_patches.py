@@ -6,15 +6,15 @@ from typing import Final
 from reconciler.manifests import Field, Value
 from reconciler.manifests.proof import find_difference
 from reconciler.manifests.wording import quote
-from reconciler.placement.objects import Draft
-from reconciler.placement.origins import Source, Trace, value_at, with_value
+from reconciler.placement.objects import ObjectDraft
+from reconciler.placement.origins import SourceField, SourceTrace, value_at, with_value
 
 MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
 
 
-def apply_operations(draft: Draft, operations: Source) -> None:
+def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
     """Apply every operation of a list; InputError at the first that Kustomize would fail at."""
     value = operations.value
     if not isinstance(value, list):
@@ -23,7 +23,7 @@ def apply_operations(draft: Draft, operations: Source) -> None:
         _apply(draft, operations.below(index))
 
 
-def _apply(draft: Draft, operation: Source) -> None:
+def _apply(draft: ObjectDraft, operation: SourceField) -> None:
     name = operation.text("op")
     act = _OPERATIONS.get(name)
     if act is None:
@@ -31,7 +31,7 @@ def _apply(draft: Draft, operation: Source) -> None:
     act(draft, operation, _pointer(draft, operation, "path"))
 
 
-def _pointer(draft: Draft, operation: Source, key: str) -> Field:
+def _pointer(draft: ObjectDraft, operation: SourceField, key: str) -> Field:
     """A JSON pointer as a field path: parts that meet a list are indexes."""
     text = operation.text(key)
     if text and not text.startswith("/"):
@@ -47,7 +47,7 @@ def _pointer(draft: Draft, operation: Source, key: str) -> Field:
     return tuple(path)
 
 
-def _index(text: str, length: int, operation: Source) -> int:
+def _index(text: str, length: int, operation: SourceField) -> int:
     if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or len(text) > len("1000000"):
         raise operation.error(f"expected the index of a list item, got {quote(text)}")
     index = int(text)
@@ -58,7 +58,7 @@ def _index(text: str, length: int, operation: Source) -> int:
     return index
 
 
-def _require(draft: Draft, operation: Source, path: Field) -> Value:
+def _require(draft: ObjectDraft, operation: SourceField, path: Field) -> Value:
     parent = value_at(draft.fields, path[:-1])
     is_there = not path or (
         path[-1] in parent
@@ -70,11 +70,11 @@ def _require(draft: Draft, operation: Source, path: Field) -> Value:
     return value_at(draft.fields, path)
 
 
-def _add(draft: Draft, operation: Source, path: Field) -> None:
-    _insert(draft, operation, path, value_at(operation.value, ("value",)), Trace((operation.below("value"),)))
+def _add(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    _insert(draft, operation, path, value_at(operation.value, ("value",)), SourceTrace((operation.below("value"),)))
 
 
-def _insert(draft: Draft, operation: Source, path: Field, value: Value, trace: Trace) -> None:
+def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Value, trace: SourceTrace) -> None:
     parent = value_at(draft.fields, path[:-1])
     if isinstance(parent, list) and path:
         index = len(parent) if path[-1] == _APPEND else path[-1]
@@ -89,23 +89,23 @@ def _insert(draft: Draft, operation: Source, path: Field, value: Value, trace: T
         raise operation.error(f"there is nothing to add to at {quote(operation.text('path'))} of {draft.identity}")
     displaced = draft.trace.chain(path)
     draft.set(path, value)
-    draft.trace.place(path, Trace((*trace.sources, *displaced), trace.members))
+    draft.trace.place(path, SourceTrace((*trace.sources, *displaced), trace.members))
 
 
-def _set_list(draft: Draft, path: Field, items: list[Value], traces: list[Trace]) -> None:
+def _set_list(draft: ObjectDraft, path: Field, items: list[Value], traces: list[SourceTrace]) -> None:
     sources = draft.trace.sources_at(path)
     draft.set(path, items)
-    draft.trace.place(path, Trace(sources, dict(enumerate(traces))))
+    draft.trace.place(path, SourceTrace(sources, dict(enumerate(traces))))
 
 
-def _replace(draft: Draft, operation: Source, path: Field) -> None:
+def _replace(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     # The library that Kustomize uses lets a member be replaced that is not there.
     if not isinstance(value_at(draft.fields, path[:-1]), dict):
         _require(draft, operation, path)
     draft.set(path, value_at(operation.value, ("value",)), operation.below("value"))
 
 
-def _remove(draft: Draft, operation: Source, path: Field) -> None:
+def _remove(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     _require(draft, operation, path)
     if not path:
         raise operation.error("the whole object cannot be removed by an operation")
@@ -120,18 +120,18 @@ def _remove(draft: Draft, operation: Source, path: Field) -> None:
         draft.trace.record(path, operation)
 
 
-def _as_fields(value: Value, draft: Draft) -> dict[str, Value]:
+def _as_fields(value: Value, draft: ObjectDraft) -> dict[str, Value]:
     return value if isinstance(value, dict) else draft.fields
 
 
-def _copy(draft: Draft, operation: Source, path: Field) -> None:
+def _copy(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     origin = _pointer(draft, operation, "from")
     value = _require(draft, operation, origin)
     _refuse_growth(draft, operation, [(value, len(path)), (draft.fields, 0)])
     _insert(draft, operation, path, value, draft.trace.subtree(origin))
 
 
-def _refuse_growth(draft: Draft, operation: Source, waiting: list[tuple[Value, int]]) -> None:
+def _refuse_growth(draft: ObjectDraft, operation: SourceField, waiting: list[tuple[Value, int]]) -> None:
     """A copy may hold the object itself: a few dozen of them would be more than anybody can walk through."""
     for _ in range(MAX_VALUES):
         if not waiting:
@@ -144,20 +144,20 @@ def _refuse_growth(draft: Draft, operation: Source, waiting: list[tuple[Value, i
     raise operation.error(f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read")
 
 
-def _move(draft: Draft, operation: Source, path: Field) -> None:
+def _move(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     origin = _pointer(draft, operation, "from")
     value, trace = _require(draft, operation, origin), draft.trace.subtree(origin)
     _remove(draft, operation, origin)
     _insert(draft, operation, path, value, trace)
 
 
-def _test(draft: Draft, operation: Source, path: Field) -> None:
+def _test(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     wanted = value_at(operation.value, ("value",))
     if find_difference(wanted, value_at(draft.fields, path)) is not None:
         raise operation.error(f"the test at {quote(operation.text('path'))} fails on {draft.identity}")
 
 
-_OPERATIONS: Final[Mapping[str, Callable[[Draft, Source, Field], None]]] = {
+_OPERATIONS: Final[Mapping[str, Callable[[ObjectDraft, SourceField, Field], None]]] = {
     "add": _add,
     "remove": _remove,
     "replace": _replace,

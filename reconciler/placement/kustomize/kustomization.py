@@ -9,8 +9,8 @@ from reconciler.manifests import Document
 from reconciler.manifests.wording import describe, quote
 from reconciler.placement.kustomize.selectors import Selector
 from reconciler.placement.objects import split_version
-from reconciler.placement.origins import OriginKind, Source
-from reconciler.placement.repository import Repository, directory_of
+from reconciler.placement.origins import OriginKind, SourceField
+from reconciler.placement.repository import ManifestRepository, directory_of
 
 COMPONENT: Final = "Component"
 _KINDS: Final = ("Kustomization", COMPONENT)
@@ -41,7 +41,7 @@ _HIDDEN: Final[Mapping[str, str]] = {
 class LabelRule:
     """Labels to set, and how far they reach."""
 
-    labels: Mapping[str, Source]
+    labels: Mapping[str, SourceField]
     in_selectors: bool = False
     in_templates: bool = False
 
@@ -51,7 +51,7 @@ class ReplicaRule:
     """An entry of `replicas`: every workload that is or was called `name`."""
 
     name: str
-    count: Source
+    count: SourceField
 
     @property
     def number(self) -> int:
@@ -68,7 +68,7 @@ class ImageRule:
     new_name: str
     new_tag: str
     digest: str
-    source: Source
+    source: SourceField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class PatchRule:
     With `target` it changes all that the selector fits, else the object that a strategic merge patch itself names.
     """
 
-    source: Source
+    source: SourceField
     directory: str
-    inline: Source | None = None
+    inline: SourceField | None = None
     path: str = ""
     target: Selector | None = None
     keeps_name: bool = True
@@ -95,7 +95,7 @@ class GeneratedName:
     kind: str
     name: str
     namespace: str
-    source: Source
+    source: SourceField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +105,30 @@ class Kustomization:
     `implied` are paths from the repository's root that nobody listed: those of a directory without a kustomization.
     """
 
-    source: Source
+    source: SourceField
     directory: str
     is_component: bool = False
-    resources: tuple[Source, ...] = ()
+    resources: tuple[SourceField, ...] = ()
     implied: tuple[str, ...] = ()
-    components: tuple[Source, ...] = ()
-    configurations: tuple[Source, ...] = ()
-    replacements: tuple[Source, ...] = ()
-    namespace: Source | None = None
+    components: tuple[SourceField, ...] = ()
+    configurations: tuple[SourceField, ...] = ()
+    replacements: tuple[SourceField, ...] = ()
+    namespace: SourceField | None = None
     name_prefix: str = ""
     name_suffix: str = ""
     labels: tuple[LabelRule, ...] = ()
-    annotations: Mapping[str, Source] | None = None
+    annotations: Mapping[str, SourceField] | None = None
     images: tuple[ImageRule, ...] = ()
     replicas: tuple[ReplicaRule, ...] = ()
     strategic_patches: tuple[PatchRule, ...] = ()
     patches: tuple[PatchRule, ...] = ()
     json_patches: tuple[PatchRule, ...] = ()
     generated: tuple[GeneratedName, ...] = ()
-    opaque: tuple[tuple[Source, str], ...] = ()
-    hidden: tuple[tuple[Source, str], ...] = ()
+    opaque: tuple[tuple[SourceField, str], ...] = ()
+    hidden: tuple[tuple[SourceField, str], ...] = ()
 
 
-def read_kustomization(repository: Repository, directory: str) -> Kustomization:
+def read_kustomization(repository: ManifestRepository, directory: str) -> Kustomization:
     """The kustomization of a directory; InputError where Kustomize would fail to read it."""
     found = repository.kustomizations_in(directory)
     if len(found) != 1:
@@ -142,7 +142,7 @@ def read_kustomization(repository: Repository, directory: str) -> Kustomization:
 
 def read_document(document: Document) -> Kustomization:
     """The rules in one document."""
-    source = Source(document, (), OriginKind.PLAIN)
+    source = SourceField(document, (), OriginKind.PLAIN)
     unknown = next((key for key in source.mapping() if key not in _FIELDS), None)
     if unknown is not None:
         raise source.below(unknown).error(f"unknown field {quote(unknown)}: Kustomize refuses to build it")
@@ -179,23 +179,23 @@ def read_document(document: Document) -> Kustomization:
     )
 
 
-def _sourced(source: Source, *, is_component: bool) -> Source:
+def _sourced(source: SourceField, *, is_component: bool) -> SourceField:
     """The same place; what a component writes is the component's, else it is a patch."""
     return source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
 
 
-def _entries(source: Source, key: str) -> Iterator[Source]:
+def _entries(source: SourceField, key: str) -> Iterator[SourceField]:
     for entry in source.items(key):
         entry.as_text()
         yield entry
 
 
-def _leaves(source: Source, key: str) -> Mapping[str, Source]:
+def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
     member = source.get(key)
     return {} if member is None else {name: member.below(name) for name in source.texts(key)}
 
 
-def _read_labels(source: Source) -> Iterator[LabelRule]:
+def _read_labels(source: SourceField) -> Iterator[LabelRule]:
     for entry in source.items("labels"):
         yield LabelRule(
             labels=_leaves(entry, "pairs"),
@@ -207,7 +207,7 @@ def _read_labels(source: Source) -> Iterator[LabelRule]:
         yield LabelRule(labels=common, in_selectors=True)
 
 
-def _read_images(source: Source) -> Iterator[ImageRule]:
+def _read_images(source: SourceField) -> Iterator[ImageRule]:
     for entry in source.items("images"):
         yield ImageRule(
             name=entry.text("name"),
@@ -218,12 +218,12 @@ def _read_images(source: Source) -> Iterator[ImageRule]:
         )
 
 
-def _loose_text(entry: Source, key: str) -> str:
+def _loose_text(entry: SourceField, key: str) -> str:
     member = entry.get(key)
     return "" if member is None else member.as_label()
 
 
-def read_replicas(source: Source, kind: OriginKind) -> Iterator[ReplicaRule]:
+def read_replicas(source: SourceField, kind: OriginKind) -> Iterator[ReplicaRule]:
     """The entries of `replicas`."""
     for entry in source.items("replicas"):
         count = entry.below("count").of_kind(kind)
@@ -235,7 +235,7 @@ def read_replicas(source: Source, kind: OriginKind) -> Iterator[ReplicaRule]:
         yield ReplicaRule(name=entry.text("name"), count=count)
 
 
-def _read_strategic(source: Source, directory: str) -> Iterator[PatchRule]:
+def _read_strategic(source: SourceField, directory: str) -> Iterator[PatchRule]:
     for entry in source.items("patchesStrategicMerge"):
         text = entry.as_text()
         if "\n" in text.strip() or ":" in text:
@@ -244,7 +244,7 @@ def _read_strategic(source: Source, directory: str) -> Iterator[PatchRule]:
             yield PatchRule(source=entry, directory=directory, path=text, is_strategic=True)
 
 
-def read_patches(source: Source, directory: str) -> Iterator[PatchRule]:
+def read_patches(source: SourceField, directory: str) -> Iterator[PatchRule]:
     """The entries of `patches`."""
     for entry in source.items("patches"):
         target, options = entry.get("target"), entry.get("options")
@@ -259,7 +259,7 @@ def read_patches(source: Source, directory: str) -> Iterator[PatchRule]:
         )
 
 
-def _read_json(source: Source, directory: str) -> Iterator[PatchRule]:
+def _read_json(source: SourceField, directory: str) -> Iterator[PatchRule]:
     for entry in source.items("patchesJson6902"):
         target = entry.get("target")
         if target is None:
@@ -273,13 +273,13 @@ def _read_json(source: Source, directory: str) -> Iterator[PatchRule]:
         )
 
 
-def _read_generated(source: Source) -> Iterator[GeneratedName]:
+def _read_generated(source: SourceField) -> Iterator[GeneratedName]:
     for key, kind in (("configMapGenerator", "ConfigMap"), ("secretGenerator", "Secret")):
         for entry in source.items(key):
             yield GeneratedName(kind=kind, name=entry.text("name"), namespace=entry.text("namespace"), source=entry)
 
 
-def _named(source: Source, words: Mapping[str, str]) -> Iterator[tuple[Source, str]]:
+def _named(source: SourceField, words: Mapping[str, str]) -> Iterator[tuple[SourceField, str]]:
     for key, reason in words.items():
         member = source.get(key)
         if member is not None and member.value not in ([], {}):
@@ -289,14 +289,14 @@ def _named(source: Source, words: Mapping[str, str]) -> Iterator[tuple[Source, s
 def with_rules(
     kustomization: Kustomization,
     *,
-    namespace: Source | None = None,
+    namespace: SourceField | None = None,
     name_prefix: str = "",
     name_suffix: str = "",
     labels: tuple[LabelRule, ...] = (),
-    annotations: Mapping[str, Source] | None = None,
+    annotations: Mapping[str, SourceField] | None = None,
     replicas: tuple[ReplicaRule, ...] = (),
     patches: tuple[PatchRule, ...] = (),
-    components: tuple[Source, ...] = (),
+    components: tuple[SourceField, ...] = (),
 ) -> Kustomization:
     """A kustomization into which a deployer wrote rules of its own, as `kustomize edit set` does."""
     renamed = {rule.name for rule in replicas}

@@ -10,16 +10,16 @@ from reconciler.placement.kustomize.json_patches import apply_operations
 from reconciler.placement.kustomize.kustomization import PatchRule
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.kustomize.strategic import merge_strategic
-from reconciler.placement.objects import Draft, Identity, Obstacle, identify
-from reconciler.placement.origins import Embedding, Source
-from reconciler.placement.repository import Repository, resolve
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, identify
+from reconciler.placement.origins import Embedding, SourceField
+from reconciler.placement.repository import ManifestRepository, resolve
 
 
 class MissingTargetError(InputError):
     """Raised when a patch or a count names an object that is not among those it may change."""
 
 
-def apply_patch(repository: Repository, rule: PatchRule, drafts: list[Draft]) -> None:
+def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[ObjectDraft]) -> None:
     """Apply one patch to the objects it is for; deleted ones leave the list. InputError where Kustomize fails."""
     for content in _read(repository, rule):
         if isinstance(content.value, list):
@@ -31,14 +31,14 @@ def apply_patch(repository: Repository, rule: PatchRule, drafts: list[Draft]) ->
                     drafts.remove(draft)
 
 
-def _operate(draft: Draft, content: Source) -> None:
+def _operate(draft: ObjectDraft, content: SourceField) -> None:
     """Operations may change names, too."""
     before = draft.identity
     apply_operations(draft, content)
     draft.become(identify(draft.fields), before)
 
 
-def _merge(draft: Draft, content: Source, rule: PatchRule) -> bool:
+def _merge(draft: ObjectDraft, content: SourceField, rule: PatchRule) -> bool:
     """Merging keeps names and kinds unless the patch may change them."""
     before, version = draft.identity, draft.value_at("apiVersion")
     stays = merge_strategic(draft, content)
@@ -52,22 +52,22 @@ def _merge(draft: Draft, content: Source, rule: PatchRule) -> bool:
     return stays
 
 
-def _read(repository: Repository, rule: PatchRule) -> Iterator[Source]:
+def _read(repository: ManifestRepository, rule: PatchRule) -> Iterator[SourceField]:
     """Every document of a patch, as the root that its rules are read from."""
     kind = rule.source.kind
     if rule.inline is not None:
         embedding = Embedding(document=rule.inline.document, field=rule.inline.field)
         for document in parse_inline(rule.inline):
-            yield Source(document, (), kind, embedding)
+            yield SourceField(document, (), kind, embedding)
         return
     path = resolve(rule.directory, rule.path)
     if not rule.path or path is None or not repository.has_file(path):
         raise rule.source.error(f"there is no file {quote(rule.path)} with a patch")
     for document in repository.read(path):
-        yield Source(document, (), kind)
+        yield SourceField(document, (), kind)
 
 
-def parse_inline(source: Source) -> tuple[Document, ...]:
+def parse_inline(source: SourceField) -> tuple[Document, ...]:
     """The documents in a text field, their lines counted in the file that holds it."""
     text = source.as_text()
     place = source.place
@@ -83,13 +83,13 @@ def parse_inline(source: Source) -> tuple[Document, ...]:
     )
 
 
-def _targets_of_operations(rule: PatchRule, drafts: Sequence[Draft]) -> list[Draft]:
+def _targets_of_operations(rule: PatchRule, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
     if rule.target is None:
         raise rule.source.error("a patch of operations needs a target")
     return select(rule.target, drafts, rule.source)
 
 
-def _targets_of_merge(rule: PatchRule, content: Source, drafts: Sequence[Draft]) -> list[Draft]:
+def _targets_of_merge(rule: PatchRule, content: SourceField, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
     identity = identify(content.mapping())
     if not identity.kind or not identity.name:
         raise content.error("expected kind and metadata.name in a strategic merge patch")
@@ -98,9 +98,9 @@ def _targets_of_merge(rule: PatchRule, content: Source, drafts: Sequence[Draft])
     return [find_one(identity, drafts, content)]
 
 
-def select(selector: Selector, drafts: Sequence[Draft], source: Source) -> list[Draft]:
+def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceField) -> list[ObjectDraft]:
     """The objects that a selector means; where that cannot be told, an obstacle on the object."""
-    chosen: list[Draft] = []
+    chosen: list[ObjectDraft] = []
     for draft in drafts:
         try:
             if selector.selects(draft):
@@ -110,7 +110,7 @@ def select(selector: Selector, drafts: Sequence[Draft], source: Source) -> list[
     return chosen
 
 
-def find_one(identity: Identity, drafts: Sequence[Draft], source: Source) -> Draft:
+def find_one(identity: ObjectIdentity, drafts: Sequence[ObjectDraft], source: SourceField) -> ObjectDraft:
     """The one object that is called so now or was before; InputError for none or several."""
     wanted = identity.effective
     found = [draft for draft in drafts if draft.is_or_was(wanted)]
@@ -121,7 +121,7 @@ def find_one(identity: Identity, drafts: Sequence[Draft], source: Source) -> Dra
     return found[0]
 
 
-def missing(source: Source, message: str) -> MissingTargetError:
+def missing(source: SourceField, message: str) -> MissingTargetError:
     """What is wrong when an object is not there."""
     place = source.place
     return MissingTargetError(place.path, place.line, place.field, message)

@@ -6,7 +6,7 @@ from typing import Final
 from reconciler.manifests import Field, Value
 from reconciler.placement.kustomize.configurations import Configuration
 from reconciler.placement.kustomize.transformers import SCALED_KINDS
-from reconciler.placement.objects import Draft
+from reconciler.placement.objects import ObjectDraft
 
 _EACH: Final = "[]"
 _IN_CONTAINERS: Final = (
@@ -37,9 +37,9 @@ _POD_SPECS: Final[Mapping[str, Field]] = {
 }
 
 
-def fix_references(drafts: Sequence[Draft], configuration: Configuration) -> None:
+def fix_references(drafts: Sequence[ObjectDraft], configuration: Configuration) -> None:
     """Let every reference follow the object that it names, wherever that was renamed."""
-    named: dict[tuple[str, str], list[Draft]] = {}
+    named: dict[tuple[str, str], list[ObjectDraft]] = {}
     for draft in drafts:
         identity = draft.identity
         named.setdefault((identity.kind, identity.name), []).append(draft)
@@ -53,7 +53,7 @@ def fix_references(drafts: Sequence[Draft], configuration: Configuration) -> Non
             _follow(draft, path, kind, named)
 
 
-def _references(draft: Draft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
+def _references(draft: ObjectDraft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
     identity = draft.identity
     if identity.kind == "HorizontalPodAutoscaler":
         # Whatever kind it names: Kustomize does not look at it.
@@ -70,7 +70,7 @@ def _references(draft: Draft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
             yield target_kind, (*pod, *path)
 
 
-def _configured(draft: Draft, configuration: Configuration) -> Iterator[tuple[str, Field]]:
+def _configured(draft: ObjectDraft, configuration: Configuration) -> Iterator[tuple[str, Field]]:
     for kind, rule in configuration.name_references:
         if rule.fits(draft.identity):
             yield from ((kind, path) for path in rule.expand(draft.fields))
@@ -88,7 +88,7 @@ def _expand(value: Value, pattern: Sequence[str]) -> Iterator[Field]:
             yield (pattern[0], *rest)
 
 
-def _follow(draft: Draft, path: Field, kind: str, named: Mapping[tuple[str, str], Sequence[Draft]]) -> None:
+def _follow(draft: ObjectDraft, path: Field, kind: str, named: Mapping[tuple[str, str], Sequence[ObjectDraft]]) -> None:
     """Write the present name of what is meant; of several the one that was renamed as its referrer was."""
     name = draft.value_at(*path)
     candidates = [each for each in named.get((kind, str(name)), ()) if _is_near(draft, each)]
@@ -98,7 +98,7 @@ def _follow(draft: Draft, path: Field, kind: str, named: Mapping[tuple[str, str]
         draft.set(path, candidates[0].identity.name)
 
 
-def _is_near(draft: Draft, target: Draft) -> bool:
+def _is_near(draft: ObjectDraft, target: ObjectDraft) -> bool:
     """Whether both are in one namespace: a name reaches no further."""
     return (
         not target.identity.is_namespaced or target.identity.effective.namespace == draft.identity.effective.namespace

@@ -7,12 +7,14 @@ from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.kustomize.patches import select
 from reconciler.placement.kustomize.selectors import Selector
-from reconciler.placement.objects import Draft, Obstacle
-from reconciler.placement.origins import OriginKind, Source
-from reconciler.placement.repository import Repository, resolve
+from reconciler.placement.objects import ObjectDraft, Obstacle
+from reconciler.placement.origins import OriginKind, SourceField
+from reconciler.placement.repository import ManifestRepository, resolve
 
 
-def obstruct_replaced(repository: Repository, kustomization: Kustomization, drafts: Sequence[Draft]) -> None:
+def obstruct_replaced(
+    repository: ManifestRepository, kustomization: Kustomization, drafts: Sequence[ObjectDraft]
+) -> None:
     """Put an obstacle on every field that a replacement fills in; InputError for a file that is not there."""
     for replacement in _replacements(repository, kustomization):
         for target in replacement.items("targets"):
@@ -24,7 +26,7 @@ def obstruct_replaced(repository: Repository, kustomization: Kustomization, draf
                 draft.obstacles += [Obstacle(reason=reason, place=target.place, field=path) for path in paths]
 
 
-def _replacements(repository: Repository, kustomization: Kustomization) -> Iterator[Source]:
+def _replacements(repository: ManifestRepository, kustomization: Kustomization) -> Iterator[SourceField]:
     for entry in kustomization.replacements:
         if entry.get("path") is None:
             yield entry
@@ -33,7 +35,7 @@ def _replacements(repository: Repository, kustomization: Kustomization) -> Itera
         if path is None or not repository.has_file(path):
             raise entry.error(f"there is no file {quote(entry.text('path'))}")
         for document in repository.read(path):
-            root = Source(document, (), OriginKind.PLAIN)
+            root = SourceField(document, (), OriginKind.PLAIN)
             if isinstance(document.value, list):
                 yield from (root.below(index) for index in range(len(document.value)))
             elif document.value is not None:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from reconciler.manifests.wording import quote
-from reconciler.placement.objects import Draft, Identity
-from reconciler.placement.origins import Source
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity
+from reconciler.placement.origins import SourceField
 
 _LONGEST_PATTERN: Final = 256
 _MAX_QUANTIFIERS: Final = 3
@@ -55,7 +55,7 @@ class Selector:
     annotations: str = ""
 
     @classmethod
-    def read(cls, source: Source) -> "Selector":
+    def read(cls, source: SourceField) -> "Selector":
         """The selector that stands at a `target`."""
         return cls(
             group=source.text("group"),
@@ -67,7 +67,7 @@ class Selector:
             annotations=source.text("annotationSelector"),
         )
 
-    def selects(self, draft: Draft) -> bool:
+    def selects(self, draft: ObjectDraft) -> bool:
         """Whether an object is meant, by its first or its present name. Raises Unclear."""
         # Asked of every object for every patch: what is not given costs nothing.
         first, now = draft.original, draft.identity
@@ -81,12 +81,12 @@ class Selector:
             and (not self.annotations or match_labels(self.annotations, _labels_of(draft, "annotations")))
         )
 
-    def _fits_namespace(self, first: Identity, now: Identity) -> bool:
+    def _fits_namespace(self, first: ObjectIdentity, now: ObjectIdentity) -> bool:
         namespaces = (first.effective.namespace, now.effective.namespace)
         return any(matches(self.namespace, namespace) for namespace in namespaces)
 
 
-def _labels_of(draft: Draft, name: str) -> Mapping[str, str]:
+def _labels_of(draft: ObjectDraft, name: str) -> Mapping[str, str]:
     found = draft.value_at("metadata", name)
     return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests import Field, Value
-from reconciler.placement.objects import Draft, Obstacle, split_version
-from reconciler.placement.origins import Source, Trace
+from reconciler.placement.objects import ObjectDraft, Obstacle, split_version
+from reconciler.placement.origins import SourceField, SourceTrace
 
 _DIRECTIVE: Final = "$patch"
 _POD_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,7 +38,7 @@ _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy
 _UNFOLLOWED: Final = ("$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys")
 
 
-def merge_strategic(draft: Draft, patch: Source) -> bool:
+def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
     """Merge a patch into an object; False when the patch deletes the object."""
     if _directive(patch.value) == "delete":
         return False
@@ -54,7 +54,7 @@ def merge_keys_of(api_version: str, kind: str, name: str) -> tuple[str, ...]:
     return _LISTS.get((split_version(api_version)[0], kind), {}).get(name, ())
 
 
-def _lists_of(draft: Draft) -> Mapping[str, tuple[str, ...]]:
+def _lists_of(draft: ObjectDraft) -> Mapping[str, tuple[str, ...]]:
     identity = draft.identity
     own = _LISTS.get((identity.group, identity.kind), {})
     return {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own
@@ -84,12 +84,12 @@ def _without_nulls(value: Value) -> Value:
 class _Merge:
     """One merge of one patch into one draft: new values come out, the draft's trace learns where from."""
 
-    def __init__(self, draft: Draft, lists: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, draft: ObjectDraft, lists: Mapping[str, tuple[str, ...]]) -> None:
         self._draft = draft
         self._trace = draft.trace
         self._lists = lists
 
-    def mapping(self, old: dict[str, Value], patch: dict[str, Value], source: Source, path: Field) -> Value:
+    def mapping(self, old: dict[str, Value], patch: dict[str, Value], source: SourceField, path: Field) -> Value:
         """The members of both, the patch's over the old ones."""
         if _directive(patch) == "replace":
             self._trace.record(path, source)
@@ -102,7 +102,7 @@ class _Merge:
                 self._member(merged, key, value, source.below(key), (*path, key))
         return merged
 
-    def _member(self, merged: dict[str, Value], key: str, value: Value, source: Source, path: Field) -> None:
+    def _member(self, merged: dict[str, Value], key: str, value: Value, source: SourceField, path: Field) -> None:
         if value is None or _directive(value) == "delete":
             if key in merged:
                 del merged[key]
@@ -117,7 +117,7 @@ class _Merge:
             merged[key] = _without_nulls(value)
             self._trace.record(path, source)
 
-    def _list(self, old: list[Value], patch: list[Value], source: Source, path: Field) -> Value:
+    def _list(self, old: list[Value], patch: list[Value], source: SourceField, path: Field) -> Value:
         keys = self._merge_keys(old, patch, path)
         if any(_directive(item) == "replace" for item in patch):
             keys = ()
@@ -133,12 +133,12 @@ class _Merge:
         return used or keys
 
     def _merged_list(
-        self, old: list[Value], patch: list[Value], source: Source, path: Field, keys: tuple[str, ...]
+        self, old: list[Value], patch: list[Value], source: SourceField, path: Field, keys: tuple[str, ...]
     ) -> Value:
         """The patch's items first, each over the old one of its key, then what is left of the old ones."""
         places = {_name(item, keys): index for index, item in enumerate(old)}
         before = [self._trace.subtree((*path, index)) for index in range(len(old))]
-        chosen: list[tuple[Value, Trace]] = []
+        chosen: list[tuple[Value, SourceTrace]] = []
         taken: set[int] = set()
         for number, item in enumerate(patch):
             index = places.get(_name(item, keys))
@@ -153,20 +153,20 @@ class _Merge:
         return [value for value, _ in chosen]
 
     def _item(
-        self, item: Value, source: Source, old: Value, before: Sequence[Trace], index: int | None
-    ) -> tuple[Value, Trace]:
+        self, item: Value, source: SourceField, old: Value, before: Sequence[SourceTrace], index: int | None
+    ) -> tuple[Value, SourceTrace]:
         if index is None or not isinstance(old, dict) or not isinstance(item, dict):
-            return _without_directive(item), Trace((source,))
+            return _without_directive(item), SourceTrace((source,))
         inner = _Merge(self._draft, self._lists)
         inner._trace = before[index]
         return inner.mapping(old, item, source, ()), before[index]
 
-    def _put(self, path: Field, chosen: Sequence[tuple[Value, Trace]]) -> None:
+    def _put(self, path: Field, chosen: Sequence[tuple[Value, SourceTrace]]) -> None:
         sources = self._trace.sources_at(path)
-        members: dict[str | int, Trace] = {index: trace for index, (_, trace) in enumerate(chosen)}
-        self._trace.place(path, Trace(sources, members))
+        members: dict[str | int, SourceTrace] = {index: trace for index, (_, trace) in enumerate(chosen)}
+        self._trace.place(path, SourceTrace(sources, members))
 
-    def _refuse_unfollowed(self, key: str, source: Source, path: Field) -> None:
+    def _refuse_unfollowed(self, key: str, source: SourceField, path: Field) -> None:
         if key.startswith(_UNFOLLOWED):
             reason = f"the patch directive {key} is not followed"
             self._draft.obstacles.append(Obstacle(reason=reason, place=source.place, field=path))

@@ -9,8 +9,8 @@ from reconciler.manifests.wording import join_words, quote
 from reconciler.placement.kustomize.configurations import FieldRule
 from reconciler.placement.kustomize.kustomization import ImageRule, LabelRule, ReplicaRule
 from reconciler.placement.kustomize.patches import missing
-from reconciler.placement.objects import Draft, Identity
-from reconciler.placement.origins import Source, Trace
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity
+from reconciler.placement.origins import SourceField, SourceTrace
 
 # Kinds whose names stay as they are: others call them by it.
 _UNAFFIXED: Final = frozenset({"CustomResourceDefinition", "APIService", "Namespace"})
@@ -25,7 +25,7 @@ _IMAGE: Final = re.compile(r"(?P<name>[^@]*?)(?P<tag>:[^:/@]*)?(?P<digest>@.*)?"
 _SUBJECT_KINDS: Final = ("RoleBinding", "ClusterRoleBinding")
 
 
-def set_namespace(drafts: Sequence[Draft], namespace: str) -> None:
+def set_namespace(drafts: Sequence[ObjectDraft], namespace: str) -> None:
     """Put every object that can be in a namespace into this one; a Namespace itself takes the name."""
     for draft in drafts:
         identity = draft.identity
@@ -37,7 +37,7 @@ def set_namespace(drafts: Sequence[Draft], namespace: str) -> None:
             _move_subjects(draft, namespace)
 
 
-def _move_subjects(draft: Draft, namespace: str) -> None:
+def _move_subjects(draft: ObjectDraft, namespace: str) -> None:
     subjects = draft.value_at("subjects")
     if not isinstance(subjects, list):
         return
@@ -46,7 +46,7 @@ def _move_subjects(draft: Draft, namespace: str) -> None:
             draft.set(("subjects", index, "namespace"), namespace)
 
 
-def affix_names(drafts: Sequence[Draft], prefix: str, suffix: str) -> None:
+def affix_names(drafts: Sequence[ObjectDraft], prefix: str, suffix: str) -> None:
     """Put a text before and one behind every name; the name with the prefix alone is remembered, too."""
     for draft in drafts if prefix or suffix else ():
         if draft.identity.kind not in _UNAFFIXED:
@@ -55,7 +55,7 @@ def affix_names(drafts: Sequence[Draft], prefix: str, suffix: str) -> None:
             draft.affixes.append((prefix, suffix))
 
 
-def set_labels(drafts: Sequence[Draft], rule: LabelRule) -> None:
+def set_labels(drafts: Sequence[ObjectDraft], rule: LabelRule) -> None:
     """Set labels on objects, and on their templates and selectors where the rule says so."""
     labels = {key: source.as_label() for key, source in rule.labels.items()}
     for draft in drafts:
@@ -64,22 +64,22 @@ def set_labels(drafts: Sequence[Draft], rule: LabelRule) -> None:
             _set_texts(draft, path, labels, {})
 
 
-def _set_texts(draft: Draft, path: Field, texts: Mapping[str, str], sources: Mapping[str, Source]) -> None:
+def _set_texts(draft: ObjectDraft, path: Field, texts: Mapping[str, str], sources: Mapping[str, SourceField]) -> None:
     """Set members of a mapping of texts; only those of the object itself are asked for their places."""
     old = draft.value_at(*path)
     draft.set(path, {**(old if isinstance(old, dict) else {}), **texts})
     for key, source in sources.items():
-        draft.trace.place((*path, key), Trace((source,)))
+        draft.trace.place((*path, key), SourceTrace((source,)))
 
 
-def _label_paths(draft: Draft, rule: LabelRule) -> Iterator[Field]:
+def _label_paths(draft: ObjectDraft, rule: LabelRule) -> Iterator[Field]:
     if rule.in_selectors or rule.in_templates:
         yield from _template_paths(draft.identity, "labels")
     if rule.in_selectors:
         yield from _selector_paths(draft)
 
 
-def _template_paths(identity: Identity, name: str) -> Iterator[Field]:
+def _template_paths(identity: ObjectIdentity, name: str) -> Iterator[Field]:
     if identity.kind in _TEMPLATED:
         yield ("spec", "template", "metadata", name)
     elif identity.kind == "CronJob":
@@ -87,7 +87,7 @@ def _template_paths(identity: Identity, name: str) -> Iterator[Field]:
         yield (*_CRON_TEMPLATE, name)
 
 
-def _selector_paths(draft: Draft) -> Iterator[Field]:
+def _selector_paths(draft: ObjectDraft) -> Iterator[Field]:
     kind = draft.identity.kind
     if kind in {"Service", "ReplicationController"} and draft.identity.group == "":
         yield ("spec", "selector")
@@ -102,7 +102,7 @@ def _selector_paths(draft: Draft) -> Iterator[Field]:
         yield ("spec", "podSelector", "matchLabels")
 
 
-def _affinity_paths(draft: Draft) -> Iterator[Field]:
+def _affinity_paths(draft: ObjectDraft) -> Iterator[Field]:
     """Selectors that stand in affinities and spreads already: none is made there."""
     pod: Field = ("spec", "template", "spec")
     spec = draft.value_at(*pod)
@@ -117,20 +117,20 @@ def _affinity_paths(draft: Draft) -> Iterator[Field]:
         yield from _existing(draft, (*pod, "topologySpreadConstraints"), ("labelSelector", "matchLabels"))
 
 
-def _existing(draft: Draft, list_path: Field, inner: Field) -> Iterator[Field]:
+def _existing(draft: ObjectDraft, list_path: Field, inner: Field) -> Iterator[Field]:
     items = draft.value_at(*list_path)
     for index in range(len(items) if isinstance(items, list) else 0):
         if isinstance(draft.value_at(*list_path, index, *inner), dict):
             yield (*list_path, index, *inner)
 
 
-def _claim_paths(draft: Draft) -> Iterator[Field]:
+def _claim_paths(draft: ObjectDraft) -> Iterator[Field]:
     claims = draft.value_at("spec", "volumeClaimTemplates")
     for index in range(len(claims) if isinstance(claims, list) else 0):
         yield ("spec", "volumeClaimTemplates", index, "metadata", "labels")
 
 
-def set_annotations(drafts: Sequence[Draft], annotations: Mapping[str, Source]) -> None:
+def set_annotations(drafts: Sequence[ObjectDraft], annotations: Mapping[str, SourceField]) -> None:
     """Set annotations on objects and on their templates."""
     texts = {key: source.as_label() for key, source in annotations.items()}
     for draft in drafts if texts else ():
@@ -139,16 +139,18 @@ def set_annotations(drafts: Sequence[Draft], annotations: Mapping[str, Source]) 
             _set_texts(draft, path, texts, {})
 
 
-def index_names(drafts: Sequence[Draft]) -> dict[str, list[Draft]]:
+def index_names(drafts: Sequence[ObjectDraft]) -> dict[str, list[ObjectDraft]]:
     """The objects by every name that they have or had."""
-    named: dict[str, list[Draft]] = {}
+    named: dict[str, list[ObjectDraft]] = {}
     for draft in drafts:
         for name in {each.name for each in draft.identities}:
             named.setdefault(name, []).append(draft)
     return named
 
 
-def set_replicas(named: Mapping[str, Sequence[Draft]], rule: ReplicaRule, extra: Sequence[FieldRule] = ()) -> None:
+def set_replicas(
+    named: Mapping[str, Sequence[ObjectDraft]], rule: ReplicaRule, extra: Sequence[FieldRule] = ()
+) -> None:
     """Set the count of every workload that is or was called so; InputError when there is none."""
     fields = (*_REPLICA_FIELDS, *extra)
     is_found = False
@@ -164,7 +166,7 @@ def set_replicas(named: Mapping[str, Sequence[Draft]], rule: ReplicaRule, extra:
         raise missing(rule.count, f"there is no {kinds} named {quote(rule.name)}")
 
 
-def set_images(drafts: Sequence[Draft], rules: Sequence[ImageRule]) -> None:
+def set_images(drafts: Sequence[ObjectDraft], rules: Sequence[ImageRule]) -> None:
     """Rename, retag or pin the images of containers."""
     for draft in drafts if rules else ():
         for path in _container_lists(draft.fields, ()):
@@ -175,7 +177,7 @@ def set_images(drafts: Sequence[Draft], rules: Sequence[ImageRule]) -> None:
                     _set_image(draft, (*path, index, "image"), image, rules)
 
 
-def _set_image(draft: Draft, path: Field, image: str, rules: Sequence[ImageRule]) -> None:
+def _set_image(draft: ObjectDraft, path: Field, image: str, rules: Sequence[ImageRule]) -> None:
     for rule in rules:
         renamed = _rename(image, rule)
         if renamed != image:

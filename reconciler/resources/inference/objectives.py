@@ -40,15 +40,15 @@ class ObjectiveFields(Shape):
     pool_ref: PoolRefFields
 
 
-class _Target(Shape):
+class _WeightedTargetFields(Shape):
     name: ObjectName
     weight: Weight | None = None
 
 
-class _Model(Shape):
+class _InferenceModelSpec(Shape):
     model_name: Annotated[str, Field(min_length=1, max_length=256)]
     criticality: Literal["Critical", "Standard", "Sheddable"] | None = None
-    target_models: Annotated[list[_Target], Field(max_length=10)] | None = None
+    target_models: Annotated[list[_WeightedTargetFields], Field(max_length=10)] | None = None
     pool_ref: ExperimentalPoolRefFields
 
 
@@ -67,7 +67,7 @@ def read_inference_model(source: KubernetesObject) -> Iterator[Piece]:
     """The same of the older kind."""
     yield from read_resource(
         source,
-        _Model,
+        _InferenceModelSpec,
         named=("poolRef", "modelName"),
         check=lambda spec: _check_model(source, spec),
         build=lambda spec: _build_model(source, spec),
@@ -97,14 +97,14 @@ def _build_objective(source: KubernetesObject, spec: ObjectiveFields) -> Iterato
     )
 
 
-def _check_model(source: KubernetesObject, spec: _Model) -> Iterator[Finding]:
+def _check_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterator[Finding]:
     weighted = [target.weight is not None for target in spec.target_models or ()]
     if any(weighted) and not all(weighted):
         message = f"expected a weight for every model or for none, got {sum(weighted)} of {len(weighted)}"
         yield source.complain(("spec", "targetModels"), message)
 
 
-def _build_model(source: KubernetesObject, spec: _Model) -> Iterator[Piece]:
+def _build_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterator[Piece]:
     targets = spec.target_models or ()
     yield InferenceModel(
         key=source.key,

@@ -40,7 +40,7 @@ class _Picker(_Extension):
     port: _Port | None = None
 
 
-class _Spec(Shape):
+class _PoolSpec(Shape):
     selector: _Selector
     target_ports: Annotated[list[_Port], Field(min_length=1, max_length=8)]
     app_protocol: Literal["http", "kubernetes.io/h2c"] = "http"
@@ -62,7 +62,7 @@ def read_pool(source: KubernetesObject) -> Iterator[Piece]:
     if group_of(source) == POOL_GROUP:
         yield from read_resource(
             source,
-            _Spec,
+            _PoolSpec,
             named=("selector",),
             check=lambda spec: _check(source, spec),
             build=lambda spec: _build(source, spec),
@@ -77,7 +77,7 @@ def read_pool(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: _PoolSpec) -> Iterator[Finding]:
     seen: set[int] = set()
     for index, port in enumerate(spec.target_ports):
         if port.number in seen:
@@ -90,7 +90,7 @@ def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
         yield source.complain(("spec", "endpointPickerRef", "port"), message)
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: _PoolSpec) -> Iterator[Piece]:
     picker = spec.endpoint_picker_ref
     yield InferencePool(
         key=source.key,

@@ -24,17 +24,17 @@ class _Match(Shape):
     model: _ModelMatch | None = None
 
 
-class _Target(Shape):
+class _RewriteTargetFields(Shape):
     model_rewrite: _NonEmpty
     weight: Weight | None = None
 
 
 class _Rule(Shape):
     matches: list[_Match] | None = None
-    targets: Annotated[list[_Target], Field(min_length=1)]
+    targets: Annotated[list[_RewriteTargetFields], Field(min_length=1)]
 
 
-class _Spec(Shape):
+class _RewriteSpec(Shape):
     pool_ref: PoolRefFields
     rules: list[_Rule] | None = None
 
@@ -43,14 +43,14 @@ def read_rewrite(source: KubernetesObject) -> Iterator[Piece]:
     """The rewrite, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Spec,
+        _RewriteSpec,
         named=("poolRef", "rules"),
         check=lambda _: (),
         build=lambda spec: _build(source, spec),
     )
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: _RewriteSpec) -> Iterator[Piece]:
     yield ModelRewrite(
         key=source.key,
         group=group_of(source),

@@ -92,7 +92,7 @@ class PolicyFieldsBeforeV1(PolicyFields):
     metrics: Annotated[list[MetricFieldsBeforeV1], Field(min_length=1)]
 
 
-class Bounds(Shape):
+class ReplicaBoundsFields(Shape):
     """Between which replicas are scaled."""
 
     min_replicas: MinReplicas

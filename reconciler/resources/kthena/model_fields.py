@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from reconciler.resources.kthena.fields import (
     MAX_REPLICAS,
-    Bounds,
     Count,
     MinReplicas,
     PolicyFieldsBeforeV1,
+    ReplicaBoundsFields,
     Window,
 )
 from reconciler.resources.kubernetes.pods import Affinity, Resources
@@ -74,7 +74,7 @@ class BackendFields(Shape):
     runtime_class_name: str | None = None
 
 
-class BackendFieldsBeforeG3(BackendFields, Bounds):
+class BackendFieldsBeforeG3(BackendFields, ReplicaBoundsFields):
     """One of several. G0 wrote `cost`, `config`, `loraAdapterRefs` and `autoscalingPolicyRef`."""
 
     name: Name
@@ -89,7 +89,7 @@ class BackendFieldsBeforeG3(BackendFields, Bounds):
     config: dict[str, object] | None = None
 
 
-class BackendFieldsG3(BackendFields, Bounds):
+class BackendFieldsG3(BackendFields, ReplicaBoundsFields):
     """The only one, scaled by the policy of its ModelBooster."""
 
 

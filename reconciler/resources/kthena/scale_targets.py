@@ -30,7 +30,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundTarget:
     """What a reference means: the key that is scaled, its workload where Git has it, and pods of one replica."""
 
     key: ResourceKey
@@ -48,7 +48,7 @@ class Index:
     generated: Mapping[ResourceKey, tuple[ModelResource, ModelBackend]]
     broken: frozenset[ResourceKey]
 
-    def find(self, reference: TargetReference, near: ResourceKey, role: str, generation: Generation) -> Found:
+    def find(self, reference: TargetReference, near: ResourceKey, role: str, generation: Generation) -> FoundTarget:
         """What `near`, a policy or binding, means by a reference, with a role of it."""
         namespace = reference.namespace or near.namespace
         key = ResourceKey(cluster=near.cluster, namespace=namespace, kind=reference.kind, name=reference.name)
@@ -58,13 +58,13 @@ class Index:
         made = self.generated.get(key)
         if made is not None and not role:
             backend = made[1]
-            return Found(
+            return FoundTarget(
                 key=backend.workload.key,
                 workload=backend.workload,
                 pods_per_replica=pods_of_backend(backend, generation),
             )
         missing = None if key in self.broken else Missing(words=f"{key.kind} {key.label} is not in Git")
-        return Found(key=replace(key, part=role), workload=None, missing=missing)
+        return FoundTarget(key=replace(key, part=role), workload=None, missing=missing)
 
 
 def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:
@@ -81,15 +81,17 @@ def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Inde
     )
 
 
-def _find_in_serving(serving: ServingResource, role_name: str, generation: Generation) -> Found:
+def _find_in_serving(serving: ServingResource, role_name: str, generation: Generation) -> FoundTarget:
     if not role_name:
-        return Found(key=serving.key, workload=serving.workload, pods_per_replica=_pods_of_group(serving, generation))
+        return FoundTarget(
+            key=serving.key, workload=serving.workload, pods_per_replica=_pods_of_group(serving, generation)
+        )
     role = serving.role(role_name)
     if role is None:
         missing = Missing(words=f"{serving.key.kind} {serving.key.label} has no role {role_name}", is_mistake=True)
-        return Found(key=replace(serving.key, part=role_name), workload=None, missing=missing)
+        return FoundTarget(key=replace(serving.key, part=role_name), workload=None, missing=missing)
     groups = serving.workload.replicas
-    return Found(
+    return FoundTarget(
         key=role.workload.key, workload=role.workload, pods_per_replica=max(1 if groups is None else groups, 1)
     )
 

@@ -13,7 +13,7 @@ from reconciler.domain.declared.objects import FieldPath
 from reconciler.domain.declared.tracking import MetricSource, PodMetric, PrometheusMetric
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote
-from reconciler.resources.kthena.fields import Bounds
+from reconciler.resources.kthena.fields import ReplicaBoundsFields
 from reconciler.resources.kthena.references import Era, check_target, read_reference
 from reconciler.resources.kthena.target_fields import (
     AnyHeterogeneousFields,
@@ -159,7 +159,7 @@ def check_heterogeneous(
             yield source.complain(place if param.cost is None else (*place, "cost"), message, Severity.WARNING)
 
 
-def check_bounds(source: KubernetesObject, fields: Bounds, path: FieldPath) -> Iterator[Finding]:
+def check_bounds(source: KubernetesObject, fields: ReplicaBoundsFields, path: FieldPath) -> Iterator[Finding]:
     """Not the wrong way round: upstream accepts that and then never rests."""
     if fields.min_replicas > fields.max_replicas:
         message = f"expected at most maxReplicas ({fields.max_replicas}), got {fields.min_replicas}"

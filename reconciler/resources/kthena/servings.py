@@ -57,7 +57,7 @@ _GROUP = ("spec", "template")
 _ROLES = (*_GROUP, "roles")
 
 
-class RoleFields(LooseShape):
+class ServingRoleFields(LooseShape):
     """Counts stay unvalidated here: a template's text in their place is no mistake."""
 
     name: NonEmpty
@@ -70,7 +70,7 @@ class RoleFields(LooseShape):
 class GroupFields(LooseShape):
     """One group."""
 
-    roles: Annotated[list[RoleFields], Field(min_length=1)]
+    roles: Annotated[list[ServingRoleFields], Field(min_length=1)]
 
 
 class SpecFields(LooseShape):
@@ -146,7 +146,7 @@ def read_serving(source: KubernetesObject) -> Iterator[Piece]:
         yield _build(source, groups, roles, annotations.settings)
 
 
-def _split(index: int, fields: RoleFields) -> _Role:
+def _split(index: int, fields: ServingRoleFields) -> _Role:
     path: FieldPath = (*_ROLES, index)
     workers = Count(path=(*path, "workerReplicas"), written=fields.worker_replicas)
     entry = PodTemplate(path=(*path, "entryTemplate"), fields=fields.entry_template or TemplateFields())

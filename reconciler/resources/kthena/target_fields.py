@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reconciler.resources.kthena.fields import Bounds, Count, MetricFields, NonEmpty, PolicyFields
+from reconciler.resources.kthena.fields import Count, MetricFields, NonEmpty, PolicyFields, ReplicaBoundsFields
 from reconciler.resources.kubernetes.quantities import Quantity
 from reconciler.resources.kubernetes.selectors import LocalReferenceFields, ReferenceFields, SelectorFields
 from reconciler.resources.validation import Shape
@@ -104,7 +104,7 @@ class TargetFields(Shape):
 AnyTargetFields = TargetFieldsBeforeG3 | TargetFieldsG3 | TargetFields
 
 
-class HomogeneousFieldsBeforeG3(Bounds):
+class HomogeneousFieldsBeforeG3(ReplicaBoundsFields):
     """`scalingConfiguration`."""
 
     target: TargetFieldsBeforeG3
@@ -123,7 +123,7 @@ class HeterogeneousFieldsBeforeG3(Shape):
     cost_expansion_rate_percent: Count | None = None
 
 
-class HomogeneousFieldsG3(Bounds):
+class HomogeneousFieldsG3(ReplicaBoundsFields):
     """`homogeneousTarget` of a binding."""
 
     target: TargetFieldsG3
@@ -142,7 +142,7 @@ class HeterogeneousFieldsG3(Shape):
     cost_expansion_rate_percent: Count | None = None
 
 
-class HomogeneousFields(Bounds):
+class HomogeneousFields(ReplicaBoundsFields):
     """`homogeneousTarget` of a policy."""
 
     target: TargetFields
@@ -166,7 +166,7 @@ AnyParamFields = ParamFieldsBeforeG3 | ParamFieldsG3 | ParamFields
 AnyHeterogeneousFields = HeterogeneousFieldsBeforeG3 | HeterogeneousFieldsG3 | HeterogeneousFields
 
 
-class RoleFields(Bounds):
+class RoleFields(ReplicaBoundsFields):
     """How one role is scaled."""
 
     metrics: Annotated[list[MetricFields], Field(min_length=1)] | None = None

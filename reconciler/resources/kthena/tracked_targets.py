@@ -31,7 +31,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.variant_settings import MIN_REPLICAS
-from reconciler.resources.kthena.scale_targets import Found, Index, Missing, index_of, pod_labels, pods_of_backend
+from reconciler.resources.kthena.scale_targets import FoundTarget, Index, Missing, index_of, pod_labels, pods_of_backend
 
 _POLICY = "AutoscalingPolicy"
 _SERVING_PREFIX = "modelserving.volcano.sh/"
@@ -142,7 +142,9 @@ def _follow_target(
     )
 
 
-def _as_backend(target: ScaledTarget, found: Found, policy: Policy, era: tuple[Generation, str]) -> TrackedBackend:
+def _as_backend(
+    target: ScaledTarget, found: FoundTarget, policy: Policy, era: tuple[Generation, str]
+) -> TrackedBackend:
     generation, prefix = era
     labels = pod_labels(prefix, target.reference.name, target.role, generation)
     return TrackedBackend(
@@ -200,7 +202,7 @@ def _pair(key: ResourceKey, target: DisaggregatedTarget) -> RolePairing | None:
     )
 
 
-def _as_role(role: RoleTarget, serving: str, found: Found, policy: Policy) -> TrackedBackend:
+def _as_role(role: RoleTarget, serving: str, found: FoundTarget, policy: Policy) -> TrackedBackend:
     return TrackedBackend(
         backend=Backend(name=role.name, min_replicas=role.min_replicas, max_replicas=role.max_replicas),
         scale_target=found.key,

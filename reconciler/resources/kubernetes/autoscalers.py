@@ -39,7 +39,7 @@ class _HpaSpec(LooseShape):
     most: Annotated[_Count | None, Field(alias="maxReplicas")] = None
 
 
-class _Hpa(LooseShape):
+class _HpaFields(LooseShape):
     spec: _HpaSpec
 
 
@@ -83,7 +83,7 @@ class _Scaler:
 
 def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     """The owner of its target's replicas, and a variant where it is annotated as one."""
-    validated = validate(_Hpa, source.fields, locate=source.locate)
+    validated = validate(_HpaFields, source.fields, locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None:
         spec = validated.value.spec

@@ -10,7 +10,7 @@ from reconciler.resources.objects import KubernetesObject
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedText:
+class EmbeddedYaml:
     """The one document in a ConfigMap's value, and where its lines are in the file."""
 
     source: KubernetesObject
@@ -25,7 +25,7 @@ class EmbeddedText:
         return Place(path=place.path, line=line, field=name_field(("data", self.key, *path)))
 
 
-def parse_embedded(source: KubernetesObject, key: str, value: object, expected: str) -> EmbeddedText:
+def parse_embedded(source: KubernetesObject, key: str, value: object, expected: str) -> EmbeddedYaml:
     """The document under one key; InputError at the key's line when there is not exactly one."""
     place = source.locate(("data", key))
     if not isinstance(value, str):
@@ -36,7 +36,7 @@ def parse_embedded(source: KubernetesObject, key: str, value: object, expected: 
         raise InputError(place.path, place.line, place.field, error.message) from error
     if len(documents) != 1:
         raise InputError(place.path, place.line, place.field, f"expected {expected}")
-    return EmbeddedText(source, key, documents[0], _stands_in_block(source, place))
+    return EmbeddedYaml(source, key, documents[0], _stands_in_block(source, place))
 
 
 def _stands_in_block(source: KubernetesObject, place: Place) -> bool:

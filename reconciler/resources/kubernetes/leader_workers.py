@@ -38,18 +38,18 @@ class _GroupFields(LooseShape):
     worker_template: TemplateFields | None = None
 
 
-class _Spec(LooseShape):
+class _LeaderWorkerSetSpec(LooseShape):
     group: Annotated[_GroupFields | None, Field(alias="leaderWorkerTemplate")] = None
 
 
 class _LeaderWorkerSet(LooseShape):
-    spec: _Spec | None = None
+    spec: _LeaderWorkerSetSpec | None = None
 
 
 def read_leader_worker_set(source: KubernetesObject) -> Iterator[Piece]:
     """The workload, or the broken resource, and all that must be said about it."""
     validated = validate(_LeaderWorkerSet, source.fields, locate=source.locate)
-    spec = (validated.value.spec if validated.value else None) or _Spec()
+    spec = (validated.value.spec if validated.value else None) or _LeaderWorkerSetSpec()
     group = spec.group or _GroupFields()
     size = mapping_at(source.fields, GROUP_PATH).get("size")
     findings = [

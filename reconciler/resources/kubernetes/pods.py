@@ -84,7 +84,7 @@ class PodSpec(LooseShape):
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class RequestedDevices:
     """The devices one replica asks for by resource; `container` is the index of the only container that asks.
 
     `templated` names a quantity that is filled in later.
@@ -96,7 +96,7 @@ class Devices:
     findings: tuple[Finding, ...]
 
 
-def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str | int, ...]) -> Devices:
+def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str | int, ...]) -> RequestedDevices:
     """Add up what the containers ask for: limits, else requests; `pod_path` is where the pod stands in the object."""
     counts: dict[str, int] = {}
     asking: set[int] = set()
@@ -114,7 +114,7 @@ def count_devices(source: KubernetesObject, pod: PodSpec, pod_path: tuple[str | 
         elif count:
             asking.add(index)
             counts[field[-1]] = counts.get(field[-1], 0) + count
-    return Devices(counts, min(asking) if len(asking) == 1 else None, templated, tuple(findings))
+    return RequestedDevices(counts, min(asking) if len(asking) == 1 else None, templated, tuple(findings))
 
 
 _QuantityPath: TypeAlias = tuple[str, int, str, str, str]

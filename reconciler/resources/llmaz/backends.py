@@ -41,7 +41,7 @@ class EnvFields(Shape):
     value_from: dict[str, _ValueSource] | None = None
 
 
-class _Target(Shape):
+class _MetricTargetFields(Shape):
     type: str
     value: Written | None = None
     average_value: Written | None = None
@@ -66,7 +66,7 @@ class _MetricSource(Shape):
     container: str | None = None
     metric: _MetricName | None = None
     described_object: _Object | None = None
-    target: _Target
+    target: _MetricTargetFields
 
 
 class _Metric(Shape):
@@ -96,7 +96,7 @@ class _Behavior(Shape):
     scale_down: _Rules | None = None
 
 
-class _Hpa(Shape):
+class _HpaTriggerFields(Shape):
     metrics: list[_Metric] | None = None
     behavior: _Behavior | None = None
 
@@ -104,7 +104,7 @@ class _Hpa(Shape):
 class TriggerFields(Shape):
     """`scaleTrigger`: only an HPA is known."""
 
-    hpa: _Hpa | None = None
+    hpa: _HpaTriggerFields | None = None
 
 
 def check_resources(source: KubernetesObject, path: _Path, resources: ResourcesFields | None) -> Iterator[Finding]:
@@ -183,7 +183,7 @@ def _as_metric(metric: _Metric) -> HpaMetric:
     )
 
 
-def _amount_of(target: _Target) -> float | None:
+def _amount_of(target: _MetricTargetFields) -> float | None:
     if target.average_utilization is not None:
         return target.average_utilization / _PERCENT
     written = target.average_value if target.average_value is not None else target.value

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.llmaz import Claim, ModelRef, ModelRole
+from reconciler.domain.declared.llmaz import ModelClaim, ModelRef, ModelRole
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import quote
@@ -27,7 +27,7 @@ class SingleClaim(Shape):
     inference_flavors: list[str] | None = None
 
 
-class _Model(Shape):
+class _ClaimedModelFields(Shape):
     name: str
     role: Literal["main", "draft"] = "main"
 
@@ -35,13 +35,13 @@ class _Model(Shape):
 class SeveralClaims(Shape):
     """`modelClaims`: models with their roles."""
 
-    models: Annotated[list[_Model], Field(min_length=1)]
+    models: Annotated[list[_ClaimedModelFields], Field(min_length=1)]
     inference_flavors: list[str] | None = None
 
 
-def as_claim(source: KubernetesObject, claim: SingleClaim) -> Claim:
+def as_claim(source: KubernetesObject, claim: SingleClaim) -> ModelClaim:
     """A claim of one model, which is the main one."""
-    return Claim(
+    return ModelClaim(
         models=(ModelRef(name=claim.model_name, place=source.locate((*CLAIM, "modelName"))),),
         flavor_names=tuple(claim.inference_flavors or ()),
         field=CLAIM,
@@ -50,9 +50,9 @@ def as_claim(source: KubernetesObject, claim: SingleClaim) -> Claim:
     )
 
 
-def as_claims(source: KubernetesObject, claims: SeveralClaims) -> Claim:
+def as_claims(source: KubernetesObject, claims: SeveralClaims) -> ModelClaim:
     """A claim of several models."""
-    return Claim(
+    return ModelClaim(
         models=tuple(
             ModelRef(name=model.name, role=ModelRole(model.role), place=source.locate((*CLAIMS, "models", index)))
             for index, model in enumerate(claims.models)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import Accelerator, Catalog
-from reconciler.domain.declared.llmaz import Claim, Flavor, OpenModel, RankedFlavor
+from reconciler.domain.declared.llmaz import Flavor, ModelClaim, OpenModel, RankedFlavor
 from reconciler.domain.declared.workloads import Workload
 
 # Where clouds and node discovery say what a node is, in the order they are looked at; other labels follow.
@@ -24,7 +24,7 @@ class Spelling:
     source: str
 
 
-def rank_flavors(claim: Claim, model: OpenModel | None) -> tuple[RankedFlavor, ...]:
+def rank_flavors(claim: ModelClaim, model: OpenModel | None) -> tuple[RankedFlavor, ...]:
     """The flavors of a claim in its order, else all of the main model's in the model's; drafts have no say."""
     if claim.flavor_names:
         names = tuple(dict.fromkeys(claim.flavor_names))

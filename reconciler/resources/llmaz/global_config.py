@@ -16,7 +16,7 @@ GLOBAL_CONFIG_MAP = "llmaz-global-config"
 _KEY = "config.data"
 
 
-class _Config(LooseShape):
+class _GlobalConfigFields(LooseShape):
     scheduler_name: Annotated[str | None, Field(alias="scheduler-name")] = None
     init_container_image: Annotated[str, Field(alias="init-container-image", min_length=1)]
 
@@ -31,7 +31,7 @@ def read_global_config(source: KubernetesObject, entries: Mapping[str, object]) 
     except InputError as error:
         yield finding_of(error)
         return
-    validated = validate(_Config, text.document.value, locate=text.locate)
+    validated = validate(_GlobalConfigFields, text.document.value, locate=text.locate)
     yield from validated.findings
     if validated.value is not None:
         yield GlobalConfig(

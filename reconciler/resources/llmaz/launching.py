@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.domain.declared.llmaz import MODEL_LABEL, BackendConfig, BackendRuntime, Claim, RecommendedConfig
+from reconciler.domain.declared.llmaz import MODEL_LABEL, BackendConfig, BackendRuntime, ModelClaim, RecommendedConfig
 from reconciler.domain.declared.workloads import Workload
 from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 
@@ -12,12 +12,14 @@ ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "tgi": "tgi", 
 """The backends that llmaz brings along whose engines are known."""
 
 
-def find_config(runtime: BackendRuntime, claim: Claim, config_name: str = "") -> RecommendedConfig | None:
+def find_config(runtime: BackendRuntime, claim: ModelClaim, config_name: str = "") -> RecommendedConfig | None:
     """The recommended config that is used: the one named, else what the claim's models call for."""
     return runtime.find_config(config_name or (SPECULATIVE_CONFIG if claim.is_speculative else DEFAULT_CONFIG))
 
 
-def run_backend(workload: Workload, claim: Claim, backend: BackendConfig, runtime: BackendRuntime | None) -> Workload:
+def run_backend(
+    workload: Workload, claim: ModelClaim, backend: BackendConfig, runtime: BackendRuntime | None
+) -> Workload:
     """The scale target with what its pods run; without the backend's runtime only what the Playground says of it.
 
     A Playground's arguments follow those of the recommended config; its resources replace them by name. The model

@@ -39,7 +39,7 @@ class _Hub(Shape):
     ignore_patterns: list[str] | None = None
 
 
-class _Source(Shape):
+class _ModelSourceFields(Shape):
     hub: Annotated[_Hub | None, Field(alias="modelHub")] = None
     uri: str | None = None
 
@@ -59,7 +59,7 @@ class OpenModelFields(Shape):
     """ModelSpec of an OpenModel."""
 
     family_name: str
-    source: _Source
+    source: _ModelSourceFields
     inference_config: _InferenceConfig | None = None
     owned_by: str = DEFAULT_OWNER
     created_at: Time | None = None

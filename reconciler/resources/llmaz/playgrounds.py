@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, Claim, ElasticConfig, Playground
+from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, ElasticConfig, ModelClaim, Playground
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
 from reconciler.resources.kubernetes.conditions import read_conditions
@@ -60,7 +60,7 @@ class _Elastic(Shape):
     scale_trigger: TriggerFields | None = None
 
 
-class _Spec(Shape):
+class _PlaygroundSpec(Shape):
     model_claim: SingleClaim | None = None
     model_claims: SeveralClaims | None = None
     backend_runtime_config: _Backend | None = None
@@ -71,7 +71,7 @@ def read_playground(source: KubernetesObject) -> Iterator[Piece]:
     """The Playground with its scale target, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Spec,
+        _PlaygroundSpec,
         named=("modelClaim", "modelClaims", "elasticConfig"),
         check=lambda spec: _check(source, spec),
         build=lambda spec: _build(source, spec),
@@ -81,7 +81,7 @@ def read_playground(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterator[Finding]:
     yield from check_name(source)
     claim, claims, elastic = spec.model_claim, spec.model_claims, spec.elastic_config
     if (claim is None) == (claims is None):
@@ -106,7 +106,7 @@ def _check_elastic(source: KubernetesObject, elastic: _Elastic) -> Iterator[Find
     yield from check_trigger(source, (*_ELASTIC, "scaleTrigger"), elastic.scale_trigger)
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterator[Piece]:
     claim = _claim_of(source, spec)
     backend = _as_backend(source, spec.backend_runtime_config)
     for piece in read_scale_target(source, mapping_at(source.fields, ("spec",)).get("replicas"), (), ()):
@@ -126,7 +126,7 @@ def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
         )
 
 
-def _claim_of(source: KubernetesObject, spec: _Spec) -> Claim | None:
+def _claim_of(source: KubernetesObject, spec: _PlaygroundSpec) -> ModelClaim | None:
     if spec.model_claims is not None:
         return as_claims(source, spec.model_claims)
     return as_claim(source, spec.model_claim) if spec.model_claim is not None else None

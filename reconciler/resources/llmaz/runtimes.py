@@ -34,7 +34,7 @@ _NOTES = {
 }
 
 
-class _Config(Shape):
+class _RecommendedConfigFields(Shape):
     name: str
     args: list[str] | None = None
     resources: ResourcesFields | None = None
@@ -42,7 +42,7 @@ class _Config(Shape):
     scale_trigger: TriggerFields | None = None
 
 
-class _Spec(Shape):
+class _RuntimeSpec(Shape):
     """Lifecycle and probes stay unvalidated: nothing decides by them."""
 
     image: str
@@ -53,7 +53,7 @@ class _Spec(Shape):
     liveness_probe: object = None
     readiness_probe: object = None
     startup_probe: object = None
-    configs: Annotated[list[_Config] | None, Field(alias=_CONFIGS)] = None
+    configs: Annotated[list[_RecommendedConfigFields] | None, Field(alias=_CONFIGS)] = None
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def read_runtime(source: KubernetesObject) -> Iterator[Piece]:
     """The runtime, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Spec,
+        _RuntimeSpec,
         named=(),
         braced=(_CONFIGS,),
         check=lambda spec: _check(source, spec),
@@ -80,7 +80,7 @@ def read_runtime(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: _RuntimeSpec) -> Iterator[Finding]:
     seen: set[str] = set()
     for index, config in enumerate(spec.configs or ()):
         path = ("spec", _CONFIGS, index)
@@ -100,7 +100,7 @@ def _check_placeholders(source: KubernetesObject, path: tuple[str | int, ...], a
             yield source.complain(path, message, Severity.WARNING)
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: _RuntimeSpec) -> Iterator[Piece]:
     yield BackendRuntime(
         key=source.key,
         place=source.place,
@@ -113,7 +113,7 @@ def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
     )
 
 
-def _as_config(source: KubernetesObject, index: int, config: _Config) -> RecommendedConfig:
+def _as_config(source: KubernetesObject, index: int, config: _RecommendedConfigFields) -> RecommendedConfig:
     path = ("spec", _CONFIGS, index)
     return RecommendedConfig(
         name=config.name,

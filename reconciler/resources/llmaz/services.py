@@ -52,7 +52,7 @@ class _Group(Shape):
     persistent_volume_claim_retention_policy: object = None
 
 
-class _Spec(Shape):
+class _ServiceSpec(Shape):
     model_claims: SeveralClaims
     workload_template: _Group
     rollout_strategy: _Rollout | None = None
@@ -62,7 +62,7 @@ def read_service(source: KubernetesObject) -> Iterator[Piece]:
     """The Service with its scale target, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
-        _Spec,
+        _ServiceSpec,
         named=("modelClaims",),
         check=lambda spec: _check(source, spec),
         build=lambda spec: _build(source, spec),
@@ -71,7 +71,7 @@ def read_service(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Finding]:
     yield from check_name(source)
     yield from check_roles(source, spec.model_claims, is_strict=True)
     for template in ("leaderTemplate", "workerTemplate"):
@@ -83,7 +83,7 @@ def _check(source: KubernetesObject, spec: _Spec) -> Iterator[Finding]:
         yield source.complain(path, f"expected a container named {_CONTAINER}, found none")
 
 
-def _build(source: KubernetesObject, spec: _Spec) -> Iterator[Piece]:
+def _build(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Piece]:
     group, claim = spec.workload_template, as_claims(source, spec.model_claims)
     templates = split_group(group.leader_template, group.worker_template, _GROUP, group.size)
     for piece in read_scale_target(source, mapping_at(source.fields, ("spec",)).get("replicas"), templates, ()):

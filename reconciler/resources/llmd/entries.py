@@ -13,7 +13,7 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
-from reconciler.resources.kubernetes.embedded import EmbeddedText, parse_embedded
+from reconciler.resources.kubernetes.embedded import EmbeddedYaml, parse_embedded
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape, validate
 
@@ -32,10 +32,10 @@ Fields = TypeVar("Fields", bound=EntryFields)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[Fields]):
+class ConfigMapEntry(Generic[Fields]):
     """An entry that can be read; `model_id` empty holds for every model, `namespace` empty in any namespace."""
 
-    text: EmbeddedText
+    text: EmbeddedYaml
     fields: Fields
     model_id: str = ""
     namespace: str = ""
@@ -52,7 +52,7 @@ class Entry(Generic[Fields]):
 
 def read_entries(
     source: KubernetesObject, texts: Mapping[str, object], model: type[Fields]
-) -> Iterator[Entry[Fields] | Finding]:
+) -> Iterator[ConfigMapEntry[Fields] | Finding]:
     """Every entry that can be read, in the order of the keys, and what is wrong with the others.
 
     Of two for one model the first key has it, as upstream.
@@ -60,7 +60,7 @@ def read_entries(
     first_keys: dict[tuple[str, str], str] = {}
     for key in sorted(texts):
         for found in _read_entry(source, key, texts[key], model):
-            if isinstance(found, Entry):
+            if isinstance(found, ConfigMapEntry):
                 first = first_keys.setdefault((found.model_id, found.namespace), key)
                 if first != key:
                     yield _reject(found.place, f"{quote(first)} is for the same model")
@@ -70,7 +70,7 @@ def read_entries(
 
 def _read_entry(
     source: KubernetesObject, key: str, value: object, model: type[Fields]
-) -> Iterator[Entry[Fields] | Finding]:
+) -> Iterator[ConfigMapEntry[Fields] | Finding]:
     try:
         text = parse_embedded(source, key, value, "one mapping in YAML")
     except InputError as error:
@@ -83,10 +83,10 @@ def _read_entry(
         # Without a value something other than an unknown field is wrong, and all that is wrong is worth telling.
         yield finding if validated.value is not None else _reject(finding.place, finding.message)
     if validated.value is not None:
-        yield from _name_model(Entry(text, validated.value))
+        yield from _name_model(ConfigMapEntry(text, validated.value))
 
 
-def _name_model(entry: Entry[Fields]) -> Iterator[Entry[Fields] | Finding]:
+def _name_model(entry: ConfigMapEntry[Fields]) -> Iterator[ConfigMapEntry[Fields] | Finding]:
     key, fields = entry.text.key, entry.fields
     if key == _DEFAULT:
         yield entry
@@ -94,7 +94,7 @@ def _name_model(entry: Entry[Fields]) -> Iterator[Entry[Fields] | Finding]:
     model_id, _, namespace = key.rpartition("#")
     model_id, namespace = (fields.model_id, fields.namespace or "") if fields.model_id else (model_id, namespace)
     if model_id:
-        yield Entry(entry.text, fields, model_id, namespace)
+        yield ConfigMapEntry(entry.text, fields, model_id, namespace)
     else:
         yield entry.reject((), f"expected model_id, or the key {_DEFAULT}, found neither")
 

@@ -18,7 +18,7 @@ from reconciler.domain.declared.saturation_settings import (
 from reconciler.domain.findings import Finding
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.manifests.wording import quote
-from reconciler.resources.llmd.entries import Entry, EntryFields, read_entries
+from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 from reconciler.resources.validation import LooseShape, Shape
 
@@ -103,7 +103,7 @@ def read_saturation(source: KubernetesObject, texts: Mapping[str, object]) -> It
     )
 
 
-def _find_contradictions(entry: Entry[_EntryFields]) -> Iterator[Finding]:
+def _find_contradictions(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Finding]:
     """What no field says alone; where the other value is not written it is left to the layer that has it."""
     fields = entry.fields
     spare, most = fields.kv_spare_trigger, fields.kv_cache_threshold
@@ -123,13 +123,15 @@ def _find_contradictions(entry: Entry[_EntryFields]) -> Iterator[Finding]:
 
 
 def _find_inverted(
-    entry: Entry[_EntryFields], path: tuple[str | int, ...], up: float | None, down: float | None
+    entry: ConfigMapEntry[_EntryFields], path: tuple[str | int, ...], up: float | None, down: float | None
 ) -> Iterator[Finding]:
     if up and down and down >= up:
         yield entry.reject((*path, "scaleDownBoundary"), f"expected less than scaleUpThreshold ({up:g}), got {down:g}")
 
 
-def _find_misplaced(entry: Entry[_EntryFields], path: tuple[str | int, ...], limiter: _Limiter) -> Iterator[Finding]:
+def _find_misplaced(
+    entry: ConfigMapEntry[_EntryFields], path: tuple[str | int, ...], limiter: _Limiter
+) -> Iterator[Finding]:
     """Fields of a limiter that its type does not have, or lacks."""
     if limiter.type == "quota":
         for name, value, expected in (
@@ -149,7 +151,7 @@ def _find_misplaced(entry: Entry[_EntryFields], path: tuple[str | int, ...], lim
             yield entry.reject((*path, name), "expected only beside type: quota")
 
 
-def _find_repeated(entry: Entry[_EntryFields]) -> Iterator[Finding]:
+def _find_repeated(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for index, limiter in enumerate(entry.fields.limiters or ()):
         first = seen.setdefault(limiter.name or "", index)
@@ -158,7 +160,7 @@ def _find_repeated(entry: Entry[_EntryFields]) -> Iterator[Finding]:
             yield entry.reject(("limiters", index, "name"), message)
 
 
-def _as_saturation(entry: Entry[_EntryFields]) -> SaturationEntry:
+def _as_saturation(entry: ConfigMapEntry[_EntryFields]) -> SaturationEntry:
     fields, source = entry.fields, entry.text.source
     uses_tokens = bool(fields.analyzers) or fields.analyzer_name == _TOKENS
     return SaturationEntry(
@@ -178,7 +180,7 @@ def _as_saturation(entry: Entry[_EntryFields]) -> SaturationEntry:
     )
 
 
-def _as_layer(entry: Entry[_EntryFields]) -> ThresholdLayer:
+def _as_layer(entry: ConfigMapEntry[_EntryFields]) -> ThresholdLayer:
     fields = entry.fields
     return ThresholdLayer(
         source=Source(kind=SourceKind.CONFIG_MAP, place=entry.place, detail=f"ConfigMap {entry.text.source.name}"),

@@ -9,7 +9,7 @@ from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kubernetes.quantities import parse_duration
-from reconciler.resources.llmd.entries import Entry, EntryFields, read_entries
+from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries
 from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
@@ -39,7 +39,7 @@ def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator
     )
 
 
-def _as_zero(entry: Entry[_ZeroFields], retention_s: float | None) -> ZeroEntry:
+def _as_zero(entry: ConfigMapEntry[_ZeroFields], retention_s: float | None) -> ZeroEntry:
     return ZeroEntry(
         namespace=entry.text.source.namespace,
         key=entry.text.key,

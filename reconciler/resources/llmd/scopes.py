@@ -13,7 +13,7 @@ _NOWHERE = Place(path="")
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class UpstreamInForce:
     """The entries that hold, by cluster, and what is wrong with the ConfigMaps beside each other."""
 
     saturation: dict[str, tuple[SaturationEntry, ...]]
@@ -21,7 +21,9 @@ class Settled:
     findings: tuple[Finding, ...]
 
 
-def settle(config_maps: Iterable[UpstreamSettings], namespaces: Iterable[UpstreamNamespace]) -> Settled:
+def choose_in_force(
+    config_maps: Iterable[UpstreamSettings], namespaces: Iterable[UpstreamNamespace]
+) -> UpstreamInForce:
     """Keep one ConfigMap of each purpose for each namespace that is opted in, and one for all the others.
 
     Where upstream itself runs is not known, so every other namespace may hold the global one. Of several the one with
@@ -43,7 +45,7 @@ def settle(config_maps: Iterable[UpstreamSettings], namespaces: Iterable[Upstrea
             saturation[config_map.cluster] = (*saturation.get(config_map.cluster, ()), *config_map.saturation)
         if config_map.zero:
             zero[config_map.cluster] = (*zero.get(config_map.cluster, ()), *config_map.zero)
-    return Settled(saturation, zero, tuple(findings))
+    return UpstreamInForce(saturation, zero, tuple(findings))
 
 
 def _is_saturation(config_map: UpstreamSettings) -> bool:

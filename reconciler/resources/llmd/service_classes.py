@@ -10,7 +10,7 @@ from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import seconds_from_ms
 from reconciler.errors import InputError
-from reconciler.resources.kubernetes.embedded import EmbeddedText, parse_embedded
+from reconciler.resources.kubernetes.embedded import EmbeddedYaml, parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
 
@@ -43,7 +43,7 @@ def read_classes(source: KubernetesObject, entries: Mapping[str, object]) -> Ite
 
     A ConfigMap of another name may hold anything: only what has the shape of a class is looked at there.
     """
-    classes: list[tuple[EmbeddedText, _Class]] = []
+    classes: list[tuple[EmbeddedYaml, _Class]] = []
     for key, value in entries.items():
         try:
             text = _parse_text(source, key, value)
@@ -61,7 +61,7 @@ def read_classes(source: KubernetesObject, entries: Mapping[str, object]) -> Ite
         yield from _list_models(text, listed, largest - listed.priority)
 
 
-def _parse_text(source: KubernetesObject, key: str, value: object) -> EmbeddedText:
+def _parse_text(source: KubernetesObject, key: str, value: object) -> EmbeddedYaml:
     """The YAML under one key; InputError when it is nothing that could be a class."""
     is_expected = source.name == CLASSES_CONFIG_MAP
     expected = "one service class in YAML"
@@ -78,7 +78,7 @@ def _has_class_shape(value: object) -> bool:
     return isinstance(entries, list) and any(isinstance(entry, dict) and "model" in entry for entry in entries)
 
 
-def _find_contradictions(text: EmbeddedText, listed: _Class) -> Iterator[Finding]:
+def _find_contradictions(text: EmbeddedYaml, listed: _Class) -> Iterator[Finding]:
     for index, entry in enumerate(listed.entries):
         pairs = (
             ("slo-itl", entry.itl_ms, "slo-tpot", entry.tpot_ms),
@@ -90,7 +90,7 @@ def _find_contradictions(text: EmbeddedText, listed: _Class) -> Iterator[Finding
                 yield Finding(place=text.locate(("data", index)), severity=Severity.ERROR, message=message)
 
 
-def _list_models(text: EmbeddedText, listed: _Class, priority: int) -> Iterator[ListedClass]:
+def _list_models(text: EmbeddedYaml, listed: _Class, priority: int) -> Iterator[ListedClass]:
     for index, entry in enumerate(listed.entries):
         service_class = ServiceClass(
             name=listed.name,

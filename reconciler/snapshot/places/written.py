@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from reconciler.domain.declared.places import WrittenField
-from reconciler.placement import Origin
+from reconciler.placement import ValueOrigin
 
 
-def moved(written: WrittenField, origin: Origin) -> WrittenField:
+def moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
     """The field that decides a number, which is its own where nothing else sets it."""
     own = written.document
     if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
@@ -15,6 +15,6 @@ def moved(written: WrittenField, origin: Origin) -> WrittenField:
     return replace(origin.written, is_ceiling=written.is_ceiling, written=number, value=number)
 
 
-def describe(origin: Origin) -> str:
+def describe(origin: ValueOrigin) -> str:
     """`patch: prod/kustomization.yaml:8 patches[0].patch: [0].value = 7`."""
     return f"{origin.kind}: {origin} = {origin.value}"

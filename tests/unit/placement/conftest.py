@@ -8,13 +8,13 @@ import pytest
 from reconciler.domain.globs import path_matches
 from reconciler.errors import InputError
 from reconciler.manifests import Document, parse_readable
-from reconciler.placement import Fleet, Repository, build_fleet, read_markers
+from reconciler.placement import Fleet, ManifestRepository, build_fleet, read_markers
 
 Build = Callable[..., Fleet]
 CASES = Path(__file__).parents[2] / "testdata" / "clusters"
 
 
-def _read(files: Mapping[str, bytes]) -> Repository:
+def _read(files: Mapping[str, bytes]) -> ManifestRepository:
     documents: dict[str, tuple[Document, ...]] = {}
     unreadable: dict[str, InputError] = {}
     for path, body in files.items():
@@ -23,7 +23,7 @@ def _read(files: Mapping[str, bytes]) -> Repository:
             unreadable[path] = errors[0]
         else:
             documents[path] = found
-    return Repository(files=documents, unreadable=unreadable)
+    return ManifestRepository(files=documents, unreadable=unreadable)
 
 
 def _holds(patterns: list[str]) -> Callable[[str], bool]:

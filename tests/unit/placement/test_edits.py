@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import Edit, EditRefused, InsertBlock, OpenFile, SetEmbedded, SetScalar, edit_file
-from reconciler.placement import EffectivePlace, Fleet, Origin, effective_place, helm_place, overlay_insertion
+from reconciler.placement import EffectivePlace, Fleet, ValueOrigin, effective_place, helm_place, overlay_insertion
 
 Build = Callable[..., Fleet]
 REPLICAS = ("spec", "replicas")
@@ -37,7 +37,7 @@ def _texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
 
 
-def _edit_of(origin: Origin, value: int) -> Edit:
+def _edit_of(origin: ValueOrigin, value: int) -> Edit:
     if origin.embedding is None:
         return SetScalar(document=origin.document, field=origin.field, value=value)
     inner = SetScalar(document=origin.inner_document, field=origin.field, value=value)

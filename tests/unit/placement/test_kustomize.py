@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests import parse_documents
-from reconciler.placement import BuiltObject, Fleet, OriginKind, Repository
-from reconciler.placement.kustomize.build import Budget, Builder
+from reconciler.placement import BuiltObject, Fleet, ManifestRepository, OriginKind
+from reconciler.placement.kustomize.build import BuildBudget, Builder
 
 Build = Callable[..., Fleet]
 
@@ -173,8 +173,8 @@ def test_every_doubling_of_bases_ends_within_the_budget() -> None:
         for side in "ab":
             below = "[../l0]" if level == 1 else f"[../l{level - 1}a, ../l{level - 1}b]"
             files[f"l{level}{side}/kustomization.yaml"] = f"namePrefix: {side}-\nresources: {below}\n"
-    repository = Repository(files={path: parse_documents(path, body.encode()) for path, body in files.items()})
-    builder = Builder(repository, Budget(directories=500))
+    repository = ManifestRepository(files={path: parse_documents(path, body.encode()) for path, body in files.items()})
+    builder = Builder(repository, BuildBudget(directories=500))
     failures = builder.build(builder.read("l24a")).failures
     assert "fewer directories" in failures[0].message
 
