@@ -1,8 +1,8 @@
 """PURE. What to ask Prometheus (PromQL as data), whose a series is, and what the answers mean.
 
 `queries_for` says what to ask of the present, and by `Needs` what more, `device_queries` what of nodes; `read_observed`
-what came back: a value with its unit, or why there is none. `history_queries` and `read_traces` do the same for any
-stretch of time, and `live_queries` asks what scale targets are to have in their cluster.
+what came back: a value with its unit, or why there is none. `history_queries` asks of any stretch of time, and
+`live_queries` what scale targets are to have in their cluster.
 """
 
 from reconciler.metrics.quantities.history import (
@@ -23,7 +23,6 @@ from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_
 from reconciler.metrics.reading.devices import DevicesSeen, Holding, Node
 from reconciler.metrics.reading.live import watched_target
 from reconciler.metrics.reading.observed import Observed, read_observed
-from reconciler.metrics.reading.traces import read_traces
 
 __all__ = [
     "CONFIGURABLE_QUANTITIES",
@@ -50,7 +49,6 @@ __all__ = [
     "live_queries",
     "queries_for",
     "read_observed",
-    "read_traces",
     "warnings_of",
     "watched_target",
 ]

@@ -11,20 +11,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from reconciler.sizing.queueing import (
-    Demand,
     Floats,
-    Profiles,
     ServiceCurves,
     Targets,
-    Terms,
     analyze,
     largest_rate,
     largest_throughput,
     prefill_decode,
-    size,
     token_work,
 )
-from reconciler.sizing.queueing.demand import replicas_for
+from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for, size
 
 BATCHES = (8, 16, 32, 64, 128, 256, 512)
 CANDIDATES_PER_BATCH = 4_000

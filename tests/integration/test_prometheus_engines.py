@@ -20,12 +20,12 @@ from reconciler.metrics import (
     history_queries,
     queries_for,
     read_observed,
-    read_traces,
 )
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.prometheus import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
+from tests.servers.traces import read_traces
 from tests.servers.variants import make_variant
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]

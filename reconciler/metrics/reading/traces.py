@@ -8,16 +8,12 @@ from dataclasses import dataclass, field
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import Trace
-from reconciler.domain.settings import Settings
-from reconciler.domain.variants import Variant
-from reconciler.metrics.grids import Grid, grid_of, grid_over
+from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.history import HISTORY
-from reconciler.metrics.quantities.kubernetes import OWNERSHIP
 from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import LabelNames, names_in
-from reconciler.metrics.reading.attribution import Attribution, attribution_of
+from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.attribution import Attribution
 from reconciler.metrics.reading.decoding import ABSURD
-from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.matrices import Row, decode_matrix
 from reconciler.metrics.reading.readings import Instance, Named, PodSeries, capacity_of, grouped, rank_of, series_of
 
@@ -36,31 +32,6 @@ class Histories:
     pods: dict[Named, set[PodSeries]] = field(default_factory=dict)
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
-
-
-def read_traces(
-    variants: Sequence[Variant],
-    answers: Sequence[Answer],
-    settings: Settings,
-    start_s: float,
-    end_s: float,
-    step_s: float,
-) -> Traces:
-    """The replicas' histories by variant, sorted by pod, from answers to `history_queries` of the same arguments.
-
-    The grid has the multiples of `step_s` from `start_s` to `end_s`. Every quantity that was asked has a series, NaN
-    where nothing was told, where two values contradict each other, and where points stand beside the grid. Answers
-    that failed or cannot be read leave their time unknown.
-    """
-    grid = grid_of(start_s, end_s, step_s)
-    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
-    traces: dict[ResourceKey, tuple[Trace, ...]] = {}
-    for cluster, members in grouped((variant.key.cluster, variant) for variant in variants).items():
-        mine = answers_of.get(cluster, [])
-        names = names_in(settings, cluster)
-        owners = read([answer for answer in mine if answer.query.quantity in OWNERSHIP], names)
-        traces.update(trace(read_histories(mine, names, grid), attribution_of(members, owners)))
-    return traces
 
 
 def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> Histories:

@@ -4,7 +4,7 @@ A queueing law says how long a request stays in service at batch n, and what lat
 chain. It becomes `ServiceCurves`; everything behind them (`analyze`, `largest_rate`) is the same for every law. The
 laws: `decode_only`, inter-token latency alpha + beta * n and a request is its output tokens; `prefill_decode`, which
 adds a prefill of gamma + delta * input tokens * n; `token_work`, iterations that take as long as their tokens, prompts
-cut into chunks. `size` goes from a demand to replicas, cost and expected latency under `decode_only`.
+cut into chunks.
 
 Struct of arrays everywhere: element i of every array belongs to candidate i. SI units.
 """
@@ -13,24 +13,17 @@ from reconciler.sizing.queueing.analysis import QueueState, analyze
 from reconciler.sizing.queueing.arrays import Floats
 from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.demand import Demand, Profiles, Sizes, Terms, size
 from reconciler.sizing.queueing.laws import decode_only, prefill_decode, token_work
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
-from reconciler.sizing.queueing.steps import StepTimes, step_times
 from reconciler.sizing.queueing.targets import Targets, mean_limit_s, tail_factor
 
 __all__ = [
     "Binding",
-    "Demand",
     "Floats",
-    "Profiles",
     "QueueState",
     "RateLimits",
     "ServiceCurves",
-    "Sizes",
-    "StepTimes",
     "Targets",
-    "Terms",
     "analyze",
     "decode_only",
     "largest_rate",
@@ -38,8 +31,6 @@ __all__ = [
     "mean_limit_s",
     "prefill_decode",
     "rate_range",
-    "size",
-    "step_times",
     "tail_factor",
     "token_work",
 ]

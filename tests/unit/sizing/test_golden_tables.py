@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 from reconciler.domain.units import cost_per_hour_from_cents, per_second_from_per_minute, seconds_from_ms
 from reconciler.sizing.queueing import (
     Binding,
-    Demand,
-    Profiles,
     RateLimits,
     ServiceCurves,
-    Sizes,
     Targets,
-    Terms,
     analyze,
     decode_only,
     largest_rate,
     mean_limit_s,
     rate_range,
-    size,
 )
+from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, size
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from reconciler.sizing.queueing import (
     Binding,
-    Profiles,
     QueueState,
     RateLimits,
     ServiceCurves,
@@ -24,8 +23,8 @@ from reconciler.sizing.queueing import (
     rate_range,
     token_work,
 )
-from reconciler.sizing.queueing.demand import max_batch, replicas_for
 from reconciler.sizing.queueing.readings import Means
+from tests.tools.decode_only_sizes import Profiles, max_batch, replicas_for
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"
 NO_TIME = "json: unsupported value: NaN"

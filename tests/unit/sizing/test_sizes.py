@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.queueing import Demand, Profiles, Sizes, Targets, Terms, analyze, decode_only, size
-from reconciler.sizing.queueing.demand import max_batch, replicas_for
+from reconciler.sizing.queueing import Targets, analyze, decode_only
+from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, max_batch, replicas_for, size
 
 
 def sized(

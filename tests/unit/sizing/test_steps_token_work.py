@@ -1,11 +1,13 @@
 """WVA's published steps, and how the law `token_work` says the same."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.sizing.queueing import StepTimes, step_times, token_work
+from reconciler.sizing.queueing import token_work
 from reconciler.sizing.queueing.readings import Means
 
 # In milliseconds: alpha, beta, gamma, input and output tokens, requests beside it.
@@ -22,20 +24,27 @@ DECODES = [
 ]
 
 
-def steps(alpha: float, beta: float, gamma: float, inputs: float, outputs: float, alongside: float) -> StepTimes:
-    return step_times(
-        alpha_s=alpha, beta_s=beta, gamma_s=gamma, input_tokens=inputs, output_tokens=outputs, alongside=alongside
-    )
+class Steps(NamedTuple):
+    """Seconds of a prefill and of a decode step beside others, prompts in one chunk (wva.md 7.2)."""
+
+    prefill_s: float
+    decode_s: float
+
+
+def steps(alpha: float, beta: float, gamma: float, inputs: float, outputs: float, alongside: float) -> Steps:
+    share = beta * (inputs + outputs) / (outputs + 1) + gamma * (inputs + outputs / 2)
+    iteration = alpha + alongside * share
+    return Steps(iteration + (beta + gamma) * inputs, iteration + beta + gamma * (inputs + outputs / 2))
 
 
 @pytest.mark.parametrize(("inputs", "alongside", "expected_ms"), PREFILLS)
 def test_a_prefill_takes_what_upstream_published(inputs: float, alongside: float, expected_ms: float) -> None:
-    assert steps(0.010, 1e-5, 1e-6, inputs, 0, alongside).prefill_s[0] == pytest.approx(expected_ms / 1000)
+    assert steps(0.010, 1e-5, 1e-6, inputs, 0, alongside).prefill_s == pytest.approx(expected_ms / 1000)
 
 
 @pytest.mark.parametrize(("alongside", "expected_ms"), DECODES)
 def test_a_decode_step_takes_what_upstream_published(alongside: float, expected_ms: float) -> None:
-    assert steps(0.001, 1e-4, 1e-5, 1, 1, alongside).decode_s[0] == pytest.approx(expected_ms / 1000)
+    assert steps(0.001, 1e-4, 1e-5, 1, 1, alongside).decode_s == pytest.approx(expected_ms / 1000)
 
 
 @given(

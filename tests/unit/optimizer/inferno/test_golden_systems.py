@@ -25,7 +25,8 @@ from reconciler.optimizer.inferno import (
     weighted_greedy,
 )
 from reconciler.optimizer.objectives import transition_value
-from reconciler.sizing.queueing import Demand, Profiles, Sizes, Targets, Terms, mean_limit_s, size
+from reconciler.sizing.queueing import Targets, mean_limit_s
+from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, size
 
 TESTDATA = Path(__file__).parents[3] / "testdata" / "inferno"
 TABLES = ("v1_greedy_weighted", "v1_greedy_priority")

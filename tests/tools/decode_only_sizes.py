@@ -1,4 +1,4 @@
-"""From a demand to replicas, cost and expected latency, for every pair of a demand and a profile."""
+"""From a demand to replicas, cost and expected latency, as published tables of the law `decode_only` tell them."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,41 @@
+"""Histories as one call reads them that asked for nothing else."""
+
+from collections.abc import Sequence
+
+from reconciler.domain.answers import Answer
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.replicas import Trace
+from reconciler.domain.settings import Settings
+from reconciler.domain.variants import Variant
+from reconciler.metrics.grids import grid_of
+from reconciler.metrics.quantities.kubernetes import OWNERSHIP
+from reconciler.metrics.queries.expressions import names_in
+from reconciler.metrics.reading.attribution import attribution_of
+from reconciler.metrics.reading.folding import read
+from reconciler.metrics.reading.readings import grouped
+from reconciler.metrics.reading.traces import Traces, read_histories, trace
+
+
+def read_traces(
+    variants: Sequence[Variant],
+    answers: Sequence[Answer],
+    settings: Settings,
+    start_s: float,
+    end_s: float,
+    step_s: float,
+) -> Traces:
+    """The replicas' histories by variant, sorted by pod, from answers to `history_queries` of the same arguments.
+
+    The grid has the multiples of `step_s` from `start_s` to `end_s`. Every quantity that was asked has a series, NaN
+    where nothing was told, where two values contradict each other, and where points stand beside the grid. Answers
+    that failed or cannot be read leave their time unknown.
+    """
+    grid = grid_of(start_s, end_s, step_s)
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    traces: dict[ResourceKey, tuple[Trace, ...]] = {}
+    for cluster, members in grouped((variant.key.cluster, variant) for variant in variants).items():
+        mine = answers_of.get(cluster, [])
+        names = names_in(settings, cluster)
+        owners = read([answer for answer in mine if answer.query.quantity in OWNERSHIP], names)
+        traces.update(trace(read_histories(mine, names, grid), attribution_of(members, owners)))
+    return traces
