@@ -20,7 +20,7 @@ def demo(common: Common, *, directory: Directory = None) -> int:
     from reconciler.cli.run import exit_of_run
     from reconciler.cli.sample import demo_text, run_demo
 
-    with progress(common) as told:
-        shown = run_demo(directory, told)
+    with progress(common) as step:
+        shown = run_demo(directory, step)
     write(painted(common, demo_text(shown, width=width())))
     return exit_of_run(shown.result)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """The table of the documentation."""
+    """The exit codes, as documented."""
 
     FINISHED = 0
     BUG = 1
@@ -38,7 +38,7 @@ def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Ex
 
 
 def exit_of_plan(plan: "Plan", *, detailed: bool) -> Exit:
-    """What a finished plan amounts to."""
+    """The code of a finished plan; `detailed` tells changes apart."""
     from reconciler.domain.plan import Outcome
 
     codes = [exit_of_findings(plan.findings)]

@@ -10,7 +10,7 @@ from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.config.environment import read_environment
 from reconciler.domain.findings import Finding
-from reconciler.pipeline.validation.validate import Checked
+from reconciler.pipeline.validation.validate import CheckedFiles
 from reconciler.rendering.filters import code_span, escape_markdown
 from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line
 from reconciler.report.sarif import findings_sarif
@@ -23,7 +23,7 @@ ROWS = 100
 """A page of a job holds 1 MiB; nobody reads more rows than this."""
 
 
-def present_findings(common: Common, checked: Checked) -> None:
+def present_findings(common: Common, checked: CheckedFiles) -> None:
     """Write what was found: paths as the person named them, but as the work tree has them for tools."""
     summary = summary_line(checked.findings, files=checked.files, resources=checked.resources)
     match common.output:
@@ -38,11 +38,11 @@ def present_findings(common: Common, checked: Checked) -> None:
             write(painted(common, findings_text(_as_typed(checked), summary, width=width())))
 
 
-def _as_typed(checked: Checked) -> tuple[Finding, ...]:
+def _as_typed(checked: CheckedFiles) -> tuple[Finding, ...]:
     return tuple(_at(finding, checked.typed.get(finding.place.path)) for finding in checked.findings)
 
 
-def _in_work_tree(checked: Checked) -> tuple[Finding, ...]:
+def _in_work_tree(checked: CheckedFiles) -> tuple[Finding, ...]:
     return tuple(_at(finding, checked.in_work_tree.get(finding.place.path)) for finding in checked.findings)
 
 

@@ -38,19 +38,19 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     """
     from reconciler.cli.console import progress
     from reconciler.config.environment import read_environment
-    from reconciler.pipeline.fit import Wish
+    from reconciler.pipeline.fit import FitRequest
     from reconciler.pipeline.fit import fit as fit_now
     from reconciler.pipeline.profiles_file import find_profiles_file, is_extended
     from reconciler.pipeline.session import open_session
     from reconciler.report.fit import DEFAULT_PATH
 
-    wish = Wish(since_s=read_age(since), models=tuple(models or ()))
+    request = FitRequest(since_s=read_age(since), models=tuple(models or ()))
     file = None if write is None else find_profiles_file(common.repo, write)
     with (
-        progress(common) as told,
-        open_session(common.wanted, read_environment(), writes=False, with_forge=False, progress=told) as session,
+        progress(common) as step,
+        open_session(common.flags, read_environment(), writes=False, with_forge=False, progress=step) as session,
     ):
-        fitting = fit_now(session.doors, session.settings, time.time(), wish, session.repository)
+        fitting = fit_now(session.doors, session.settings, time.time(), request, session.repository)
         kept = None if file is None else file.keep(fitting.learned, session.doors.repository)
         is_default_extended = is_extended(session.doors.repository, DEFAULT_PATH)
     present_fit(common, fitting, kept, is_extended=is_default_extended)

@@ -12,7 +12,7 @@ import typer
 from reconciler.cli.console import set_up_logging
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.session import Wanted
+    from reconciler.config.environment import Flags
 
 ColorChoice = Literal["auto", "always", "never"]
 LogFormat = Literal["text", "json"]
@@ -38,11 +38,11 @@ class Common:
     log_format: LogFormat
 
     @property
-    def wanted(self) -> "Wanted":
-        """What of them says which doors to open."""
-        from reconciler.pipeline.session import Wanted
+    def flags(self) -> "Flags":
+        """What of them says where everything is read from."""
+        from reconciler.config.environment import Flags
 
-        return Wanted(
+        return Flags(
             repo=self.repo,
             base=self.base,
             config_files=tuple(self.config),

@@ -64,8 +64,8 @@ def prepare_plan(
     from reconciler.pipeline.session import open_session
 
     with (
-        progress(common) as told,
-        open_session(common.wanted, read_environment(), writes=False, progress=told) as session,
+        progress(common) as step,
+        open_session(common.flags, read_environment(), writes=False, progress=step) as session,
     ):
         prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
         if prove:

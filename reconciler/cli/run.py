@@ -26,8 +26,8 @@ def run(common: Common, *, record: Record = None) -> int:
     from reconciler.pipeline.session import open_session
 
     with (
-        progress(common) as told,
-        open_session(common.wanted, read_environment(), writes=True, progress=told) as session,
+        progress(common) as step,
+        open_session(common.flags, read_environment(), writes=True, progress=step) as session,
     ):
         result = run_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
     present_run(common, result)

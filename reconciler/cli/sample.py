@@ -11,7 +11,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from reconciler.config.environment import Environment
+from reconciler.config.environment import Environment, Flags
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
@@ -24,7 +24,7 @@ from reconciler.pipeline.doors import Ask, Progress, no_progress
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import parse_recording
 from reconciler.pipeline.run import RunResult, run
-from reconciler.pipeline.session import Wanted, open_session
+from reconciler.pipeline.session import open_session
 from reconciler.report import plan_text
 from reconciler.report.rows import by_urgency
 
@@ -68,8 +68,8 @@ def run_demo(directory: Path | None = None, progress: Progress = no_progress) ->
     directory = Path(tempfile.mkdtemp(prefix="reconciler-demo-")) if directory is None else directory.absolute()
     recording = read_demo_recording()
     _prepare(directory, recording)
-    wanted = Wanted(repo=str(directory / REPOSITORY))
-    with open_session(wanted, Environment(), writes=True, progress=progress) as session:
+    flags = Flags(repo=str(directory / REPOSITORY))
+    with open_session(flags, Environment(), writes=True, progress=progress) as session:
         result = run(
             replace(session.doors, ask=replayed(recording)),
             session.settings,

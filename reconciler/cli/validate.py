@@ -21,6 +21,6 @@ def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> 
     from reconciler.cli.findings import present_findings
     from reconciler.pipeline.validation.validate import validate_commit, validate_paths
 
-    checked = validate_paths(common.wanted, paths) if paths else validate_commit(common.wanted)
+    checked = validate_paths(common.flags, paths) if paths else validate_commit(common.flags)
     present_findings(common, checked)
     return exit_of_findings(checked.findings, strict=strict)

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 from reconciler.config.origins import origin_of
@@ -22,7 +23,7 @@ _SEPARATOR = re.compile(r"[,\s]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the command line says about settings.
+    """What the command line says of repository, configuration and Prometheus.
 
     `repo` is `--repo` as written; `remote` the URL of the remote `origin` when `repo` is a directory: whoever named
     the directory named its remote too. `clusters` empty is all of them.
@@ -30,6 +31,8 @@ class Flags:
 
     repo: str = "."
     remote: str = ""
+    base: str = ""
+    config_files: tuple[Path, ...] = ()
     prometheus: str = ""
     clusters: tuple[str, ...] = ()
 

@@ -16,13 +16,12 @@ from reconciler.config.trust import find_misplaced_references, find_untrusted, t
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.products import PRODUCTS
-from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
 
 DEFAULT_CLUSTER = "default"
-ONE_CLUSTER = "one cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +151,9 @@ def _fill_gaps(settings: Settings, environment: Environment) -> Settings:
     if forge.token is None and forge.kind != "local":
         settings = replace(settings, forge=replace(forge, token=environment.forge_token))
     if not settings.clusters:
-        settings = replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(ONE_CLUSTER,))
+        settings = replace(
+            settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(Assumption.ONE_CLUSTER,)
+        )
     return settings
 
 

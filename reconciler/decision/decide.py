@@ -204,7 +204,7 @@ def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str
     unpriced = [each for each in decisions if each.cost_before_per_hour is None]
     models = {variant.model for variant in snapshot.variants}
     without_slo = {variant.model for variant in snapshot.variants if variant.service_class is None}
-    words = list(snapshot.settings.assumed)
+    words = [str(each) for each in snapshot.settings.assumed]
     if unpriced:
         words.append(f"cost of {len(unpriced)} of {len(decisions)} variants unknown")
     if without_slo:

@@ -5,6 +5,7 @@ Secrets are references only, so a recording can hold all of it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.globs import path_matches
@@ -166,12 +167,19 @@ class PullRequestSettings:
     reopen_after_s: float = 7 * 86400.0
 
 
+class Assumption(StrEnum):
+    """What nobody stated and a run goes by all the same, in the words that the plan prints above its table."""
+
+    ONE_CLUSTER = "one cluster"
+    WITHOUT_FORGE = "open pull requests were not read"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that was configured, whoever configured it.
 
-    `assumed` lists, in words, what nobody stated (`one cluster`); the plan prints it above its table.
-    `other_clusters` were left out of this run: a file that one of them reaches is shared, and never edited.
+    `assumed` is what nobody stated. `other_clusters` were left out of this run: a file that one
+    of them reaches is shared, and never edited.
     """
 
     currency: str = "USD"
@@ -186,5 +194,5 @@ class Settings:
     pull_requests: PullRequestSettings = field(default_factory=PullRequestSettings)
     status: str = "file"
     objective: str = "cost"
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
     other_clusters: tuple[ClusterSettings, ...] = ()

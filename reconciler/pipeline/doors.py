@@ -1,4 +1,4 @@
-"""Everything outside that a run touches, so that a demo or a replay can open other doors."""
+"""Everything outside that a run touches, in one value, so that a demo or a test can replace it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
 """Answers the queries of one cluster, in their order; failures are answers too."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much; for people who wait."""
+"""Called with what is being done, how much of it is done, and of how much; for people who wait."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Nobody is waiting."""
+    """Shows nothing."""
     del what, done, total
 
 

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
-from reconciler.config.loading import ONE_CLUSTER
 from reconciler.domain.profiles import Fitting
-from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics import (
@@ -26,7 +25,7 @@ from reconciler.metrics.grids import Grid, grid_of
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from reconciler.snapshot.declarations import fold
-from reconciler.snapshot.fitting import Told, choose_variants, learn_profiles, read_history
+from reconciler.snapshot.fitting import FitHistory, choose_variants, learn_profiles, read_history
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 logger = logging.getLogger(__name__)
@@ -41,14 +40,14 @@ ANSWER_POINTS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class FitRequest:
     """What to learn: `models` by id or glob (all without any), from the last `since_s`."""
 
     since_s: float
     models: tuple[str, ...] = ()
 
 
-def fit(doors: Doors, settings: Settings, now_s: float, wish: Wish, repository_name: str) -> Fitting:
+def fit(doors: Doors, settings: Settings, now_s: float, request: FitRequest, repository_name: str) -> Fitting:
     """Learn a profile of every model and accelerator that the base commit declares variants of.
 
     A Prometheus that fails costs its own models only. Raises ConfigurationError for a model that nothing serves, and
@@ -58,15 +57,15 @@ def fit(doors: Doors, settings: Settings, now_s: float, wish: Wish, repository_n
     declaration = fold(files.commit, settings)
     catalogs = build_catalogs(settings, declaration)
     declared = join_variants(settings, declaration, catalogs)
-    chosen = choose_variants(declared, wish.models)
+    chosen = choose_variants(declared, request.models)
     expected = _replicas_by_namespace(declared, chosen)
-    step_s = step_for(wish.since_s, max((each.total() for each in expected.values()), default=0))
-    grid = grid_of(now_s - wish.since_s, now_s, step_s)
-    told = _ask_all(doors, settings, declared, expected, grid)
-    models, unused = learn_profiles(chosen, catalogs, told, datetime.fromtimestamp(now_s, tz=UTC).date().isoformat())
+    step_s = step_for(request.since_s, max((each.total() for each in expected.values()), default=0))
+    grid = grid_of(now_s - request.since_s, now_s, step_s)
+    history = _ask_all(doors, settings, declared, expected, grid)
+    models, unused = learn_profiles(chosen, catalogs, history, datetime.fromtimestamp(now_s, tz=UTC).date().isoformat())
     return Fitting(
         now_s=now_s,
-        since_s=wish.since_s,
+        since_s=request.since_s,
         step_s=step_s,
         repository=repository_name,
         branch=doors.repository.branch,
@@ -74,8 +73,8 @@ def fit(doors: Doors, settings: Settings, now_s: float, wish: Wish, repository_n
         models=models,
         unused=unused,
         findings=tuple(sorted({*declaration.findings, *files.unread})),
-        failures=tuple(f"{cluster}: {reason}" for cluster, reason in sorted(told.failed.items())),
-        warnings=told.warnings,
+        failures=tuple(f"{cluster}: {reason}" for cluster, reason in sorted(history.failed.items())),
+        warnings=history.warnings,
     )
 
 
@@ -98,26 +97,26 @@ def _replicas_by_namespace(declared: Sequence[Variant], chosen: Sequence[Variant
 
 def _ask_all(
     doors: Doors, settings: Settings, declared: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
-) -> Told:
+) -> FitHistory:
     clusters = [cluster for cluster in settings.clusters if cluster.name in expected]
     unasked = {each.name: _no_prometheus(each.name) for each in clusters if each.prometheus is None}
     if clusters and len(unasked) == len(clusters):
         raise ConfigurationError("; ".join(unasked.values()))
-    if ONE_CLUSTER in settings.assumed:
+    if Assumption.ONE_CLUSTER in settings.assumed:
         _refuse_several_clusters(doors, clusters, expected, grid.end_s)
-    told = (
+    histories = (
         _ask(doors, cluster, [each for each in declared if each.key.cluster == cluster.name], expected, grid)
         for cluster in clusters
     )
-    return reduce(or_, told, Told(unasked=unasked))
+    return reduce(or_, histories, FitHistory(unasked=unasked))
 
 
 def _ask(
     doors: Doors, cluster: ClusterSettings, variants: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
-) -> Told:
+) -> FitHistory:
     """What one cluster told; its answers are in memory for as long as this takes, and no longer."""
     if cluster.prometheus is None:
-        return Told()
+        return FitHistory()
     queries = history_queries(
         cluster,
         expected[cluster.name],

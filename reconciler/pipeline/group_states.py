@@ -1,4 +1,4 @@
-"""One group's case: what is wanted for it, how it stands, and whether anybody's word is against writing."""
+"""One group of the plan beside its pull request on the forge, and why nothing may be written to it."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
 from reconciler.forge import PullRequest
 from reconciler.forge.proposals import decision_of_commit, stranger_of
-from reconciler.pipeline.observe import Observed
+from reconciler.pipeline.observe import ObservedRun
 
 STOP_LABEL = "stop-updating"
 
@@ -42,14 +42,14 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One group as it is wanted and as it stands."""
+class GroupState:
+    """One group: its draft, if something is to be proposed, with its head branch and pull request as observed."""
 
     name: str
     branch: str
     group: GroupPlan | None
     draft: Draft | None
-    observed: Observed
+    observed: ObservedRun
     ours: Identity
     unseen: Container[str] = frozenset()
     """Resources that the plan cannot judge, as the proposal names them."""
@@ -62,17 +62,17 @@ class Case:
     @property
     def pull_request(self) -> PullRequest | None:
         """The open proposal as the forge showed it."""
-        return None if self.proposal is None else self.observed.pull_requests.get(self.proposal.number)
+        return None if self.proposal is None else self.observed.forge.pull_requests.get(self.proposal.number)
 
     @property
     def tip_oid(self) -> str:
         """Where the head branch pointed; empty when there was none."""
-        return self.observed.branches.get(self.branch, "")
+        return self.observed.forge.branches.get(self.branch, "")
 
     @property
     def is_pushed(self) -> bool:
         """Whether the head branch carries this decision already."""
-        tip = self.observed.tips.get(self.branch)
+        tip = self.observed.forge.tips.get(self.branch)
         return (
             self.draft is not None
             and tip is not None
@@ -88,7 +88,7 @@ class Case:
         return latest is None or latest.state is ProposalState.WITHDRAWN
 
     def reason_to_leave(self) -> str:
-        """Why a person's word stands against writing; empty when nothing does."""
+        """Why nothing is written for this group, mostly what a person did; empty when something may be."""
         if self.group is not None and self.group.blocked:
             return self.group.blocked
         proposal = self.proposal
@@ -113,7 +113,7 @@ class Case:
         head_commit: str = "",
         reason: str = "",
     ) -> Published:
-        """What is told of this group."""
+        """What became of this group."""
         return Published(
             group=self.name,
             operation=operation,
@@ -130,7 +130,7 @@ class Case:
 
     def _strangers_work(self) -> str:
         """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
-        tip = self.observed.tips.get(self.branch)
+        tip = self.observed.forge.tips.get(self.branch)
         stranger = stranger_of(tip, self.ours) if tip is not None else ""
         if not stranger:
             return ""

@@ -11,7 +11,7 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
-from reconciler.domain.settings import Settings
+from reconciler.domain.settings import Assumption, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
 from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
@@ -23,7 +23,6 @@ from reconciler.snapshot.inventory.nodes import device_names
 
 logger = logging.getLogger(__name__)
 
-WITHOUT_FORGE = "open pull requests were not read"
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
 MAX_READ_BYTES = 16 * 1024 * 1024
 """Larger files are not even fetched from git; up to here the parser's own cap says what is wrong."""
@@ -32,26 +31,37 @@ CLOSED_WINDOW_S = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """A recording, with what the run can keep of it: the declaration it read, the pull requests and branch tips."""
+class ForgeView:
+    """Our pull requests and branches as they stood when they were read; without a forge there are none.
 
-    recording: Recording
-    declaration: Declaration
+    `pull_requests` are by number. `branches` are the remote's under our prefix, with the object each points at; `tips`
+    the commits of those whose newest pull request is not merged.
+    """
+
+    proposals: tuple[Proposal, ...] = ()
     pull_requests: Mapping[int, PullRequest] = field(default_factory=dict)
     branches: Mapping[str, str] = field(default_factory=dict)
-    """Remote branches under our prefix: name -> object id."""
     tips: Mapping[str, CommitRecord] = field(default_factory=dict)
 
 
-def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> Observed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedRun:
+    """What a run observed: the recording that it decides from, the declaration it read, and the forge."""
+
+    recording: Recording
+    declaration: Declaration
+    forge: ForgeView
+
+
+def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> ObservedRun:
     """Read the base commit, ask every Prometheus, list our pull requests."""
     files = read_files(doors.repository, settings, doors.progress)
     declaration = fold(files.commit, settings)
     answers = _ask(doors, settings, declaration, now_s)
     forge_view = _read_forge(doors, settings, now_s)
     if forge_view is None:
-        settings = replace(settings, assumed=(*settings.assumed, WITHOUT_FORGE))
-        forge_view = _ForgeView()
+        settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
+        forge_view = ForgeView()
     recording = Recording(
         now_s=now_s,
         repository=repository_name,
@@ -66,13 +76,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paths=files.paths,
         committed_s=doors.repository.committed_s(),
     )
-    return Observed(
-        recording=recording,
-        declaration=declaration,
-        pull_requests=forge_view.pull_requests,
-        branches=forge_view.branches,
-        tips=forge_view.tips,
-    )
+    return ObservedRun(recording=recording, declaration=declaration, forge=forge_view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
     answers: list[Answer] = []
     asked = ask_by_cluster(settings, declaration)
     names = device_names(settings)
-    is_one_assumed = "one cluster" in settings.assumed
+    is_one_assumed = Assumption.ONE_CLUSTER in settings.assumed
     for cluster in settings.clusters:
         asking = asked.get(cluster.name, Asking())
         queries = [
@@ -156,18 +160,8 @@ def refuse_several_clusters(answers: Sequence[Answer]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ForgeView:
-    """Our pull requests and branches as they stand."""
-
-    proposals: tuple[Proposal, ...] = ()
-    pull_requests: Mapping[int, PullRequest] = field(default_factory=dict)
-    branches: Mapping[str, str] = field(default_factory=dict)
-    tips: Mapping[str, CommitRecord] = field(default_factory=dict)
-
-
-def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView | None:
-    """What stands on the forge; None when it cannot be told and need not be."""
+def _read_forge(doors: Doors, settings: Settings, now_s: float) -> ForgeView | None:
+    """Our pull requests; None when the forge does not answer and the run goes on without it."""
     if doors.forge is None:
         return None
     try:
@@ -175,11 +169,11 @@ def _read_forge(doors: Doors, settings: Settings, now_s: float) -> _ForgeView | 
     except ReconcilerError as error:
         if doors.needs_forge:
             raise
-        logger.warning("%s: %s", WITHOUT_FORGE, error)
+        logger.warning("%s: %s", Assumption.WITHOUT_FORGE, error)
         return None
 
 
-def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> _ForgeView:
+def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> ForgeView:
     doors.progress("reading pull requests", 0, 1)
     prefix = settings.git.branch_prefix
     window_s = max(CLOSED_WINDOW_S, settings.pull_requests.reopen_after_s)
@@ -190,7 +184,7 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> _F
         branches = doors.repository.remote_branches(prefix)
         tips = {name: doors.repository.fetch_branch(name) for name in _wanted(found, branches)}
     doors.progress("reading pull requests", 1, 1)
-    return _ForgeView(
+    return ForgeView(
         proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in found),
         pull_requests={each.number: each for each in found},
         branches=branches,

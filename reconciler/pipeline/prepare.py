@@ -10,7 +10,7 @@ from reconciler.domain.drafts import Edited
 from reconciler.domain.plan import Plan
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
-from reconciler.pipeline.drafting.draft import settle
+from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.recording import fingerprint
 from reconciler.rendering import Renderer
 from reconciler.snapshot.build import read_snapshot
@@ -50,5 +50,5 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
     if declaration is None:
         declaration = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
-    decided, edited = settle(snapshot, recording.manifests, renderer)
+    decided, edited = draft_plan(snapshot, recording.manifests, renderer)
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)

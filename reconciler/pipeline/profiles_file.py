@@ -88,7 +88,7 @@ def find_profiles_file(repo: str, path: str) -> ProfilesFile:
         raise ConfigurationError(
             f"--write {path}: the repository {repo} has no work tree to write to: clone it and give its directory"
         )
-    flaw = find_path_flaw(path) or _find_claim(PurePosixPath(path))
+    flaw = find_path_flaw(path) or _find_refusal(PurePosixPath(path))
     if flaw:
         raise ConfigurationError(f"--write: {flaw}")
     file = ProfilesFile(root=_work_tree(Path(repo)), path=PurePosixPath(path).as_posix())
@@ -116,8 +116,8 @@ def is_extended(repository: Repository, path: str) -> bool:
     return path in asked
 
 
-def _find_claim(path: PurePosixPath) -> str:
-    """Whose a path is that can never be ours; empty when it is nobody's."""
+def _find_refusal(path: PurePosixPath) -> str:
+    """Why a path may never be written to; empty when it may."""
     if ".git" in (part.lower() for part in path.parts):
         return f"expected a path outside of .git, got {path}"
     return f"expected a file beside {REPOSITORY_FILE}, which people write" if str(path) == REPOSITORY_FILE else ""

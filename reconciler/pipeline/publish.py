@@ -15,14 +15,14 @@ from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn
 from reconciler.git import Clone
 from reconciler.pipeline.doors import Doors
-from reconciler.pipeline.group_states import Case, Operation, Published
-from reconciler.pipeline.observe import Observed
+from reconciler.pipeline.group_states import GroupState, Operation, Published
+from reconciler.pipeline.observe import ObservedRun
 
 __all__ = ["Operation", "Published", "publish"]
 
 
 def publish(
-    doors: Doors, clone: Clone, observed: Observed, plan: Plan, drafts: Iterable[Draft]
+    doors: Doors, clone: Clone, observed: ObservedRun, plan: Plan, drafts: Iterable[Draft]
 ) -> tuple[Published, ...]:
     """Bring every group's pull request in line with the plan; one group's failure does not stop the others."""
     press = _Press(
@@ -34,18 +34,18 @@ def publish(
         unseen=_unseen(plan, observed),
     )
     by_group = {draft.change_set.group: draft for draft in drafts}
-    cases = [
-        *(press.case(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups),
-        *(press.case(name, branch, None, None) for name, branch in _vanished(plan, observed)),
+    states = [
+        *(press.state(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups),
+        *(press.state(name, branch, None, None) for name, branch in _vanished(plan, observed)),
     ]
     outcomes = []
-    for number, case in enumerate(cases, start=1):
-        outcomes.append(press.attempt(case))
-        doors.progress("publishing", number, len(cases))
+    for number, state in enumerate(states, start=1):
+        outcomes.append(press.attempt(state))
+        doors.progress("publishing", number, len(states))
     return tuple(outcomes)
 
 
-def _vanished(plan: Plan, observed: Observed) -> list[tuple[str, str]]:
+def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     """Groups of open pull requests that the plan no longer knows; with partial inputs they may only seem to be gone."""
     known = {group.head_branch for group in plan.groups}
     return [
@@ -58,7 +58,7 @@ def _vanished(plan: Plan, observed: Observed) -> list[tuple[str, str]]:
     ]
 
 
-def _unseen(plan: Plan, observed: Observed) -> frozenset[str]:
+def _unseen(plan: Plan, observed: ObservedRun) -> frozenset[str]:
     """Resources of open pull requests that are gone or held, perhaps only because something cannot be read."""
     if not _is_partial(plan, observed):
         return frozenset()
@@ -67,7 +67,7 @@ def _unseen(plan: Plan, observed: Observed) -> frozenset[str]:
     return frozenset(named - judged)
 
 
-def _is_partial(plan: Plan, observed: Observed) -> bool:
+def _is_partial(plan: Plan, observed: ObservedRun) -> bool:
     """Whether a part of the inputs cannot be read or was not looked at."""
     is_broken = any(finding.severity is Severity.ERROR for finding in plan.findings)
     return is_broken or bool(observed.recording.settings.other_clusters)
@@ -79,15 +79,15 @@ class _Press:
 
     doors: Doors
     clone: Clone
-    observed: Observed
+    observed: ObservedRun
     date_s: int
     settings: PullRequestSettings
     unseen: frozenset[str]
     is_access_checked: bool = False
 
-    def case(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> Case:
-        """One group as it is wanted and as it stands."""
-        return Case(
+    def state(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> GroupState:
+        """A group with its draft and what was observed of it."""
+        return GroupState(
             name=name,
             branch=branch,
             group=group,
@@ -97,47 +97,47 @@ class _Press:
             unseen=self.unseen,
         )
 
-    def attempt(self, case: Case) -> Published:
+    def attempt(self, state: GroupState) -> Published:
         """Publish one group; an expected failure becomes its outcome."""
         try:
-            return self._publish(case)
+            return self._publish(state)
         except (TransientError, ConfigurationError) as error:
             return Published(
-                group=case.name, operation=Operation.FAILED, head_branch=case.branch, reason=str(error), error=error
+                group=state.name, operation=Operation.FAILED, head_branch=state.branch, reason=str(error), error=error
             )
 
-    def _publish(self, case: Case) -> Published:
-        reason = case.reason_to_leave()
+    def _publish(self, state: GroupState) -> Published:
+        reason = state.reason_to_leave()
         if reason:
-            return case.outcome(Operation.LEFT, reason=reason)
-        if case.draft is None:
-            return self._withdraw(case)
-        if case.is_pushed and self._still_merges(case):
-            return self._write_body(case, case.draft, pushed=False)
-        commit = self._push(case, case.draft)
-        return self._write_body(case, case.draft, pushed=True, commit=commit)
+            return state.outcome(Operation.LEFT, reason=reason)
+        if state.draft is None:
+            return self._withdraw(state)
+        if state.is_pushed and self._still_merges(state):
+            return self._write_body(state, state.draft, pushed=False)
+        commit = self._push(state, state.draft)
+        return self._write_body(state, state.draft, pushed=True, commit=commit)
 
-    def _withdraw(self, case: Case) -> Published:
+    def _withdraw(self, state: GroupState) -> Published:
         """Mark, close, delete: in this order each step can be resumed after a crash."""
-        pull_request = case.pull_request
+        pull_request = state.pull_request
         operation = Operation.NONE
-        if case.proposal is not None and pull_request is not None:
+        if state.proposal is not None and pull_request is not None:
             self._check_access()
             number = self._forge.update(pull_request.number, body=withdrawn(pull_request.body)).number
             self._forge.update(number, close=True)
             operation = Operation.CLOSED
-        if case.tip_oid and (case.is_abandoned_branch or operation is Operation.CLOSED):
+        if state.tip_oid and (state.is_abandoned_branch or operation is Operation.CLOSED):
             self._check_access()
-            self.clone.delete_branch(case.branch, expected=case.tip_oid)
-        return case.outcome(operation, pull_request=pull_request)
+            self.clone.delete_branch(state.branch, expected=state.tip_oid)
+        return state.outcome(operation, pull_request=pull_request)
 
-    def _still_merges(self, case: Case) -> bool:
-        tip = self.observed.tips.get(case.branch)
+    def _still_merges(self, state: GroupState) -> bool:
+        tip = self.observed.forge.tips.get(state.branch)
         if tip is None or len(tip.parents) != 1:
             return False
         return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
 
-    def _push(self, case: Case, draft: Draft) -> str:
+    def _push(self, state: GroupState, draft: Draft) -> str:
         self._check_access()
         commit = self.clone.write_commit(
             parent=self.clone.commit,
@@ -146,26 +146,26 @@ class _Press:
             author=self.doors.author,
             date_s=self.date_s,
         )
-        self.clone.push(case.branch, commit, expected=case.tip_oid or None)
+        self.clone.push(state.branch, commit, expected=state.tip_oid or None)
         return commit
 
-    def _write_body(self, case: Case, draft: Draft, *, pushed: bool, commit: str = "") -> Published:
+    def _write_body(self, state: GroupState, draft: Draft, *, pushed: bool, commit: str = "") -> Published:
         """Create the pull request, or write its texts when they speak of another decision."""
-        pull_request = case.pull_request if case.proposal is not None else None
+        pull_request = state.pull_request if state.proposal is not None else None
         if pull_request is None:
-            return self._create(case, draft, commit or case.tip_oid)
+            return self._create(state, draft, commit or state.tip_oid)
         if not pushed and _tells_of(pull_request, draft):
-            return case.outcome(Operation.NONE, pull_request=pull_request)
+            return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
         updated = self._forge.update(
             pull_request.number, title=draft.title, body=draft.body, labels=self.settings.labels
         )
-        return case.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
+        return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
 
-    def _create(self, case: Case, draft: Draft, commit: str) -> Published:
+    def _create(self, state: GroupState, draft: Draft, commit: str) -> Published:
         self._check_access()
         created = self._forge.create(
-            head=case.branch,
+            head=state.branch,
             base=self.clone.branch,
             title=draft.title,
             body=draft.body,
@@ -174,12 +174,12 @@ class _Press:
             reviewers=self.settings.reviewers,
         )
         if created is None:
-            return case.outcome(Operation.NONE, reason="the forge sees nothing to propose")
+            return state.outcome(Operation.NONE, reason="the forge sees nothing to propose")
         found = proposal_of(created, None, self.doors.author)
         if found.decision != draft.change_set.decision:
             # Somebody else's create came first: its body speaks of another decision than the branch.
             created = self._forge.update(created.number, title=draft.title, body=draft.body)
-        return case.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
+        return state.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
 
     def _check_access(self) -> None:
         """Before the first write, so that no branch is pushed that nobody can open a pull request for."""

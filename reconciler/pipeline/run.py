@@ -9,7 +9,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.git import Clone
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.drafting.texts import write_texts
-from reconciler.pipeline.observe import Observed, observe
+from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.prepare import Prepared, paused_collector, prepare
 from reconciler.pipeline.publish import Published, publish
 from reconciler.pipeline.recording import write_recording
@@ -45,13 +45,13 @@ def run(doors: Doors, settings: Settings, now_s: float, *, repository: str, reco
 
 @paused_collector()
 def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, record: Path | None = None) -> Prepared:
-    """The same without publishing."""
+    """Observe, decide and draft; nothing is published."""
     observed = observe(doors, settings, now_s, repository)
     _keep(observed, record)
     return prepare(observed.recording, doors.renderer, observed.declaration)
 
 
-def _keep(observed: Observed, record: Path | None) -> None:
+def _keep(observed: ObservedRun, record: Path | None) -> None:
     if record is not None:
         write_recording(observed.recording, record)
 

@@ -4,7 +4,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
@@ -13,29 +13,17 @@ from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.config.secrets import SecretReader
 from reconciler.domain.answers import Answer, Query
 from reconciler.domain.findings import Finding
-from reconciler.domain.settings import ClusterSettings, Identity, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for
 from reconciler.git import Clone, Credentials, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
 from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
-from reconciler.pipeline.observe import WITHOUT_FORGE
 from reconciler.prometheus import PrometheusClient
 from reconciler.rendering import Renderer
 
 logger = logging.getLogger(__name__)
 
 TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the command line asks for, before anything is opened."""
-
-    repo: str = "."
-    base: str = ""
-    config_files: tuple[Path, ...] = ()
-    clusters: tuple[str, ...] = ()
-    prometheus: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +38,7 @@ class Session:
 
 @contextmanager
 def open_session(
-    wanted: Wanted,
+    flags: Flags,
     environment: Environment,
     *,
     writes: bool,
@@ -62,9 +50,9 @@ def open_session(
     `with_forge` false leaves the forge alone: nobody asks for its pull requests.
     Raises ConfigurationError for whatever is wrong with the command line, the files or the credentials.
     """
-    source = _source(wanted, writes=writes)
+    source = _base_source(flags, writes=writes)
     with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
-        repository, loaded = _open_base(wanted, environment, source, Path(directory))
+        repository, loaded = _open_base(flags, environment, source, Path(directory))
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
         forge, author = None, settings.git.author or NEUTRAL_IDENTITY
@@ -79,11 +67,11 @@ def open_session(
             needs_forge=writes,
             progress=progress,
         )
-        yield Session(doors=doors, settings=settings, repository=source.remote or wanted.repo, findings=loaded.findings)
+        yield Session(doors=doors, settings=settings, repository=source.remote or flags.repo, findings=loaded.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _BaseSource:
     """Where the base is read from: a directory as it lies, or a remote that is cloned."""
 
     directory: str
@@ -94,38 +82,38 @@ class _Source:
         return not self.directory
 
 
-def _source(wanted: Wanted, *, writes: bool) -> _Source:
+def _base_source(flags: Flags, *, writes: bool) -> _BaseSource:
     """A URL is cloned. A directory is read as it lies, unless we write: then its remote is what counts."""
-    if not Path(wanted.repo).exists():
-        return _Source(directory="", remote=open_remote(wanted.repo).url)
-    remote = str(Path(wanted.repo).resolve()) if is_bare(wanted.repo) else origin_url(wanted.repo) or ""
+    if not Path(flags.repo).exists():
+        return _BaseSource(directory="", remote=open_remote(flags.repo).url)
+    remote = str(Path(flags.repo).resolve()) if is_bare(flags.repo) else origin_url(flags.repo) or ""
     if not writes:
-        return _Source(directory=wanted.repo, remote=remote)
+        return _BaseSource(directory=flags.repo, remote=remote)
     if not remote:
-        raise ConfigurationError(f"--repo {wanted.repo}: has no remote origin to push to; add one, or give its URL")
-    return _Source(directory="", remote=remote)
+        raise ConfigurationError(f"--repo {flags.repo}: has no remote origin to push to; add one, or give its URL")
+    return _BaseSource(directory="", remote=remote)
 
 
 def _open_base(
-    wanted: Wanted, environment: Environment, source: _Source, directory: Path
+    flags: Flags, environment: Environment, source: _BaseSource, directory: Path
 ) -> tuple[Repository, LoadedSettings]:
     """The repository at its base commit, and the settings that commit holds.
 
     `git.baseBranch` is written in the base itself: the default branch is read first, and left when it names another.
     """
     if not source.is_cloned:
-        repository = open_directory(source.directory, base=wanted.base or None)
-        return repository, _load(wanted, environment, source, repository)
-    clone = _clone(wanted.base, environment, source, directory / "base")
-    loaded = _load(wanted, environment, source, clone)
+        repository = open_directory(source.directory, base=flags.base or None)
+        return repository, _load(flags, environment, source, repository)
+    clone = _clone(flags.base, environment, source, directory / "base")
+    loaded = _load(flags, environment, source, clone)
     base = loaded.settings.git.base_branch
-    if wanted.base or not base or base == clone.branch:
+    if flags.base or not base or base == clone.branch:
         return clone, loaded
     clone = _clone(base, environment, source, directory / "named-base")
-    return clone, _load(wanted, environment, source, clone)
+    return clone, _load(flags, environment, source, clone)
 
 
-def _clone(base: str, environment: Environment, source: _Source, directory: Path) -> Clone:
+def _clone(base: str, environment: Environment, source: _BaseSource, directory: Path) -> Clone:
     return clone_base(
         source.remote, base=base or None, credentials=_credentials(source.remote, environment), directory=directory
     )
@@ -139,12 +127,12 @@ def _credentials(remote: str, environment: Environment) -> Credentials | None:
     return Credentials(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))
 
 
-def _load(wanted: Wanted, environment: Environment, source: _Source, repository: Repository) -> LoadedSettings:
+def _load(flags: Flags, environment: Environment, source: _BaseSource, repository: Repository) -> LoadedSettings:
     return load_settings(
         repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
         read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
-        operator_files=wanted.config_files,
-        flags=Flags(repo=wanted.repo, remote=source.remote, prometheus=wanted.prometheus, clusters=wanted.clusters),
+        operator_files=flags.config_files,
+        flags=replace(flags, remote=source.remote),
         environment=environment,
     )
 
@@ -163,7 +151,7 @@ def _open_forge(
         if writes:
             raise
         level = logging.INFO if reference is None else logging.WARNING  # a token that is given is meant to work
-        logger.log(level, "%s: %s", WITHOUT_FORGE, error)
+        logger.log(level, "%s: %s", Assumption.WITHOUT_FORGE, error)
         return None, author or NEUTRAL_IDENTITY
 
 

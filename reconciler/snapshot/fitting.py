@@ -36,7 +36,7 @@ NOT_SEEN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FitHistory:
     """What the Prometheus of each cluster told: traces by variant, and its own warnings.
 
     `failed` and `unasked` say by cluster why it did not tell all, or was never asked.
@@ -47,9 +47,9 @@ class Told:
     unasked: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def __or__(self, other: "Told") -> "Told":
+    def __or__(self, other: "FitHistory") -> "FitHistory":
         """What both told, of different clusters."""
-        return Told(
+        return FitHistory(
             traces={**self.traces, **other.traces},
             failed={**self.failed, **other.failed},
             unasked={**self.unasked, **other.unasked},
@@ -72,7 +72,7 @@ def choose_variants(variants: Sequence[Variant], asked: Sequence[str]) -> tuple[
 
 def read_history(
     cluster: str, settings: PrometheusSettings, variants: Sequence[Variant], answers: Sequence[Answer], grid: Grid
-) -> Told:
+) -> FitHistory:
     """What one cluster's answers to `history_queries` on `grid` tell of its variants, which must be all of them."""
     names = label_names(settings)
     owners = read([answer for answer in answers if answer.query.quantity in OWNERSHIP], names)
@@ -80,7 +80,7 @@ def read_history(
     reasons = [absent.reason for absent in (*histories.failed, *owners.failed.values())]
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     warnings = {**histories.warnings, **owners.warnings}
-    return Told(
+    return FitHistory(
         traces=trace(histories, attribution_of(variants, owners)),
         failed={cluster: reasons[0] + more} if reasons else {},
         warnings=tuple(f"{cluster}: {warning}" for warning in warnings),
@@ -88,7 +88,7 @@ def read_history(
 
 
 def learn_profiles(
-    variants: Iterable[Variant], catalogs: Mapping[str, Catalog], told: Told, on: str
+    variants: Iterable[Variant], catalogs: Mapping[str, Catalog], history: FitHistory, on: str
 ) -> tuple[tuple[FittedModel, ...], tuple[UnusedVariant, ...]]:
     """A profile or a reason for each model and accelerator, learned on that day (ISO), and the variants left out."""
     kinds: dict[tuple[str, str], list[Variant]] = {}
@@ -99,8 +99,8 @@ def learn_profiles(
         else:
             unused.append(UnusedVariant(variant=variant.key, reason=UNKNOWN_ACCELERATOR))
     for members in kinds.values():
-        unused += _left_out(members, told)
-    fitted = tuple(_learn(members, catalogs, told, on) for _, members in sorted(kinds.items()))
+        unused += _left_out(members, history)
+    fitted = tuple(_learn(members, catalogs, history, on) for _, members in sorted(kinds.items()))
     return fitted, tuple(sorted(unused, key=lambda each: each.variant))
 
 
@@ -122,7 +122,7 @@ def _shortened(names: Sequence[str]) -> str:
     return (", ".join(names[:MODELS_NAMED]) or "none") + (f" and {more} more" if more > 0 else "")
 
 
-def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], told: Told, on: str) -> FittedModel:
+def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history: FitHistory, on: str) -> FittedModel:
     accelerator = members[0].current.accelerator
     subject = FittedModel(
         model_id=members[0].model.model_id,
@@ -130,10 +130,10 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], told: To
         variants=tuple(member.key for member in members),
         given=_given(members),
     )
-    why = _unalike(members, catalogs) or _failed(members, told) or _unseen(members, told)
+    why = _unalike(members, catalogs) or _failed(members, history) or _unseen(members, history)
     if why:
         return replace(subject, reason=why)
-    fit = fit_profile(samples_of([trace for member in members for trace in told.traces.get(member.key, ())]))
+    fit = fit_profile(samples_of([trace for member in members for trace in history.traces.get(member.key, ())]))
     if isinstance(fit, Unfit):
         return replace(subject, reason=fit.reason, samples=fit.samples)
     return replace(
@@ -175,21 +175,21 @@ def _accelerators_of(member: Variant, catalogs: Mapping[str, Catalog]) -> int:
     return devices_of(accelerator, member.workload)
 
 
-def _failed(members: Iterable[Variant], told: Told) -> str:
-    clusters = sorted({member.key.cluster for member in members} & set(told.failed))
+def _failed(members: Iterable[Variant], history: FitHistory) -> str:
+    clusters = sorted({member.key.cluster for member in members} & set(history.failed))
     return f"the Prometheus of {' and '.join(clusters)} failed" if clusters else ""
 
 
-def _unseen(members: Sequence[Variant], told: Told) -> str:
-    if any(told.traces.get(member.key) for member in members):
+def _unseen(members: Sequence[Variant], history: FitHistory) -> str:
+    if any(history.traces.get(member.key) for member in members):
         return ""
-    return "; ".join(dict.fromkeys(told.unasked.get(member.key.cluster, NOT_SEEN) for member in members))
+    return "; ".join(dict.fromkeys(history.unasked.get(member.key.cluster, NOT_SEEN) for member in members))
 
 
-def _left_out(members: Sequence[Variant], told: Told) -> Iterator[UnusedVariant]:
+def _left_out(members: Sequence[Variant], history: FitHistory) -> Iterator[UnusedVariant]:
     """Who told nothing beside others that did; where nobody did, or a server failed, the model says so itself."""
-    if _unseen(members, told):
+    if _unseen(members, history):
         return
     for member in members:
-        if not told.traces.get(member.key) and member.key.cluster not in told.failed:
-            yield UnusedVariant(variant=member.key, reason=told.unasked.get(member.key.cluster, NOT_SEEN))
+        if not history.traces.get(member.key) and member.key.cluster not in history.failed:
+            yield UnusedVariant(variant=member.key, reason=history.unasked.get(member.key.cluster, NOT_SEEN))

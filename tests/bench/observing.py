@@ -12,7 +12,7 @@ from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.git import open_directory
 from reconciler.git.creating import create_bare
 from reconciler.pipeline.doors import Doors
-from reconciler.pipeline.observe import Observed, observe
+from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.rendering import Renderer
 from tests.bench.answers import answers_to
 from tests.bench.fleet import NOW_S, Fleet
@@ -39,7 +39,7 @@ class FleetPrometheus:
 class Observation:
     """What a run saw of a fleet, with the number of files it was written in and of queries that were asked."""
 
-    observed: Observed
+    observed: ObservedRun
     files: int
     queries: int
 

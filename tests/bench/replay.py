@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.decision.decide import decide
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.drafting.draft import settle
+from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering import Renderer
@@ -106,7 +106,7 @@ def time_acts(path: Path) -> dict[str, object]:
     with watch("decide again"):
         decide(snapshot)
     with watch("draft"):
-        plan, edited = settle(snapshot, recording.manifests, renderer)
+        plan, edited = draft_plan(snapshot, recording.manifests, renderer)
     watch.acts_s["draft"] -= watch.acts_s.pop("decide again")  # settling decides too, by now without an import
     with watch("pull requests"):
         write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.cli import sample as demo
-from reconciler.config.environment import Environment
+from reconciler.config.environment import Environment, Flags
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.recording import write_recording
-from reconciler.pipeline.session import Wanted, open_session
+from reconciler.pipeline.session import open_session
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 
 CHECKED_IN = Path(demo.__file__).parent / "demo_data" / demo.RECORDING
@@ -156,7 +156,7 @@ def make_recording(directory: Path) -> Recording:
     (directory / "prometheus").mkdir()
     with (
         prometheus_over(history, directory / "prometheus") as url,
-        open_session(Wanted(repo=str(directory / demo.REPOSITORY)), Environment(), writes=True) as session,
+        open_session(Flags(repo=str(directory / demo.REPOSITORY)), Environment(), writes=True) as session,
     ):
 
         def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:

@@ -12,7 +12,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import queries_for
 from reconciler.metrics.reading.attribution import target_of
-from reconciler.pipeline.drafting.draft import settle
+from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.rendering import Renderer
 from reconciler.snapshot.build import read_snapshot
@@ -73,7 +73,7 @@ def _draft(files: Mapping[str, bytes], settings: Settings, declaration: Declarat
     )
     renderer = Renderer()
     snapshot = read_snapshot(recording, declaration, FINGERPRINT)
-    plan, edited = settle(snapshot, recording.manifests, renderer)
+    plan, edited = draft_plan(snapshot, recording.manifests, renderer)
     drafts = write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)
     return Proposed(
         files={path: body for each in edited.change_sets for path, body in each.files.items()},

@@ -1,4 +1,4 @@
-"""A change of accelerator: the entries that an object is to have, each written where it is decided, or in our patch."""
+"""Edits for another accelerator: node selector, device count and label, each where the built object gets it from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LABELS: FieldPath = ("metadata", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WantedEntries:
     """Entries that the mapping at `path` of an object is to have; `place` is None where its manifest holds them."""
 
     manifest: DocumentRef
@@ -37,7 +37,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class AcceleratorChange:
     """One variant's change of accelerator."""
 
     renderer: Renderer
@@ -52,13 +52,13 @@ class Move:
         if self.variant.flavors_field:
             yield from self._flavors(option, patched)
         elif accelerator is not None:
-            for wish in self._wishes(option, accelerator):
-                yield from self._fulfil(wish, patched)
+            for wanted in self._wanted(option, accelerator):
+                yield from self._write(wanted, patched)
         patching = Patching(renderer=self.renderer, open_sheet=self.open_sheet)
         for patch, fields in patched.items():
             yield from patching.edits(patch, fields)
 
-    def _wishes(self, option: Option, accelerator: Accelerator) -> Iterator[Wish]:
+    def _wanted(self, option: Option, accelerator: Accelerator) -> Iterator[WantedEntries]:
         for pod in self.workload.pods:
             yield self._placement(pod, accelerator)
         yield from self._devices(option)
@@ -66,7 +66,7 @@ class Move:
         if not self.variant.key.part:
             yield self._label(accelerator)
 
-    def _placement(self, pod: PodPlace, accelerator: Accelerator) -> Wish:
+    def _placement(self, pod: PodPlace, accelerator: Accelerator) -> WantedEntries:
         """The node selector of the new accelerator, in place of the old one's."""
         selector, document = accelerator.node_selector, self.workload.document
         contradicting = [key for key in PRODUCT_KEYS if key in pod.node_selector and key not in selector]
@@ -76,9 +76,9 @@ class Move:
         if any(key in pod.affinity for key in PRODUCT_KEYS):
             reason = "node affinity places it on the old accelerator: use a nodeSelector"
             raise self.open_sheet(document).refuse(reason, *pod.path)
-        return self._wish((*pod.path, "nodeSelector"), selector, "manifests/node-selector.yaml.j2")
+        return self._entries((*pod.path, "nodeSelector"), selector, "manifests/node-selector.yaml.j2")
 
-    def _devices(self, option: Option) -> Iterator[Wish]:
+    def _devices(self, option: Option) -> Iterator[WantedEntries]:
         """The device count of the one container that asks for devices: limits always, requests where they are."""
         if self.workload.devices.get(option.resource) == option.devices_per_replica:
             return
@@ -89,14 +89,14 @@ class Move:
             raise self.open_sheet(self.workload.document).refuse(reason, *path, "containers")
         count = {option.resource: option.devices_per_replica}
         for kind in ("limits", "requests"):
-            wish = self._wish((*resources, kind), count, "manifests/device-limits.yaml.j2")
-            if kind == "limits" or self._is_there(wish, option.resource):
-                yield wish
+            wanted = self._entries((*resources, kind), count, "manifests/device-limits.yaml.j2")
+            if kind == "limits" or self._is_there(wanted, option.resource):
+                yield wanted
 
-    def _label(self, accelerator: Accelerator) -> Wish:
+    def _label(self, accelerator: Accelerator) -> WantedEntries:
         variant = self.variant
         is_same = variant.document == self.workload.document
-        return Wish(
+        return WantedEntries(
             manifest=variant.document,
             path=_LABELS,
             entries={ACCELERATOR_LABEL: accelerator.label_value or accelerator.name},
@@ -104,22 +104,24 @@ class Move:
             place=variant.labels_at or (self.workload.moves.get(_LABELS) if is_same else None),
         )
 
-    def _wish(self, path: FieldPath, entries: Mapping[str, str | int], template: str) -> Wish:
+    def _entries(self, path: FieldPath, entries: Mapping[str, str | int], template: str) -> WantedEntries:
         place = self.workload.moves.get(path)
-        return Wish(manifest=self.workload.document, path=path, entries=entries, template=template, place=place)
+        return WantedEntries(
+            manifest=self.workload.document, path=path, entries=entries, template=template, place=place
+        )
 
-    def _is_there(self, wish: Wish, key: str) -> bool:
-        if wish.place is not None:
-            return key in wish.place.entries
-        return self.open_sheet(wish.manifest).find(*wish.path, key) is not None
+    def _is_there(self, wanted: WantedEntries, key: str) -> bool:
+        if wanted.place is not None:
+            return key in wanted.place.entries
+        return self.open_sheet(wanted.manifest).find(*wanted.path, key) is not None
 
-    def _fulfil(self, wish: Wish, patched: dict[OverlayPatch, dict[str, Value]]) -> Iterator[FileEdit]:
+    def _write(self, wanted: WantedEntries, patched: dict[OverlayPatch, dict[str, Value]]) -> Iterator[FileEdit]:
         """Every entry where it can be changed, else where new ones go, else in our patch."""
-        if wish.place is None:
-            yield from self._mapping(wish.template, self.open_sheet(wish.manifest), wish.path, wish.entries)
+        if wanted.place is None:
+            yield from self._mapping(wanted.template, self.open_sheet(wanted.manifest), wanted.path, wanted.entries)
             return
-        place, added = wish.place, dict[str, str | int]()
-        for key, value in sorted(wish.entries.items()):
+        place, added = wanted.place, dict[str, str | int]()
+        for key, value in sorted(wanted.entries.items()):
             written = place.entries.get(key)
             if written is not None:
                 yield from self._set(written, value)
@@ -128,9 +130,9 @@ class Move:
             elif place.patch is not None:
                 patched[place.patch] = plant(patched.get(place.patch), place.way, {key: str(value)})
             else:
-                raise wish.refuse(key)
+                raise wanted.refuse(key)
         if added and place.home is not None:
-            yield from self._mapping(wish.template, self.open_sheet(place.home.document), place.home.field, added)
+            yield from self._mapping(wanted.template, self.open_sheet(place.home.document), place.home.field, added)
 
     def _mapping(
         self, template: str, sheet: Sheet, field: FieldPath, entries: Mapping[str, str | int]

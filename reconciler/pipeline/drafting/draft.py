@@ -20,7 +20,7 @@ from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_o
 from reconciler.rendering import Renderer
 
 
-def settle(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
+def draft_plan(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
     """The plan and its edits, decided again until every change that is shown can be written.
 
     Each round pins at least one more variant, so it ends; nearly always the first round is the last.

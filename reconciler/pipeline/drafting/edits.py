@@ -7,7 +7,7 @@ from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
-from reconciler.pipeline.drafting.accelerator_edits import Move
+from reconciler.pipeline.drafting.accelerator_edits import AcceleratorChange
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, set_field
 from reconciler.rendering import Renderer
 from reconciler.report.entries import ReplicaEntryView
@@ -44,8 +44,10 @@ class Editor:
         """The edits of another accelerator."""
         workload = variant.workload
         if workload is not None and decision.is_accelerator_change:
-            move = Move(renderer=self.renderer, open_sheet=open_sheet, variant=variant, workload=workload)
-            yield from move.edits(decision, accelerator)
+            change = AcceleratorChange(
+                renderer=self.renderer, open_sheet=open_sheet, variant=variant, workload=workload
+            )
+            yield from change.edits(decision, accelerator)
 
     def status_edit(self, decision: Decision, variant: Variant, resource: Sheet, now_s: float) -> FileEdit | str:
         """The edit of the resource's status block, or why there is none."""

@@ -13,7 +13,6 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git import EntryKind, Repository, open_directory, origin_url
 from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
-from reconciler.pipeline.session import Wanted
 from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.snapshot.built_objects import count_objects
@@ -30,7 +29,7 @@ _COMMAND_LINE = frozenset({"--prometheus", "--cluster", PROMETHEUS_TOKEN, FORGE_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedFiles:
     """What was looked at, and what was found, by paths from the repository's root.
 
     `resources` are the objects of every kind that is read, once in each cluster that gets them.
@@ -44,18 +43,18 @@ class Checked:
     in_work_tree: Mapping[str, str] = field(default_factory=dict)
 
 
-def validate_commit(wanted: Wanted) -> Checked:
+def validate_commit(flags: Flags) -> CheckedFiles:
     """The base commit of a local repository: its configuration and every manifest its clusters hold."""
-    repository = open_directory(wanted.repo, base=wanted.base or None)
+    repository = open_directory(flags.repo, base=flags.base or None)
     configuration = _Configuration(
-        wanted=wanted,
+        flags=replace(flags, remote=origin_url(flags.repo) or ""),
         body=repository.read_file_at(repository.commit, REPOSITORY_FILE),
         read=lambda path: repository.read_file_at(repository.commit, path),
-        remote=origin_url(wanted.repo) or "",
     )
     wrong = configuration.check()
     settings = configuration.settings()
     files = read_files(repository, settings)
+    addresses = _addresses(configuration.flags.remote)
     declaration = fold(_named(files.commit), settings)
     found = (
         *wrong,
@@ -63,26 +62,26 @@ def validate_commit(wanted: Wanted) -> Checked:
         *declaration.notes,
         *name_findings(files.unread, UNREAD),
         *_find_contradicted_costs(settings, declaration),
-        *find_synced_configuration(_telling_files(repository), settings.clusters, _addresses(configuration.remote)),
+        *find_synced_configuration(_telling_files(repository), settings.clusters, addresses),
     )
-    return Checked(
+    return CheckedFiles(
         findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(files.commit, settings)
     )
 
 
-def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
+def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
     """Files as they are on disk, in the clusters that the configuration of their repository puts them in.
 
     Every file named reconciler.yaml is checked as the configuration of its directory; the one at the root counts.
     """
     disk = read_disk(paths)
     configuration = _Configuration(
-        wanted=wanted, body=disk.read(REPOSITORY_FILE), read=disk.read, remote=_remote_of(disk.root)
+        flags=replace(flags, remote=_remote_of(disk.root)), body=disk.read(REPOSITORY_FILE), read=disk.read
     )
     wrong = [*_check_files(disk, configuration)]
     settings = configuration.settings()
     clusters = clusters_of(settings)
-    if not wanted.clusters:
+    if not flags.clusters:
         clusters = {**clusters, UNPLACED.name: _held_by_none(clusters)}
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
     commit = _named(_read_on_disk(disk, clusters))
@@ -94,8 +93,8 @@ def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
         *disk.unread,
         *_find_contradicted_costs(settings, declaration),
     )
-    found += tuple(_find_synced_on_disk(disk, settings, configuration.remote))
-    return Checked(
+    found += tuple(_find_synced_on_disk(disk, settings, configuration.flags.remote))
+    return CheckedFiles(
         findings=tuple(sorted(set(found))),
         files=len(disk.files),
         resources=_count(commit, settings),
@@ -106,21 +105,20 @@ def validate_paths(wanted: Wanted, paths: Sequence[Path]) -> Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Configuration:
-    """A configuration file with what it may extend; `remote` is the address of its repository."""
+    """A configuration file with what it may extend."""
 
-    wanted: Wanted
+    flags: Flags
     body: bytes | None
     read: RepositoryReader
-    remote: str = ""
 
     def check(self) -> tuple[Finding, ...]:
         """What is wrong in files; ConfigurationError for what is wrong on the command line or in the environment."""
-        _require_operator_files(self.wanted)
+        _require_operator_files(self.flags)
         found = check_settings(
             repository_file=self.body,
             read_repository_file=self.read,
-            operator_files=self.wanted.config_files,
-            flags=self._flags(),
+            operator_files=self.flags.config_files,
+            flags=self.flags,
             environment=read_environment(),
         )
         own = [each for each in found if each.place.path in _COMMAND_LINE and not each.place.line]
@@ -135,20 +133,16 @@ class _Configuration:
             return load_settings(
                 repository_file=self.body,
                 read_repository_file=self.read,
-                operator_files=self.wanted.config_files,
-                flags=self._flags(),
+                operator_files=self.flags.config_files,
+                flags=self.flags,
                 environment=read_environment(),
             ).settings
         except ConfigurationError:
             return Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
 
-    def _flags(self) -> Flags:
-        wanted = self.wanted
-        return Flags(repo=wanted.repo, remote=self.remote, prometheus=wanted.prometheus, clusters=wanted.clusters)
 
-
-def _require_operator_files(wanted: Wanted) -> None:
-    for path in wanted.config_files:
+def _require_operator_files(flags: Flags) -> None:
+    for path in flags.config_files:
         if not path.is_file():
             raise ConfigurationError(f"--config {path}: no such file")
 
@@ -163,7 +157,7 @@ def _check_files(disk: DiskFiles, root: _Configuration) -> Iterator[Finding]:
         directory, seen = path.removesuffix(REPOSITORY_FILE), {REPOSITORY_FILE}
         configuration = replace(root, body=body, read=_reader(disk, directory, seen))
         if directory:
-            configuration = replace(configuration, wanted=replace(root.wanted, clusters=(), prometheus=""))
+            configuration = replace(configuration, flags=replace(root.flags, clusters=(), prometheus=""))
         for finding in configuration.check():
             if finding.place.path not in seen:
                 yield finding

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.config.codec import dump, dump_settings, load, load_settings_json
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.settings import SecretRef, Setting, Settings, SettingScalar
+from reconciler.domain.settings import Assumption, SecretRef, Setting, Settings, SettingScalar
 from reconciler.errors import ConfigurationError
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -41,7 +41,7 @@ def test_proposals_and_keys_survive_too(proposals: tuple[Proposal, ...], key: Re
 
 
 def test_loaded_settings_are_tuples_and_types_of_the_domain() -> None:
-    value = Settings(assumed=("one cluster",), defaults={"a": Setting(value=1), "b": Setting(value=1.0)})
+    value = Settings(assumed=(Assumption.ONE_CLUSTER,), defaults={"a": Setting(value=1), "b": Setting(value=1.0)})
     back = load_settings_json(dump_settings(value))
     assert back == value
     assert isinstance(back.assumed, tuple)

@@ -17,7 +17,7 @@ from reconciler.domain.replicas import Trace
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.variants import Option, Variant
 from reconciler.errors import ConfigurationError
-from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, Told, choose_variants, learn_profiles
+from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, FitHistory, choose_variants, learn_profiles
 
 DAY = "2026-11-20"
 ALPHA_S, BETA_S = 0.008, 0.0001
@@ -77,11 +77,11 @@ def trace(of: Variant, batches: Sequence[float], *, slower: float = 1.0) -> Trac
 LOW, HIGH = [float(1 + index % 8) for index in range(40)], [float(9 + index % 40) for index in range(80)]
 
 
-def learn(variants: Sequence[Variant], *traces: Trace, **told: Any) -> Fitted:
+def learn(variants: Sequence[Variant], *traces: Trace, **history: Any) -> Fitted:
     by_variant: dict[ResourceKey, tuple[Trace, ...]] = {}
     for each in traces:
         by_variant[each.variant] = (*by_variant.get(each.variant, ()), each)
-    return learn_profiles(variants, CATALOGS, Told(traces=by_variant, **told), DAY)
+    return learn_profiles(variants, CATALOGS, FitHistory(traces=by_variant, **history), DAY)
 
 
 def test_replicas_of_all_clusters_and_namespaces_teach_one_profile() -> None:

@@ -104,7 +104,7 @@ def test_every_tip_that_decides_something_is_looked_at(desk: Desk) -> None:
         if state == "closed":
             desk.forge.update(proposed.number, close=True)
         observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
-        assert set(observed.tips) == {proposed.head_branch}
+        assert set(observed.forge.tips) == {proposed.head_branch}
 
 
 def test_a_plan_without_a_forge_assumes_no_pull_requests(desk: Desk) -> None:

@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.config.environment import Environment
+from reconciler.config.environment import Environment, Flags
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 from reconciler.git import Clone
-from reconciler.pipeline.session import Session, Wanted, open_session
+from reconciler.pipeline.session import Session, open_session
 from tests.servers.answers import answering
 from tests.servers.desk import Desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import run_git
 
 
-def opened(wanted: Wanted, *, writes: bool, variables: Mapping[str, str] | None = None) -> Session:
+def opened(flags: Flags, *, writes: bool, variables: Mapping[str, str] | None = None) -> Session:
     """The session as it was while it was open."""
-    with open_session(wanted, Environment(variables=variables or {}), writes=writes) as session:
+    with open_session(flags, Environment(variables=variables or {}), writes=writes) as session:
         return session
 
 
 def test_a_plan_reads_a_directory_as_it_lies_and_a_run_its_remote(desk: Desk) -> None:
     desk.workshop.write("README.md", b"not pushed\n")
     desk.workshop.git("commit", "-q", "-am", "Not pushed")
-    wanted = Wanted(repo=str(desk.workshop.clone))
-    reading, writing = opened(wanted, writes=False), opened(wanted, writes=True)
+    flags = Flags(repo=str(desk.workshop.clone))
+    reading, writing = opened(flags, writes=False), opened(flags, writes=True)
     assert reading.doors.repository.commit == desk.workshop.git("rev-parse", "HEAD")
     assert writing.doors.repository.commit == desk.workshop.head()
     assert isinstance(writing.doors.repository, Clone)
@@ -36,14 +36,14 @@ def test_a_plan_reads_a_directory_as_it_lies_and_a_run_its_remote(desk: Desk) ->
 
 
 def test_a_bare_directory_is_its_own_remote(desk: Desk) -> None:
-    session = opened(Wanted(repo=str(desk.workshop.remote)), writes=True)
+    session = opened(Flags(repo=str(desk.workshop.remote)), writes=True)
     assert isinstance(session.doors.forge, Local)
     assert session.doors.author == NEUTRAL_IDENTITY
     assert session.repository == str(desk.workshop.remote)
 
 
 def test_the_clone_is_gone_when_the_session_ends(desk: Desk) -> None:
-    repository = opened(Wanted(repo=str(desk.workshop.remote)), writes=True).doors.repository
+    repository = opened(Flags(repo=str(desk.workshop.remote)), writes=True).doors.repository
     assert repository.git.directory
     assert not repository.git.directory.exists()
 
@@ -53,22 +53,22 @@ def test_the_base_branch_that_the_default_branch_names_is_read_instead(desk: Des
     desk.write("reconciler.yaml", named)
     desk.workshop.write("reconciler.yaml", named.replace("costPerHour: 6.88", "costPerHour: 1.0").encode())
     release = desk.workshop.commit("Release", "release")
-    session = opened(Wanted(repo=str(desk.workshop.remote)), writes=True)
+    session = opened(Flags(repo=str(desk.workshop.remote)), writes=True)
     assert (session.doors.repository.branch, session.doors.repository.commit) == ("release", release)
     assert session.settings.accelerators[0].cost_per_hour == 1.0
-    named_by_flag = opened(Wanted(repo=str(desk.workshop.remote), base="main"), writes=True)
+    named_by_flag = opened(Flags(repo=str(desk.workshop.remote), base="main"), writes=True)
     assert named_by_flag.doors.repository.branch == "main"
 
 
 def test_a_base_branch_that_is_missing_is_named(desk: Desk) -> None:
     desk.configure("defaults:", "git: {baseBranch: release}\ndefaults:")
     with pytest.raises(ConfigurationError, match="release"):
-        opened(Wanted(repo=str(desk.workshop.remote)), writes=True)
+        opened(Flags(repo=str(desk.workshop.remote)), writes=True)
 
 
 def test_a_plan_does_without_a_forge_that_is_not_known(desk: Desk) -> None:
     desk.workshop.git("remote", "set-url", "origin", "https://git.example.com/acme/fleet.git")
-    session = opened(Wanted(repo=str(desk.workshop.clone)), writes=False)
+    session = opened(Flags(repo=str(desk.workshop.clone)), writes=False)
     assert session.doors.forge is None
     assert not session.doors.needs_forge
 
@@ -79,7 +79,7 @@ def test_a_plan_warns_when_a_token_that_was_given_does_not_help(
     monkeypatch.setattr(logging.getLogger("reconciler"), "propagate", True)
     desk.workshop.git("remote", "set-url", "origin", "https://git.example.com/acme/fleet.git")
     variables = {"RECONCILER_FORGE_TOKEN": "ghp_canary"}
-    assert opened(Wanted(repo=str(desk.workshop.clone)), writes=False, variables=variables).doors.forge is None
+    assert opened(Flags(repo=str(desk.workshop.clone)), writes=False, variables=variables).doors.forge is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "forge.kind" in caplog.text
     assert "ghp_canary" not in caplog.text
@@ -90,11 +90,11 @@ def test_a_wrong_configuration_file_names_itself(desk: Desk, tmp_path: Path, con
     own = tmp_path / "own.yaml"
     own.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"own\.yaml"):
-        opened(Wanted(repo=str(desk.workshop.remote), config_files=(own,)), writes=False)
+        opened(Flags(repo=str(desk.workshop.remote), config_files=(own,)), writes=False)
 
 
 def test_a_cluster_without_a_prometheus_is_not_asked(desk: Desk) -> None:
-    session = opened(Wanted(repo=str(desk.workshop.remote)), writes=False)
+    session = opened(Flags(repo=str(desk.workshop.remote)), writes=False)
     assert session.settings.clusters[0].prometheus is None
     assert session.doors.ask(session.settings.clusters[0], ()) == ()
 
@@ -102,13 +102,13 @@ def test_a_cluster_without_a_prometheus_is_not_asked(desk: Desk) -> None:
 def test_a_directory_without_git_is_named(tmp_path: Path) -> None:
     (tmp_path / "not-git").mkdir()
     with pytest.raises(ConfigurationError, match="not-git"):
-        opened(Wanted(repo=str(tmp_path / "not-git")), writes=False)
+        opened(Flags(repo=str(tmp_path / "not-git")), writes=False)
 
 
 def test_an_empty_repository_is_named(tmp_path: Path) -> None:
     run_git(tmp_path, "init", "-q", "--bare", "--initial-branch=main", "empty.git")
     with pytest.raises(ConfigurationError, match="HEAD"):
-        opened(Wanted(repo=str(tmp_path / "empty.git")), writes=True)
+        opened(Flags(repo=str(tmp_path / "empty.git")), writes=True)
 
 
 def test_a_prometheus_without_answers_holds_everything(desk: Desk) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.config.environment import Flags
 from reconciler.domain.findings import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.session import Wanted
 from reconciler.pipeline.validation import disk, synced_configuration, validate
-from reconciler.pipeline.validation.validate import Checked, validate_commit, validate_paths
+from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths
 from reconciler.resources import undecided
 from reconciler.snapshot.variants import cost_order
 from tests.servers.desk import Desk
@@ -52,16 +52,16 @@ def write(folder: Path, files: dict[str, str]) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def lines(checked: Checked) -> list[str]:
+def lines(checked: CheckedFiles) -> list[str]:
     return [str(finding) for finding in checked.findings]
 
 
-def rules(checked: Checked) -> list[str]:
+def rules(checked: CheckedFiles) -> list[str]:
     return [finding.rule for finding in checked.findings]
 
 
-def on_disk(*paths: Path, **fields: object) -> Checked:
-    return validate_paths(Wanted(**fields), paths)  # type: ignore[arg-type]  # the test names the fields it means
+def on_disk(*paths: Path, **fields: object) -> CheckedFiles:
+    return validate_paths(Flags(**fields), paths)  # type: ignore[arg-type]  # the test names the fields it means
 
 
 def test_the_configuration_on_disk_says_which_cluster_a_file_belongs_to(tmp_path: Path) -> None:
@@ -179,14 +179,14 @@ def test_relative_costs_against_prices_are_told_at_their_line(desk: Desk, tmp_pa
         "clusters/prod/chat/small.yaml:7: warning: spec.variantCost: relative cost 8 ranks it above chat/big (5), "
         "but a replica costs 0.70 against 6.88 USD/h [cost-order-contradicts-prices]"
     )
-    assert lines(validate_commit(Wanted(repo=str(desk.workshop.clone)))) == [expected]
+    assert lines(validate_commit(Flags(repo=str(desk.workshop.clone)))) == [expected]
     assert lines(on_disk(tmp_path / "fleet")) == [expected]
 
 
 def test_a_synced_configuration_is_told_of_a_commit_and_of_a_whole_work_tree(desk: Desk) -> None:
     desk.write("bootstrap/app.yaml", APPLICATION)
-    wanted, clone = Wanted(repo=str(desk.workshop.clone)), desk.workshop.clone
-    (finding,) = validate_commit(wanted).findings
+    flags, clone = Flags(repo=str(desk.workshop.clone)), desk.workshop.clone
+    (finding,) = validate_commit(flags).findings
     assert (finding.rule, str(finding.place)) == ("synced-configuration", "bootstrap/app.yaml:4")
     assert on_disk(clone).findings == (finding,)
     assert on_disk(clone / "bootstrap", clone / "reconciler.yaml").findings == ()
@@ -195,7 +195,7 @@ def test_a_synced_configuration_is_told_of_a_commit_and_of_a_whole_work_tree(des
 def test_a_link_in_a_commit_has_a_rule(desk: Desk) -> None:
     (desk.workshop.clone / "clusters/prod/link.yaml").symlink_to("chat/variant.yaml")
     desk.workshop.commit()
-    assert rules(validate_commit(Wanted(repo=str(desk.workshop.clone)))) == ["unread-file"]
+    assert rules(validate_commit(Flags(repo=str(desk.workshop.clone)))) == ["unread-file"]
 
 
 def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: Desk, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
     text = f'{model}source: {{uri: "ollama://a"}}}}}}\n'
     desk.write("clusters/prod/model.yaml", text)
     write(tmp_path / "fleet", {"model.yaml": text})
-    for checked in (validate_commit(Wanted(repo=str(desk.workshop.clone))), on_disk(tmp_path / "fleet")):
+    for checked in (validate_commit(Flags(repo=str(desk.workshop.clone))), on_disk(tmp_path / "fleet")):
         assert [finding.place.field for finding in checked.findings] == ["spec.ownedBy", "spec.source.uri"]
         assert {finding.severity for finding in checked.findings} == {Severity.NOTE}
         assert rules(checked) == ["undecided-field"] * 2
