@@ -22,7 +22,7 @@ from reconciler.domain.variants import Variant
 
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
-    choices = choose_engines(snapshot.variants, snapshot.loads)
+    choices = choose_engines(snapshot.variants, snapshot.observed.loads)
     alone = tuple(
         _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
         for variant in snapshot.variants
@@ -49,10 +49,10 @@ def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:
 
 
 def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refused: str) -> VariantState:
-    load = snapshot.loads.get(variant.model)
-    observation = snapshot.observations.get(variant.key)
+    load = snapshot.observed.loads.get(variant.model)
+    observation = snapshot.observed.observations.get(variant.key)
     lacks = ENGINES[choice.engine].lacks(snapshot, variant)
-    away, live = drifted(snapshot, variant), snapshot.live.get(variant.key)
+    away, live = drifted(snapshot, variant), snapshot.observed.live.get(variant.key)
     newest = live.newest if isinstance(live, LiveReplicas) else None
     return VariantState(
         variant=variant,

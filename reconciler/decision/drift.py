@@ -23,7 +23,7 @@ def drifted(snapshot: Snapshot, variant: Variant) -> str:
 
     Away is another number at every sample of the last sync delay; one that is not known is not away.
     """
-    live, workload = snapshot.live.get(variant.key), variant.workload
+    live, workload = snapshot.observed.live.get(variant.key), variant.workload
     if workload is None or not isinstance(live, LiveReplicas) or not _is_synced(snapshot, variant):
         return ""
     delay = variant.settings[SYNC_DELAY_S]
@@ -41,7 +41,7 @@ def drifted(snapshot: Snapshot, variant: Variant) -> str:
 
 def live_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
     """The two numbers that are held against each other; none where that was not asked for."""
-    live, workload = snapshot.live.get(variant.key), variant.workload
+    live, workload = snapshot.observed.live.get(variant.key), variant.workload
     if live is None or workload is None or watched_target(variant) is None:
         return
     newest, reason = (None, live.reason) if isinstance(live, NoAnswer) else (live.newest, "")

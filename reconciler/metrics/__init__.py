@@ -20,9 +20,8 @@ from reconciler.metrics.queries.cluster import Needs, queries_for
 from reconciler.metrics.queries.devices import DeviceNames, device_queries
 from reconciler.metrics.queries.ranges import history_queries, live_queries
 from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_of
-from reconciler.metrics.reading.devices import DevicesSeen, Holding, Node
 from reconciler.metrics.reading.live import watched_target
-from reconciler.metrics.reading.observed import Observed, read_observed
+from reconciler.metrics.reading.observed import read_observed
 
 __all__ = [
     "CONFIGURABLE_QUANTITIES",
@@ -36,12 +35,8 @@ __all__ = [
     "SATURATION_QUANTITIES",
     "TRACED_HISTORY",
     "DeviceNames",
-    "DevicesSeen",
-    "Holding",
     "Name",
     "Needs",
-    "Node",
-    "Observed",
     "clusters_seen",
     "decode",
     "device_queries",

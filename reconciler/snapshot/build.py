@@ -7,9 +7,9 @@ from reconciler.domain.declared.saturation_settings import SaturationRules, Zero
 from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
-from reconciler.domain.snapshot import ReplicaViews, Snapshot
+from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
-from reconciler.metrics import Observed, read_observed
+from reconciler.metrics import read_observed
 from reconciler.metrics.tracked import read_tracked
 from reconciler.resources import KINDS
 from reconciler.resources.kthena.tracked_targets import tracked_targets
@@ -34,23 +34,16 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         settings=settings,
         variants=variants,
         broken=tuple(broken for broken in declaration.broken if _declares_variants(broken.key.kind)),
-        loads=observed.loads,
-        observations=observed.observations,
-        past=observed.past,
-        views=_views(observed),
+        observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
         tracked=tracked,
         histories=read_tracked(tracked, recording.answers, recording.now_s, settings),
-        live=observed.live,
         committed_s=recording.committed_s,
-        queries=observed.queries,
         catalogs=catalogs,
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
         proposals=recording.proposals,
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
-        failures=observed.failures,
-        warnings=observed.warnings,
     )
 
 
@@ -80,14 +73,3 @@ def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> di
 
 def _declares_variants(kind: str) -> bool:
     return kind in KINDS and KINDS[kind].declares_variants
-
-
-def _views(observed: Observed) -> ReplicaViews:
-    return ReplicaViews(
-        replicas=observed.replicas,
-        queues=observed.queues,
-        ready=observed.ready,
-        requests=observed.requests,
-        stored_kv_tokens=observed.stored_kv_tokens,
-        traces=observed.traces,
-    )

@@ -9,18 +9,11 @@ import pytest
 
 from reconciler.domain.answers import Answer, AnswerStatus
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.observed import Observed
 from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics import (
-    HISTORY,
-    Needs,
-    Observed,
-    decode,
-    history_queries,
-    queries_for,
-    read_observed,
-)
+from reconciler.metrics import HISTORY, Needs, decode, history_queries, queries_for, read_observed
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.prometheus import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache

@@ -52,13 +52,13 @@ class FiguresOnDemand(Mapping[ResourceKey, tuple[Figure, ...]]):
 
 def asked_queries(snapshot: Snapshot, decision: Decision, figures: tuple[Figure, ...]) -> Mapping[str, str]:
     """The PromQL of every quantity that the figures name, in the order they name them."""
-    asked = snapshot.queries.get(decision.variant.cluster, {})
+    asked = snapshot.observed.queries.get(decision.variant.cluster, {})
     names = dict.fromkeys(name for figure in figures for name in figure.queries)
     return {name: asked[name] for name in names if name in asked}
 
 
 def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation | None) -> Iterator[Figure]:
-    load, subject = snapshot.loads.get(variant.model), variant.model.model_id
+    load, subject = snapshot.observed.loads.get(variant.model), variant.model.model_id
     if not isinstance(load, Load):
         reason = "not asked for" if load is None else load.reason
         yield Figure(subject=subject, name="arrivals", value=None, unit="req/s", reason=reason)
@@ -103,7 +103,7 @@ def _past_figures(variant: Variant, load: Load, variation: LoadVariation) -> Ite
 
 
 def _observed_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
-    observation, subject = snapshot.observations.get(variant.key), variant.key.label
+    observation, subject = snapshot.observed.observations.get(variant.key), variant.key.label
     if observation is None:
         return
     if observation.absence is not None:

@@ -20,7 +20,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     reason = state.reason or context.held.get(variant.key, "")
     outcome = _outcome(variant, desired, reason)
     need = context.formulated.needs.of_variant(variant.key)
-    observation = context.snapshot.observations.get(variant.key)
+    observation = context.snapshot.observed.observations.get(variant.key)
     key = variant.key.on(variant.current.accelerator)
     return Decision(
         variant=variant.key,

@@ -33,7 +33,7 @@ def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[Mod
     for variant in variants:
         paybacks_s[variant.model] = max(paybacks_s[variant.model], variant.settings[PAYBACK_S].value)
     variations = {
-        model: load_variation(snapshot.past.get(model), snapshot.now_s, payback_s)
+        model: load_variation(snapshot.observed.past.get(model), snapshot.now_s, payback_s)
         for model, payback_s in paybacks_s.items()
     }
     return {model: variation for model, variation in variations.items() if variation is not None}

@@ -1,10 +1,10 @@
 """What nodes offer and pods hold, as Prometheus tells it of one cluster; what is not sure is no number."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Absence, NoAnswer, Sample
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.devices import CORDONED, FACT, LABELS, NOT_READY, OFFERS, SEEN, SETTLED_S
@@ -12,41 +12,6 @@ from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.attribution import Attribution, target_of
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.readings import Named, PodSeries, Readings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of the last hour: what it offers by resource, as that is exported; None is a number that is none.
-
-    `labels` are those that were asked for, as they are exported; `is_changed`: it told two values of one within ten
-    minutes. `closed` says why nothing new goes there. `is_silent`: it has told nothing for ten minutes.
-    """
-
-    name: str
-    offers: Mapping[str, int | None] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    is_changed: bool = False
-    closed: str = ""
-    is_silent: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What a pod on a node asks for of a resource; None is a number that is none. Without a variant it is others'."""
-
-    namespace: str
-    node: str
-    resource: str
-    devices: int | None
-    variant: ResourceKey | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesSeen:
-    """All nodes of a cluster and all that pods hold there, or why that is not known."""
-
-    nodes: tuple[Node, ...] | NoAnswer
-    holdings: tuple[Holding, ...] | NoAnswer
 
 
 def devices_seen(variants: Iterable[Variant], readings: Readings, names: LabelNames, now_s: float) -> DevicesSeen:
@@ -69,7 +34,7 @@ def _answered(name: Name, readings: Readings) -> Sequence[Sample] | NoAnswer:
     return readings.devices.get(name, ())
 
 
-def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[Node, ...] | NoAnswer:
+def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, ...] | NoAnswer:
     told: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
         facts = told.setdefault(sample.labels.get(FACT, ""), {})
@@ -99,7 +64,7 @@ def _doubt(offers: Mapping[str, object], seen: Mapping[str, Sequence[Sample]], n
     return None
 
 
-def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> Node:
+def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> ClusterNode:
     def of(fact: str) -> Sequence[Sample]:
         return told.get(fact, {}).get(name, ())
 
@@ -108,7 +73,7 @@ def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: 
         for label, value in sample.labels.items():
             if label.startswith("label_") and value:
                 labels.setdefault(label, set()).add(value)
-    return Node(
+    return ClusterNode(
         name=printable(name),
         offers={sample.labels.get("resource", ""): _count(sample.value) for sample in of(OFFERS)},
         labels={label: min(values) for label, values in labels.items() if len(values) == 1},

@@ -1,19 +1,19 @@
 """All that the answers of a run say: of every model, every variant and every replica."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
-from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load, Observation, PastArrivals
-from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import DevicesSeen, Observed
+from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.expressions import LabelNames, names_in
 from reconciler.metrics.reading.attribution import Attribution, attribution_of, name_models, served_by
-from reconciler.metrics.reading.devices import DevicesSeen, devices_seen
+from reconciler.metrics.reading.devices import devices_seen
 from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.instances import instances_in, ready_replicas, replicas_of, stored_capacities
 from reconciler.metrics.reading.live import live_of, read_live
@@ -27,38 +27,6 @@ from reconciler.metrics.reading.traces import Histories, histories_by_grid, trac
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What Prometheus says, or why it says nothing, for every model and variant asked about.
-
-    `failures` has one sentence for each cluster where something failed outside; `warnings` are Prometheus' own.
-    `queries` is what was asked: by cluster, then by quantity, its PromQL (the first of several). `devices` are what
-    nodes of each cluster offer and pods hold.
-
-    The rest is there only where it was asked for. `past` is what arrived for a model before, as whoever counted its
-    load counted it. `replicas` are those that report now; `queues` wait before an
-    endpoint picker, and a model without any has no key; `ready` replicas are those of Kubernetes; `requests` were
-    finished within the retention period; `stored_kv_tokens` is what an instance of a variant held within the last
-    day; `traces` are the replicas' histories, one for each grid that was asked; `live` is what scale targets ask for in
-    their cluster, or why that is not known.
-    """
-
-    loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
-    observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
-    failures: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    past: Mapping[ModelKey, PastArrivals] = field(default_factory=dict)
-    replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
-    queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
-    ready: Mapping[ResourceKey, int] = field(default_factory=dict)
-    requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
-    stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
-    traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
-    live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
-    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    devices: Mapping[str, DevicesSeen] = field(default_factory=dict)
 
 
 def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:

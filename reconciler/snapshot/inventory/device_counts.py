@@ -7,8 +7,8 @@ from reconciler.domain.accelerators import Catalog
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Holder, Measured
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.manifests.wording import name_first
-from reconciler.metrics import DevicesSeen, Holding, Node
 from reconciler.metrics.queries.devices import EVERY_NODE_OFFERS
 from reconciler.snapshot.inventory.nodes import device_offered, may_be, unexported_keys
 
@@ -101,7 +101,7 @@ class DeviceCount:
             holders=tally.holders(),
         )
 
-    def _add(self, node: Node, resource: str, offered: int | None, holdings: Sequence[Holding]) -> None:
+    def _add(self, node: ClusterNode, resource: str, offered: int | None, holdings: Sequence[Holding]) -> None:
         typed = None if node.is_changed else device_offered(self.catalog, node.labels, resource)
         if typed is None:
             self.nameless.add(node.name)

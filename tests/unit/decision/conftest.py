@@ -31,6 +31,7 @@ from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workloa
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.loads import Load, Observation, PastArrivals
+from reconciler.domain.observed import Observed
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
@@ -38,7 +39,7 @@ from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
-from reconciler.domain.snapshot import ReplicaViews, Snapshot
+from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -118,7 +119,7 @@ class Fleet:
     past: dict[ModelKey, PastArrivals] = field(default_factory=dict)
     observations: dict[ResourceKey, Observation] = field(default_factory=dict)
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
-    views: ReplicaViews = field(default_factory=ReplicaViews)
+    observed: Observed = field(default_factory=Observed)
     saturation: dict[ModelKey, SaturationRules] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
     priorities: dict[str, int] = field(default_factory=dict)
@@ -294,12 +295,15 @@ class Fleet:
             settings=self.settings,
             variants=self.variants(),
             broken=tuple(self.broken),
-            loads=self.loads,
-            past=self.past,
-            observations={key: self._reporting(key, each) for key, each in self.observations.items()},
-            views=replace(self.views, replicas=self.replicas),
+            observed=replace(
+                self.observed,
+                loads=self.loads,
+                past=self.past,
+                observations={key: self._reporting(key, each) for key, each in self.observations.items()},
+                replicas=self.replicas,
+                live=self.live,
+            ),
             saturation=self.saturation,
-            live=self.live,
             committed_s=self.committed_s,
             catalogs=build_catalogs(self.settings, declaration),
             inventory=self.inventory,

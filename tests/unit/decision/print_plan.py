@@ -10,6 +10,7 @@ from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
@@ -46,15 +47,17 @@ def snapshot() -> Snapshot:
         settings=settings,
         variants=variants,
         catalogs=catalogs,
-        loads={
-            ModelKey(cluster="prod", namespace="llm", model_id=model): Load(
-                arrival_rate_per_s=rate, output_tokens=100, input_tokens=100, window_s=300, arrivals_from="gateway"
-            )
-            for model, rate in (("llama", 61.0), ("qwen", 17.0))
-        },
-        observations={
-            variant.key: Observation(performance=Performance(), replicas_reporting=9) for variant in variants
-        },
+        observed=Observed(
+            loads={
+                ModelKey(cluster="prod", namespace="llm", model_id=model): Load(
+                    arrival_rate_per_s=rate, output_tokens=100, input_tokens=100, window_s=300, arrivals_from="gateway"
+                )
+                for model, rate in (("llama", 61.0), ("qwen", 17.0))
+            },
+            observations={
+                variant.key: Observation(performance=Performance(), replicas_reporting=9) for variant in variants
+            },
+        ),
     )
 
 

@@ -61,7 +61,8 @@ def test_the_queries_are_those_that_the_figures_name(fleet: Any) -> None:
     fleet.add()
     fleet.offer(25.0)
     asked = {"arrivals_endpoint_picker": "sum(a)", "output_tokens": "sum(b)", "kv_cache_usage": "sum(c)"}
-    snapshot, decision, figures = chain(fleet, queries={"us-east": asked})
+    fleet.observed = replace(fleet.observed, queries={"us-east": asked})
+    snapshot, decision, figures = chain(fleet)
     assert asked_queries(snapshot, decision, figures) == {
         "arrivals_endpoint_picker": "sum(a)",
         "output_tokens": "sum(b)",

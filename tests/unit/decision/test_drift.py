@@ -197,7 +197,8 @@ def test_explain_says_what_was_asked_and_why_a_number_is_not_known(busy: Any, ma
 
 def test_the_query_is_among_those_that_explain_prints(busy: Any) -> None:
     busy.watch([5.0] * WINDOW)
-    snapshot = replace(busy.snapshot(), queries={"us-east": {"live_replicas": "max(kube)"}})
+    busy.observed = replace(busy.observed, queries={"us-east": {"live_replicas": "max(kube)"}})
+    snapshot = busy.snapshot()
     plan = decide(snapshot)
     (decision,) = plan.decisions
     (figure,) = (each for each in plan.figures[decision.variant] if each.name == "replicas in the cluster")

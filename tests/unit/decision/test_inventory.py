@@ -14,9 +14,9 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import DevicePool, Holder, Inventory
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
-from reconciler.metrics import DevicesSeen, Holding, Node
 from reconciler.snapshot.catalogs import build_catalog
 from reconciler.snapshot.inventory.nodes import device_names
 from reconciler.snapshot.inventory.pools import take_inventory
@@ -29,14 +29,14 @@ NOW_S = 1_790_000_000.0
 CATALOG = (Accelerator(name="H100", device="H100", cost_per_hour=6.88),)
 
 
-def node(name: str, product: str = H100, devices: int | None = 8, **fields: Any) -> Node:
+def node(name: str, product: str = H100, devices: int | None = 8, **fields: Any) -> ClusterNode:
     labels = {PRODUCT: product} if product else {}
-    return Node(**{"name": name, "offers": {CPU: 64, GPU: devices}, "labels": labels, **fields})
+    return ClusterNode(**{"name": name, "offers": {CPU: 64, GPU: devices}, "labels": labels, **fields})
 
 
-def plain(name: str) -> Node:
+def plain(name: str) -> ClusterNode:
     """A node without devices."""
-    return Node(name=name, offers={CPU: 64})
+    return ClusterNode(name=name, offers={CPU: 64})
 
 
 LLAMA = make_variant("llama").key
@@ -57,7 +57,7 @@ def pool_settings(name: str, devices: int | None, device: str = "H100", **fields
 
 
 def take(
-    nodes: Sequence[Node] | NoAnswer,
+    nodes: Sequence[ClusterNode] | NoAnswer,
     holdings: Sequence[Holding] | NoAnswer = (),
     *,
     pools: Sequence[PoolSettings] = (),
@@ -109,7 +109,7 @@ def test_spellings_of_a_product_are_one_type(product: str) -> None:
     ],
 )
 def test_the_labels_of_every_vendor_are_understood(label: str, value: str, resource: str, device: str) -> None:
-    inventory = take([Node(name="a", offers={resource: 8}, labels={label: value})], accelerators=())
+    inventory = take([ClusterNode(name="a", offers={resource: 8}, labels={label: value})], accelerators=())
     assert found(inventory, "A10G" if device == "NVIDIA-A10G" else device).exists == 8
 
 
@@ -155,13 +155,13 @@ def test_that_no_node_offers_a_type_is_believed_when_every_node_is_known() -> No
     [
         ([node("a"), node("b", "")], "devices of 1 node have no product label: let kube-state-metrics"),
         ([node("a"), node("b", is_changed=True)], "devices of 1 node have no product label"),
-        ([node("a"), Node(name="b")], "1 node of 2 told nothing of devices: b"),
+        ([node("a"), ClusterNode(name="b")], "1 node of 2 told nothing of devices: b"),
         ([node("a"), node("b", devices=None)], "the number of devices on 1 node is none"),
         ([node("a"), node("b", "NVIDIA-H100-96GB")], "nodes offer NVIDIA-H100-96GB, which may be H100: say so in"),
         ([plain("a"), node("b", "ACME-9000")], "nodes offer ACME-9000, which may be H100"),
     ],
 )
-def test_a_node_that_may_offer_the_type_makes_it_unknown(nodes: Sequence[Node], reason: str) -> None:
+def test_a_node_that_may_offer_the_type_makes_it_unknown(nodes: Sequence[ClusterNode], reason: str) -> None:
     pool = found(take(nodes))
     assert (pool.exists, pool.devices) == (None, None)
     assert pool.measured.reason.startswith(reason)
@@ -407,7 +407,7 @@ HOLDINGS = st.lists(
 
 
 @given(NODES, HOLDINGS)
-def test_an_answer_that_lost_something_never_limits_more(nodes: list[Node], holdings: list[Holding]) -> None:
+def test_an_answer_that_lost_something_never_limits_more(nodes: list[ClusterNode], holdings: list[Holding]) -> None:
     """Labels that are not exported, pods that are not told of and nodes that go silent leave at least as much room."""
     most = found(take(nodes, holdings)).devices
     blurred = [replace(each, labels={}) for each in nodes]

@@ -99,7 +99,7 @@ def test_a_variant_at_zero_takes_the_spill_over_when_it_is_cheaper(plain: Any) -
     add(plain, "dear", replicas=1, runs_on="H100")
     key = add(plain, "cheap", replicas=0, runs_on="L4", min_replicas=0)
     plain.fill(".95/40", "dear", **SIZED)
-    plain.views = replace(plain.views, stored_kv_tokens={key: 12500.0})
+    plain.observed = replace(plain.observed, stored_kv_tokens={key: 12500.0})
     assert int(plain.desired()["cheap"].split()[0]) > 0
 
 
@@ -107,7 +107,7 @@ def test_a_model_at_zero_wakes_its_cheapest_variant(plain: Any) -> None:
     for name, runs_on in (("dear", "H100"), ("cheap", "L4")):
         add(plain, name, replicas=0, runs_on=runs_on, min_replicas=0)
     model = plain.variant("dear").model
-    plain.views = replace(plain.views, queues={model: UpstreamQueue(num_waiting=3.0)})
+    plain.observed = replace(plain.observed, queues={model: UpstreamQueue(num_waiting=3.0)})
     assert plain.desired() == {"dear": "0 x H100", "cheap": "1 x L4"}
 
 
@@ -119,7 +119,7 @@ def test_a_model_at_zero_of_which_nobody_says_anything_stays(plain: Any) -> None
 def test_pending_replicas_are_waited_for(plain: Any) -> None:
     key = add(plain, replicas=4)
     plain.fill(".70/0, .70/0", **SIZED)
-    plain.views = replace(plain.views, ready={key: 2})
+    plain.observed = replace(plain.observed, ready={key: 2})
     decision = plain.decision()
     assert (decision.outcome, decision.desired.replicas) == (Outcome.UNCHANGED, 4)
 

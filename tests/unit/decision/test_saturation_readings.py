@@ -38,7 +38,7 @@ def trace(fleet: Any, pod: str, step_s: float = 15.0, **series: list[float]) -> 
 
 
 def with_traces(fleet: Any, *traces: Trace) -> None:
-    fleet.views = replace(fleet.views, traces={fleet.variant().key: traces})
+    fleet.observed = replace(fleet.observed, traces={fleet.variant().key: traces})
 
 
 def readings(fleet: Any, engine: Engine = Engine.SATURATION) -> Any:
@@ -78,7 +78,7 @@ def test_histories_that_are_unknown_remember_nothing(full: Any) -> None:
 def test_a_variant_that_was_last_seen_yesterday_still_holds_what_it_held(full: Any) -> None:
     key = full.variant().key
     full.replicas.clear()
-    full.views = replace(full.views, stored_kv_tokens={key: 10_000.0})
+    full.observed = replace(full.observed, stored_kv_tokens={key: 10_000.0})
     (state,) = readings(full).variants
     assert (state.stored.capacity_tokens, state.stored.total_kv_tokens) == (8000, 10_000.0)
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics import DeviceNames, DevicesSeen, Holding, Node, device_queries, read_observed
+from reconciler.metrics import DeviceNames, device_queries, read_observed
 
 NAMES = DeviceNames(resources=("nvidia_com_gpu", "nvidia_com_mig_.*"), labels=("nvidia.com/gpu.product", "a.b/Tier"))
 Rows = Sequence[tuple[Mapping[str, str], float | str]]
@@ -78,8 +79,8 @@ def told(now_s: float) -> Any:
 def test_a_node_has_what_it_offers_and_its_labels(seen: Any, told: Any) -> None:
     found = seen([*told("b", label_x="L4"), *told("a", label_x="")])
     assert found.nodes == (
-        Node(name="a", offers={"cpu": 64, "nvidia_com_gpu": 8}),
-        Node(name="b", offers={"cpu": 64, "nvidia_com_gpu": 8}, labels={"label_x": "L4"}),
+        ClusterNode(name="a", offers={"cpu": 64, "nvidia_com_gpu": 8}),
+        ClusterNode(name="b", offers={"cpu": 64, "nvidia_com_gpu": 8}, labels={"label_x": "L4"}),
     )
     assert found.holdings == ()
 

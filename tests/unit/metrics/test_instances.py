@@ -6,9 +6,10 @@ import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import Observed
 from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.domain.settings import Settings
-from reconciler.metrics import Observed, read_observed
+from reconciler.metrics import read_observed
 
 POD = "llama-7c9d8f6b5-bx4zz"
 FULL = ("kv_cache_usage", "num_waiting", "prefix_hit_rate", "kv_tokens")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load, Observation
+from reconciler.domain.observed import Observed
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics import Observed, read_observed
+from reconciler.metrics import read_observed
 
 ASKED = (
     *("running", "waiting", "last_seen", "completions", "output_tokens", "input_tokens", "queue_growth", "itl"),

@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load
+from reconciler.domain.observed import Observed
 from reconciler.domain.settings import Settings
-from reconciler.metrics import Observed, read_observed
+from reconciler.metrics import read_observed
 
 UNNAMED = ""
 

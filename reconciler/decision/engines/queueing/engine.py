@@ -37,7 +37,7 @@ class QueueingEngine(SizingEngine):
         return asked | {Question.REPLICAS, Question.TRACES} if has_learned(members) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
-        load, observation = snapshot.loads.get(variant.model), snapshot.observations.get(variant.key)
+        load, observation = snapshot.observed.loads.get(variant.model), snapshot.observed.observations.get(variant.key)
         known = load if isinstance(load, Load) else None
         return Lacks(
             metrics=_absence(load, observation),
@@ -113,7 +113,7 @@ def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:
     profile = next(running, None)
     if profile is None or profile.learning is None:
         return None
-    return correct(snapshot.views.traces.get(variant.key, ()), profile)
+    return correct(snapshot.observed.traces.get(variant.key, ()), profile)
 
 
 def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> str:

@@ -112,7 +112,7 @@ def _value(figure: Figure) -> str:
 
 
 def _replica_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
-    for replica in snapshot.views.replicas.get(variant.key, ()):
+    for replica in snapshot.observed.replicas.get(variant.key, ()):
         for name, attribute, unit, quantities in _REPLICA_FIELDS:
             value = getattr(replica, attribute)
             yield Figure(
@@ -131,8 +131,8 @@ def _why_unknown(replica: ReplicaMetrics, attribute: str) -> str:
 
 
 def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
-    views = snapshot.views
-    queue = views.queues.get(variant.model)
+    observed = snapshot.observed
+    queue = observed.queues.get(variant.model)
     if queue is not None:
         yield Figure(
             subject=variant.model.model_id,
@@ -142,7 +142,7 @@ def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
             reason=queue.reason,
             queries=(str(Name.FLOW_CONTROL_QUEUE_SIZE),),
         )
-    ready, stored = views.ready.get(variant.key), views.stored_kv_tokens.get(variant.key)
+    ready, stored = observed.ready.get(variant.key), observed.stored_kv_tokens.get(variant.key)
     for name, value, unit, quantity in (
         ("ready", ready, "replicas", Name.READY_REPLICAS),
         ("KV cache when last seen", stored, "tokens", Name.STORED_KV_TOKENS),

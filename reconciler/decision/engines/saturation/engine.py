@@ -45,7 +45,7 @@ class SaturationEngine(SizingEngine):
         return asked | {Question.TRACES} if is_learned or self.wants_traces(rules) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
-        observation = snapshot.observations.get(variant.key)
+        observation = snapshot.observed.observations.get(variant.key)
         if observation is None:
             return Lacks(metrics="no metrics were asked for")
         return Lacks(metrics=observation.absence.reason if observation.absence is not None else "")

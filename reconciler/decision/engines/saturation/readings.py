@@ -35,8 +35,8 @@ def read_model(
     layered = layer_thresholds(rules.layers)
     is_priced = all(member.current_cost_per_hour is not None for member in members)
     variants = [_facts(snapshot, member, is_priced=is_priced) for member in members]
-    replicas = tuple(each for member in members for each in snapshot.views.replicas.get(member.key, ()))
-    traces = [trace for member in members for trace in snapshot.views.traces.get(member.key, ())]
+    replicas = tuple(each for member in members for each in snapshot.observed.replicas.get(member.key, ()))
+    traces = [trace for member in members for trace in snapshot.observed.traces.get(member.key, ())]
     kv_tokens = {replica.pod: replica.kv_tokens for replica in replicas if replica.kv_tokens is not None}
     history = replay_bounds(traces, kv_tokens, variants, layered.thresholds, corrects_history=corrects_history)
     seen = replay_capacities(traces, kv_tokens, variants, layered.thresholds, history)
@@ -47,7 +47,7 @@ def read_model(
             replace(state, stored=seen.get(state.key) or _remembered(snapshot, state, full)) for state in variants
         ),
         replicas=replicas,
-        queue=snapshot.views.queues.get(model, UpstreamQueue(num_waiting=None) if _is_asleep(members) else None),
+        queue=snapshot.observed.queues.get(model, UpstreamQueue(num_waiting=None) if _is_asleep(members) else None),
         zero_rule=_zero_rule(snapshot, model, members),
         history=history,
         layered=layered,
@@ -60,7 +60,7 @@ def _is_asleep(members: Iterable[Variant]) -> bool:
 
 def _facts(snapshot: Snapshot, variant: Variant, *, is_priced: bool) -> VariantFacts:
     workload, settings = variant.workload, variant.settings
-    current, ready = variant.current.replicas, snapshot.views.ready.get(variant.key)
+    current, ready = variant.current.replicas, snapshot.observed.ready.get(variant.key)
     cost = variant.current_cost_per_hour if is_priced else variant.relative_cost
     return VariantFacts(
         key=variant.key,
@@ -80,7 +80,7 @@ def _zero_rule(snapshot: Snapshot, model: ModelKey, members: Iterable[Variant]) 
     """Upstream's precedence: what the model's saturation entry says, then its own map; else never to zero."""
     inline = snapshot.saturation.get(model, NO_RULES).scales_to_zero
     mapped = snapshot.zero.get(model, ZeroRules()).is_enabled
-    requests = snapshot.views.requests.get(model)
+    requests = snapshot.observed.requests.get(model)
     engines = {member.workload.engine for member in members if member.workload is not None}
     return ZeroRule(
         is_enabled=bool(mapped if inline is None else inline),
@@ -92,5 +92,5 @@ def _zero_rule(snapshot: Snapshot, model: ModelKey, members: Iterable[Variant]) 
 
 def _remembered(snapshot: Snapshot, state: VariantFacts, full: float) -> StoredCapacity | None:
     """What a replica held when one was last seen, for variants that have been at zero for longer than a run looks."""
-    stored = snapshot.views.stored_kv_tokens.get(state.key)
+    stored = snapshot.observed.stored_kv_tokens.get(state.key)
     return None if stored is None else StoredCapacity(capacity_tokens=int(stored * full), total_kv_tokens=stored)

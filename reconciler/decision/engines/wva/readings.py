@@ -32,10 +32,10 @@ def read_upstream(snapshot: Snapshot, readings: ModelReadings) -> UpstreamReadin
 
 def _throughput(snapshot: Snapshot, readings: ModelReadings) -> ThroughputReadings:
     """The last hour as upstream's analyzer would have sampled it; arrivals count only if something counts them."""
-    load = snapshot.loads.get(readings.model)
+    load = snapshot.observed.loads.get(readings.model)
     is_counted_upstream = isinstance(load, Load) and not load.is_by_replicas
     now = {replica.pod: replica for replica in readings.replicas}
-    traces = [trace for variant in readings.variants for trace in snapshot.views.traces.get(variant.key, ())]
+    traces = [trace for variant in readings.variants for trace in snapshot.observed.traces.get(variant.key, ())]
     usage = {trace.pod: trace for trace in traces if Name.KV_CACHE_USAGE in trace.series}
     return ThroughputReadings(
         now_s=snapshot.now_s,
