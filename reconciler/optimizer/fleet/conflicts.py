@@ -107,7 +107,9 @@ def _beside_shared(formulation: Formulation, generated: Generated) -> _Contradic
         rows = np.flatnonzero(generated.excess > EXCESS)
         taken_by_block: Floats = np.zeros(len(least)) + least.worth.use @ (generated.excess > EXCESS).astype(np.float64)
         return _Contradiction(blocks=np.flatnonzero(taken_by_block > _NOISE), rows=rows)
-    taken = float(needed[blocks].sum() / prices[rows[0]]) if len(rows) == 1 else None
+    taken = (
+        float(needed[blocks].sum() / prices[rows[0]] * formulation.shared.units[rows[0]]) if len(rows) == 1 else None
+    )
     return _Contradiction(blocks=blocks, rows=rows, taken=taken)
 
 
@@ -126,7 +128,9 @@ def _conflict(formulation: Formulation, found: _Contradiction) -> Conflict:
     shared = formulation.shared
     left = f"the {found.taken:g} that they take" if found.taken is not None else "them"
     rules = [*_bounds_words(formulation, is_meant, every=not len(found.rows)), *_ratio_words(formulation, models)]
-    rules += [f"{shared.names[row]} with {shared.limits[row]:g} left for {left}" for row in found.rows]
+    rules += [
+        f"{shared.names[row]} with {shared.limits[row] * shared.units[row]:g} left for {left}" for row in found.rows
+    ]
     return Conflict(rules=tuple(rules), models=models)
 
 

@@ -1,7 +1,7 @@
 """From a problem to its arrays: who may choose what, what each row asks, and what everybody shares."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
+from reconciler.optimizer.cover import LEAST_DEMAND
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 from reconciler.optimizer.fleet.formulation import (
     UNBOUNDED,
@@ -31,14 +32,46 @@ def formulate(problem: Problem) -> Formulation:
     device_use = DeviceUse.of(problem)
     offers = _Offers.of(problem, device_use)
     choices, variants = _choices(problem, offers), _variants(problem, offers)
-    return Formulation(
+    ratios = _ratios(problem, offers)
+    rows, choices = _rows(problem, offers, _without_forbidden(choices, ratios), variants)
+    formulation = Formulation(
         problem=problem,
         choices=choices,
         variants=variants,
-        rows=_rows(problem, offers, choices, variants),
+        rows=rows,
         shared=_shared(problem, offers, variants, device_use),
-        ratios=_ratios(problem, offers),
+        ratios=ratios,
     )
+    return _in_units(formulation)
+
+
+def _without_forbidden(choices: Choices, ratios: RatioRows) -> Choices:
+    """A role of which any replica would ask for more of another than any fleet has may have none."""
+    barred = ratios.smaller[ratios.factor >= UNBOUNDED]
+    if not len(barred):
+        return choices
+    return replace(choices, highest=np.where(np.isin(choices.row, barred), 0, choices.highest))
+
+
+def _in_units(formulation: Formulation) -> Formulation:
+    """With money in what it costs to serve a row, about; as it is where that is nothing or beyond all measure."""
+    choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+    with np.errstate(over="ignore", invalid="ignore"):
+        served = np.maximum(np.ceil(rows.demand[choices.row] / choices.carried), 1.0) * choices.cost
+        usual = served[np.isfinite(served) & (served > 0)]
+        unit = float(np.median(usual)) if len(usual) else 1.0
+        factor = 1 / unit
+        if not 0 < factor < np.inf:
+            return formulation
+        return replace(
+            formulation,
+            choices=replace(
+                choices, fixed=choices.fixed * factor, cost=choices.cost * factor, start=choices.start * factor
+            ),
+            variants=replace(variants, touch=variants.touch * factor),
+            rows=replace(rows, prices=rows.prices * factor),
+            unit=unit,
+        )
 
 
 class _Offer(NamedTuple):
@@ -167,7 +200,8 @@ def _variants(problem: Problem, offers: _Offers) -> Variants:
     )
 
 
-def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variants) -> Rows:
+def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variants) -> tuple[Rows, Choices]:
+    """The rows, and the choices with what they carry in shares of their row's demand."""
     width = max((len(each.segments) for each in offers.requirements), default=0)
     count = len(offers.requirements)
     must = np.zeros(count)
@@ -185,14 +219,26 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
             else:
                 amounts[row, column], prices[row, column] = left, price
     active_limit = _active_limits(problem, offers, variants)
-    return Rows(
+    scale = _scales(must + amounts.sum(axis=1), choices)
+    choices = replace(choices, carried=choices.carried / scale[choices.row])
+    rows = Rows(
         requirements=offers.requirements,
-        must=np.minimum(must, widest(choices, variants, active_limit)),
-        amounts=amounts,
-        prices=prices,
+        must=np.minimum(must / scale, widest(choices, variants, active_limit)),
+        amounts=amounts / scale[:, None],
+        prices=prices * scale[:, None],
         active_limit=active_limit,
         priority=np.array([each.priority for each in offers.requirements], dtype=np.int64),
+        scale=scale,
     )
+    return rows, choices
+
+
+def _scales(demand: Floats, choices: Choices) -> Floats:
+    """By row its demand; where there is none, what the largest replica carries."""
+    carried = np.zeros(len(demand))
+    np.maximum.at(carried, choices.row, choices.carried)
+    scale = np.where(demand >= LEAST_DEMAND, demand, carried)
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _worth_of(segment: Segment) -> float:
@@ -213,7 +259,7 @@ def _members(requirement: Requirement) -> list[ResourceKey]:
 def widest(choices: Choices, variants: Variants, active_limit: Integers) -> Floats:
     """The most that bounds and the count of active variants admit, by row: beyond it all is short whatever is decided.
 
-    Forced variants are active whatever they carry. Of a variant in order its first accelerator counts.
+    Forced variants are active whatever they carry. Choices without any penalty count: of a variant in order its first.
     """
     rows = len(active_limit)
     if not len(choices.carried):
@@ -268,13 +314,15 @@ def _budget_rows(problem: Problem, offers: _Offers) -> Iterator[SharedRow]:
             problem.current_weights.get(key, 0.0) * problem.pinned[key].replicas
             for key in sorted(budget.variants & problem.pinned.keys())
         )
-        row = SharedRow(budget.name, max(budget.amount - held, 0.0))
+        left = max(budget.amount - held, 0.0)
+        unit = left if left > 0 else 1.0
+        row = SharedRow(budget.name, left / unit, unit=unit)
         for key in budget.variants:
             uses.setdefault(key, []).append(row)
         yield row
     for index, (_, offer, candidate, _) in enumerate(offers.choices):
         for row in uses.get(offer.variant, ()) if uses else ():
-            row.use.append((index, candidate.weight))
+            row.use.append((index, candidate.weight / row.unit))
 
 
 def _change_rows(problem: Problem, variants: Variants) -> Iterator[SharedRow]:

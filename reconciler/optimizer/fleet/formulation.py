@@ -13,6 +13,9 @@ replicas by choice,
                 shared:  sum of use * n + use_touching * [changes]  <=  limit
 
 Shared rows are pools, budgets and limits on changes: all that joins models.
+
+Demand is in shares of each row's own, and money in `unit`, about what it costs to serve one row, a budget in shares of
+itself: solvers tolerate so much and no less, so a plan must not depend on whether requests or tokens are counted.
 """
 
 from collections.abc import Iterable
@@ -76,10 +79,12 @@ class Rows:
     prices: Floats
     active_limit: Integers
     priority: Integers
+    scale: Floats
+    """What 1 of `must`, `amounts` and what choices carry stands for, in the requirement's unit."""
 
     @property
     def demand(self) -> Floats:
-        """All that is wanted, in the row's unit."""
+        """All that is wanted."""
         total: Floats = self.must + self.amounts.sum(axis=1)
         return total
 
@@ -90,6 +95,8 @@ class Shared:
 
     names: tuple[str, ...]
     limits: Floats
+    units: Floats
+    """What 1 of each row stands for: a device, a change, or of a budget its whole amount."""
     use: "Matrix"
     use_touching: "Matrix"
 
@@ -116,6 +123,8 @@ class Formulation:
     rows: Rows
     shared: Shared
     ratios: RatioRows
+    unit: float = 1.0
+    """What 1 of the objective stands for, in the problem's weight."""
 
     @cached_property
     def choice_starts(self) -> Integers:
@@ -170,6 +179,7 @@ class SharedRow:
 
     name: str
     limit: float
+    unit: float = 1.0
     use: Uses = field(default_factory=list)
     use_touching: Uses = field(default_factory=list)
 
@@ -187,6 +197,7 @@ def shared_of(rows: Iterable[SharedRow], choices: int, variants: int) -> Shared:
     return Shared(
         names=tuple(row.name for row in rows),
         limits=np.array([row.limit for row in rows], dtype=np.float64),
+        units=np.array([row.unit for row in rows], dtype=np.float64),
         use=matrix([row.use for row in rows], choices),
         use_touching=matrix([row.use_touching for row in rows], variants),
     )

@@ -64,12 +64,13 @@ def _reach(formulation: Formulation) -> Floats:
     """What each row could have at most if nobody else took anything of what is shared.
 
     What nobody can give is not asked for: it would be most of the value, and drown what the gap of a plan must show.
+    Of a variant in order every accelerator counts: an order is no reason to serve less.
     """
     choices, shared = formulation.choices, formulation.shared
     most = choices.highest.astype(np.float64)
     fitting = shared.limits[owners(shared.use)] / shared.use.data
     np.minimum.at(most, shared.use.indices, np.floor(fitting + TOLERANCE))
-    fitted = replace(choices, highest=most.astype(np.int64))
+    fitted = replace(choices, highest=most.astype(np.int64), fixed=np.zeros(len(most)))
     return widest(fitted, formulation.variants, formulation.rows.active_limit)
 
 

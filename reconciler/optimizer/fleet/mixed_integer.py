@@ -116,7 +116,8 @@ class FleetProgramme:
     def _cover(self, to: "_Gathered") -> None:
         choices, rows = self.formulation.choices, self.formulation.rows
         row = to.new(rows.demand * (1 - 1e-12), np.inf)
-        to.add(row[choices.row], self._replicas, choices.carried)
+        # One replica that carries more than all is enough, and no programme likes such a number.
+        to.add(row[choices.row], self._replicas, np.minimum(choices.carried, 1.0))
         if self._short.size:
             to.add(np.repeat(row, rows.amounts.shape[1]), self._short.ravel(), 1.0)
 

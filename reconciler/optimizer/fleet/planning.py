@@ -93,7 +93,7 @@ def _empty(formulation: Formulation) -> FleetPlan:
 
 
 def value_of(formulation: Formulation, counts: Integers) -> float:
-    """The objective's value of a whole plan."""
+    """The objective's value of a whole plan, in the formulation's unit."""
     return float(_worth(formulation, counts).value.sum())
 
 
@@ -103,7 +103,7 @@ def use_of(formulation: Formulation, counts: Integers) -> Floats:
 
 
 def covered_by(formulation: Formulation, counts: Integers) -> Floats:
-    """What a whole plan carries, by row."""
+    """What a whole plan carries, by row, in shares of its demand."""
     amounts = formulation.choices.carried * counts
     rows = len(formulation.rows.requirements)
     return np.bincount(formulation.choices.row, amounts, minlength=rows).astype(np.float64)

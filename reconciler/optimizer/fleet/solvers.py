@@ -76,7 +76,11 @@ class FleetSolver:
         if not isinstance(planned, FleetPlan):
             return _unmoved(problem, settled, self.name)
         formulation, planned = in_order(formulation, planned, self._planner)
-        return _checked(settled, _solution(settled, formulation, planned, self.name))
+        greedy = plan_greedily(formulation)
+        reached = None if greedy is None else value_of(formulation, greedy)
+        if greedy is not None and reached is not None and reached < planned.value - VALUE_TOLERANCE * abs(reached):
+            planned = replace(planned, counts=greedy, value=reached, bound=min(planned.bound, reached))
+        return _checked(settled, _solution(settled, formulation, planned, self.name, reached))
 
 
 class AutoSolver:
@@ -147,25 +151,25 @@ def _unmoved(problem: Problem, settled: ConsistentProblem, name: str) -> Solutio
     )
 
 
-def _solution(settled: ConsistentProblem, formulation: Formulation, plan: FleetPlan, name: str) -> Solution:
-    problem = settled.formulation.problem
+def _solution(
+    settled: ConsistentProblem, formulation: Formulation, plan: FleetPlan, name: str, greedy: float | None
+) -> Solution:
+    problem, unit = settled.formulation.problem, formulation.unit
     allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
-    greedy = plan_greedily(formulation)
-    binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts)
+    binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts) * formulation.rows.scale
+    prices = plan.prices * unit / formulation.shared.units
     return Solution(
         allocations=allocations,
         status=SolveStatus.OPTIMAL if is_optimal else SolveStatus.FEASIBLE,
-        value=plan.value,
-        lower_bound=min(plan.bound, plan.value),
+        value=plan.value * unit,
+        lower_bound=min(plan.bound, plan.value) * unit,
         shortfalls=_shortfalls(settled.formulation, covered, binding),
         reasons=_reasons(formulation, covered, binding),
         solver=name,
-        shared=shared_uses(
-            problem, allocations, dict(zip(formulation.shared.names, plan.prices.tolist(), strict=True))
-        ),
+        shared=shared_uses(problem, allocations, dict(zip(formulation.shared.names, prices.tolist(), strict=True))),
         conflicts=settled.conflicts,
-        greedy_value=None if greedy is None else value_of(formulation, greedy),
+        greedy_value=None if greedy is None else greedy * unit,
         sensitivity=sensitivity(problem, allocations),
     )
 
@@ -200,7 +204,7 @@ def _shortfalls(formulation: Formulation, covered: Floats, binding: Binding) -> 
     found = []
     for row, requirement in enumerate(formulation.rows.requirements):
         wanted = _asked(formulation, row)
-        if covered[row] >= wanted * (1 - _NOISE) - _NOISE * _NOISE:
+        if covered[row] >= wanted * (1 - _NOISE):
             continue
         total = requirement.amount if requirement.fixed is None else float(sum(requirement.fixed.values()))
         found.append(
@@ -233,7 +237,7 @@ def _obstacle(binding: list[str], prices: Floats) -> str:
 
 
 def _reasons(formulation: Formulation, covered: Floats, binding: Binding) -> dict[ResourceKey, str]:
-    demand = formulation.rows.demand
+    demand = formulation.rows.demand * formulation.rows.scale
     options = np.bincount(formulation.choices.row, minlength=len(formulation.rows.requirements))
     reasons = {}
     for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):

@@ -114,3 +114,23 @@ def test_no_plan_is_fairer_by_more_than_an_eighth(model: Build, fleet: Build) ->
             if got < possible - 1e-9:
                 break
     assert scarce >= 20
+
+
+@pytest.mark.parametrize("priority", [0, 10])
+def test_an_order_of_accelerators_is_no_reason_to_serve_less(model: Build, fleet: Build, priority: int) -> None:
+    models = [
+        model(name="a", wanted=5, on=("H100",), now=5, priority=priority),
+        model(name="b", wanted=6, on=("A100",)),
+    ]
+    problem = fleet(models, {"H100": 1, "L4": 20, "A100": 5})
+    first, row = problem.candidates[0], problem.requirements[0]
+    second = replace(first, key=replace(first.key, accelerator="L4"), devices={"L4": 1}, weight=2.0, order=1)
+    problem = replace(
+        problem,
+        candidates=(*problem.candidates, second),
+        requirements=(replace(row, per_replica={**row.per_replica, second.key: 1.0}), problem.requirements[1]),
+        in_order=frozenset({first.key.variant}),
+    )
+    solution = solved(problem)
+    assert solution.allocations[first.key.variant] == Allocation(accelerator="L4", replicas=5)
+    assert replicas(solution)["b-A100"] == 5

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.requirements import Budget, Problem
+from reconciler.domain.requirements import Budget, Problem, Ratio
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import violations
 from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding, solvers
@@ -160,7 +160,7 @@ def test_bounds_stay_proven_where_the_search_is_cut_short(tiny_limits: None, dra
         if not solution.conflicts and not solution.shortfalls:
             exact = mixed_integer.solve_mixed_integer(formulate(problem), gap=0.0, nodes=100_000)
             if exact.counts is not None:
-                best = value_of(formulate(problem), exact.counts)
+                best = value_of(formulate(problem), exact.counts) * formulate(problem).unit
                 assert solution.lower_bound - 1e-6 <= best <= solution.value + 1e-6, seed
 
 
@@ -231,3 +231,48 @@ def test_what_can_meet_no_target_is_no_surprise(model: Build, fleet: Build) -> N
     solution = SOLVERS["auto"].solve(replace(problem, requirements=rows))
     assert [each.worst.model_id for each in solution.sensitivity if each.worst] == ["a", "a", "a"]
     assert {each.short for each in solution.sensitivity} == {1}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("most", [0.0, 1e-9])
+def test_a_ratio_that_admits_nothing_leaves_its_role_without_replicas(
+    name: str, most: float, model: Build, fleet: Build
+) -> None:
+    roles = [model(name="a", wanted=2, role=role, now=1) for role in ("decode", "prefill")]
+    ratio = Ratio(model=roles[0].requirement().model.whole, over="prefill", under="decode", most=most)
+    solution = SOLVERS[name].solve(fleet([*roles, model(name="b", wanted=2)], {"H100": 9}, ratios=(ratio,)))
+    counts = {key.name: each.replicas for key, each in solution.allocations.items()}
+    assert counts == {"adecode-H100": 2, "aprefill-H100": 0, "b-H100": 2}
+    assert [each.model.role for each in solution.shortfalls] == ["prefill"]
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e8])
+def test_a_plan_does_not_depend_on_what_demand_is_counted_in(factor: float, draw_varied_fleet: Draw) -> None:
+    for seed in range(40):
+        problem = draw_varied_fleet(seed)
+        told = replace(
+            problem,
+            requirements=tuple(
+                replace(
+                    each,
+                    segments=tuple(
+                        replace(step, amount=step.amount * factor, price=step.price and step.price / factor)
+                        for step in each.segments
+                    ),
+                    per_replica={key: carried * factor for key, carried in each.per_replica.items()},
+                )
+                for each in problem.requirements
+            ),
+        )
+        solution = SOLVERS["columns"].solve(told)
+        assert solution.allocations == SOLVERS["columns"].solve(problem).allocations, seed
+
+
+def test_no_plan_costs_more_than_the_usual_rule_that_stands_beside_it(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in range(100, 150):
+        solution = SOLVERS["columns"].solve(draw_varied_fleet(seed))
+        if solution.greedy_value is not None:
+            compared += 1
+            assert solution.value <= solution.greedy_value * (1 + 1e-9), seed
+    assert compared >= 8
