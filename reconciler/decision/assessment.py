@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.decision.drift import drifted
+from reconciler.decision.drift import drift_of
 from reconciler.decision.engines.choosing import choose_engines
 from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.variant_states import (
@@ -12,7 +12,9 @@ from reconciler.decision.variant_states import (
     beside_unknown,
     is_counted,
     lacks_profile,
+    load_partial,
 )
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.replicas import LiveReplicas
@@ -20,12 +22,11 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 
 
-def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, str]) -> tuple[VariantState, ...]:
+def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
     choices = choose_engines(snapshot.variants, snapshot.observed.loads)
     alone = tuple(
-        _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key, ""))
-        for variant in snapshot.variants
+        _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key)) for variant in snapshot.variants
     )
     alone = _share_gaps(alone)
     blind = {state.variant.model: (state.variant, words) for state in reversed(alone) if (words := _blind(state))}
@@ -39,29 +40,28 @@ def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:
     gaps: dict[ModelKey, list[str]] = {}
     for state in states:
         if state.partial and state.variant.share is not None:
-            gaps.setdefault(state.variant.model.whole, []).append(state.partial)
+            gaps.setdefault(state.variant.model.whole, []).append(state.partial.words)
     return tuple(
-        replace(each, partial="; ".join(gaps[each.variant.model.whole]))
+        replace(each, partial=load_partial("; ".join(gaps[each.variant.model.whole])))
         if each.variant.share is not None and each.variant.model.whole in gaps
         else each
         for each in states
     )
 
 
-def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refused: str) -> VariantState:
+def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refused: Hold | None) -> VariantState:
     load = snapshot.observed.loads.get(variant.model)
     observation = snapshot.observed.observations.get(variant.key)
     lacks = ENGINES[choice.engine].lacks(snapshot, variant)
-    away, live = drifted(snapshot, variant), snapshot.observed.live.get(variant.key)
+    live = snapshot.observed.live.get(variant.key)
     newest = live.newest if isinstance(live, LiveReplicas) else None
+    found = (refused, drift_of(snapshot, variant), choice.conflict, lacks.metrics, lacks_profile(variant))
     return VariantState(
         variant=variant,
         choice=choice,
         load=load if isinstance(load, Load) else None,
-        hold=variant.obstacle or refused or away or choice.conflict or lacks.metrics or lacks_profile(variant),
+        holds=variant.holds or tuple(hold for hold in found if hold is not None),
         gap=lacks.means,
-        lacks_metrics=bool(lacks.metrics) and not variant.obstacle,
-        is_drifted=bool(away) and not variant.obstacle,
         partial=lacks.replicas,
         replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
         replicas_live=None if newest is None else int(newest),
@@ -71,7 +71,7 @@ def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refuse
 def _blind(state: VariantState) -> str:
     """Why nobody knows what a held variant's replicas carry; empty when it is known, or none run."""
     if not is_counted(state.variant):
-        return state.reason
+        return str(state.hold or "")
     if state.is_free or state.variant.current.replicas == 0:
         return ""
     return ENGINES[state.engine].hides(state)
@@ -79,6 +79,6 @@ def _blind(state: VariantState) -> str:
 
 def _beside(state: VariantState, unknown: Variant, words: str) -> VariantState:
     """A variant whose model is also served by one of unknown capacity cannot be sized either."""
-    if unknown.key == state.variant.key or state.reason:
+    if unknown.key == state.variant.key or state.hold is not None:
         return state
-    return replace(state, hold=beside_unknown(unknown, words))
+    return replace(state, holds=(beside_unknown(unknown, words),))

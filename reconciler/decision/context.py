@@ -9,6 +9,7 @@ from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.projection import Projection
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Shortfall, Solution
@@ -27,5 +28,5 @@ class DecisionContext:
     before: Projection
     after: Projection
     shortfalls: Mapping[ModelKey, Shortfall]
-    held: Mapping[ResourceKey, str]
+    held: Mapping[ResourceKey, Hold]
     """Why a variant that was free stays as it is: nothing could be chosen for it, or rules contradict each other."""

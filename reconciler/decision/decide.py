@@ -1,6 +1,7 @@
 """The pure heart: a snapshot in, a plan out. Same snapshot, same bytes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.context import DecisionContext
@@ -22,6 +23,7 @@ from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Totals, Verdict, VerdictKind
 from reconciler.domain.proposals import ProposalState
@@ -33,7 +35,7 @@ from reconciler.optimizer import SOLVERS
 SOLVER = "auto"
 
 
-def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, str] | None = None) -> Plan:
+def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None) -> Plan:
     """A decision for every variant of the snapshot.
 
     `refused` are changes that a draft could not write, with the reason: those variants stay as they are, so that
@@ -74,13 +76,14 @@ def _models(answers: Mapping[Engine, EngineAnswer]) -> dict[ModelKey, ModelProbl
     return {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
 
 
-def _held(formulated: FormulatedProblem, solution: Solution) -> dict[ResourceKey, str]:
+def _held(formulated: FormulatedProblem, solution: Solution) -> dict[ResourceKey, Hold]:
     """What nothing could be chosen for: for itself, for rules that contradict each other, or for lack of any plan."""
-    held = dict(solution.reasons) if solution.is_unsolved else {}
+    unsolved = solution.reasons if solution.is_unsolved else {}
+    held = {key: Hold(kind=HoldKind.SEARCH_UNFINISHED, words=words) for key, words in unsolved.items()}
     for conflict in solution.conflicts:
         members = (key for model in conflict.models for key in formulated.needs.variants_of.get(model, ()))
-        held |= dict.fromkeys(members, conflict.reason)
-    return {**held, **formulated.stuck}
+        held |= dict.fromkeys(members, Hold(kind=HoldKind.RULES_CONFLICT, words=conflict.reason))
+    return {**held, **formulated.holds}
 
 
 def _allocation(solution: Solution, state: VariantState) -> Allocation:
@@ -100,7 +103,7 @@ def _broken(snapshot: Snapshot, broken: BrokenResource) -> Decision:
         desired=nothing,
         verdict=Verdict(kind=VerdictKind.HOLD, reason=broken.reason),
         steps=(),
-        reason=broken.reason,
+        hold=Hold(kind=HoldKind.RESOURCE_UNREADABLE, words=broken.reason, place=broken.place),
         place=str(broken.place),
     )
 
@@ -140,10 +143,11 @@ def _plan(context: DecisionContext, states: Sequence[VariantState], decisions: S
     )
 
 
-def _lacking(context: DecisionContext, states: Sequence[VariantState]) -> dict[str, str]:
-    """Resources that an open proposal must not lose a value of, with what is wrong with what was seen of them.
+def _lacking(context: DecisionContext, states: Sequence[VariantState]) -> dict[str, Hold]:
+    """Why an open pull request keeps what it says of a resource, by str of the resource's key.
 
-    Where only a part of the load was seen, that is a value which that part alone would lower.
+    Its metrics are missing, or its live replicas stay away from Git. Where only a part of its load was seen, only a
+    pull request that asks for more than the part does is kept.
     """
     snapshot = context.snapshot
     proposed = {
@@ -152,16 +156,23 @@ def _lacking(context: DecisionContext, states: Sequence[VariantState]) -> dict[s
         if proposal.state is ProposalState.OPEN
         for change in proposal.changes
     }
-    lowered = (
-        key
-        for key in context.formulated.partial
+    lowered = {
+        key: hold
+        for key, hold in context.formulated.partial.items()
         if context.staged.allocations[key].replicas < proposed.get(str(key), 0)
-    )
-    unknown = (state.variant.key for state in states if state.lacks_metrics)
-    unread = (broken.key for broken in snapshot.broken)
-    missing = {str(key): f"metrics of {key} are missing" for key in (*unknown, *unread, *lowered)}
-    drifted = (state.variant.key for state in states if state.is_drifted)
-    return missing | {str(key): f"live replicas of {key} stay away from Git" for key in drifted}
+    }
+    unread = {
+        broken.key: Hold(kind=HoldKind.RESOURCE_UNREADABLE, words=broken.reason, place=broken.place)
+        for broken in snapshot.broken
+    }
+    kept = {state.variant.key: hold for state in states for hold in reversed(state.holds) if hold.kind.keeps_proposals}
+    return {str(key): _in_short(key, hold) for key, hold in {**lowered, **unread, **kept}.items()}
+
+
+def _in_short(key: ResourceKey, hold: Hold) -> Hold:
+    is_drifted = hold.kind is HoldKind.DRIFTED
+    words = f"live replicas of {key} stay away from Git" if is_drifted else f"metrics of {key} are missing"
+    return replace(hold, words=words)
 
 
 def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
@@ -171,7 +182,9 @@ def _by_group(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
     return groups
 
 
-def _group(context: DecisionContext, name: str, decisions: Sequence[Decision], lacking: Mapping[str, str]) -> GroupPlan:
+def _group(
+    context: DecisionContext, name: str, decisions: Sequence[Decision], lacking: Mapping[str, Hold]
+) -> GroupPlan:
     settings = context.snapshot.settings
     changes = [decision for decision in decisions if decision.outcome is Outcome.CHANGE]
     branch = head_branch(settings.git.branch_prefix, name)

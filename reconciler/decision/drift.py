@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
@@ -18,25 +19,27 @@ from reconciler.metrics import LIVE_WINDOW_S, Name, watched_target
 from reconciler.metrics.queries.expressions import duration
 
 
-def drifted(snapshot: Snapshot, variant: Variant) -> str:
-    """Why nothing may be proposed for a variant whose live replicas stay away from Git; empty where they do not.
+def drift_of(snapshot: Snapshot, variant: Variant) -> Hold | None:
+    """Why nothing may be proposed for a variant whose live replicas stay away from Git; None where they do not.
 
     Away is another number at every sample of the last sync delay; one that is not known is not away.
     """
     live, workload = snapshot.observed.live.get(variant.key), variant.workload
     if workload is None or not isinstance(live, LiveReplicas) or not _is_synced(snapshot, variant):
-        return ""
+        return None
     delay = variant.settings[SYNC_DELAY_S]
     counts = live.since(snapshot.now_s - delay.value)
     if not counts or any(math.isnan(count) or count == workload.replicas for count in counts):
-        return ""
-    return (
+        return None
+    place = workload.written_at[0].place
+    words = (
         f"spec.replicas of {workload.key.kind} {workload.key.label} is {counts[-1]:g} in the cluster and "
-        f"{workload.replicas} in Git ({workload.written_at[0].place}), for longer than the sync delay of "
+        f"{workload.replicas} in Git ({place}), for longer than the sync delay of "
         f"{duration(delay.value)} ({delay.source}): something that Git does not show sets it, or nobody applies Git; "
         "stop that and write the live count into Git, or put its owner there (an HPA or ScaledObject, "
         "with whenAutoscaled: bounds), or set ignore"
     )
+    return Hold(kind=HoldKind.DRIFTED, words=words, place=place)
 
 
 def live_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:

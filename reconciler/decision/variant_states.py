@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.loads import Load
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.variants import Variant
@@ -14,28 +15,25 @@ class EngineChoice:
 
     engine: Engine
     reason: str
-    conflict: str = ""
+    conflict: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantState:
     """A variant with its model's load and engine.
 
-    `hold` says why it must stay as it is; `gap` why what its replicas carry is unknown; both empty: it is decided.
-    `lacks_metrics` marks a hold that missing data caused, `is_drifted` one of live replicas that stay away from Git:
-    both may slow a change, never reverse it, for merging what is open may be what ends them. `partial` says in
-    words that some replicas did not report the load they carry: then nothing of the model is scaled down.
-    `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
+    `holds` say why it must stay as it is, the most telling first; `gap` why what its replicas carry is unknown; without
+    any it is decided. `partial` says that some replicas did not report the load they carry: then nothing of the model
+    is scaled down. `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the
+    cluster asks for.
     """
 
     variant: Variant
     choice: EngineChoice
     load: Load | None
-    hold: str = ""
-    gap: str = ""
-    lacks_metrics: bool = False
-    is_drifted: bool = False
-    partial: str = ""
+    holds: tuple[Hold, ...] = ()
+    gap: Hold | None = None
+    partial: Hold | None = None
     replicas_reporting: int | None = None
     replicas_live: int | None = None
 
@@ -45,14 +43,14 @@ class VariantState:
         return self.choice.engine
 
     @property
-    def reason(self) -> str:
-        """The one line for a person; empty when the variant is decided."""
-        return self.hold or self.gap
+    def hold(self) -> Hold | None:
+        """The most telling reason why it stays as it is; None when the variant is decided."""
+        return self.holds[0] if self.holds else self.gap
 
     @property
     def is_free(self) -> bool:
         """Whether the optimizer may choose for it."""
-        return not self.reason
+        return self.hold is None
 
     @property
     def surplus_replicas(self) -> int:
@@ -66,17 +64,24 @@ def is_counted(variant: Variant) -> bool:
     return variant.workload is not None and variant.workload.replicas is not None
 
 
-def beside_unknown(unknown: Variant, words: str) -> str:
+def beside_unknown(unknown: Variant, words: str) -> Hold:
     """Why a model's variants cannot be sized beside one whose capacity is unknown."""
-    return f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
+    words = f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
+    return Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=words, place=unknown.place)
 
 
-def lacks_profile(variant: Variant) -> str:
+def load_partial(words: str) -> Hold:
+    """Why nothing of a model is scaled down: a part of its load was not seen."""
+    return Hold(kind=HoldKind.LOAD_PARTIAL, words=words)
+
+
+def lacks_profile(variant: Variant) -> Hold | None:
     """The only accelerator allowed cannot be sized, while the current one perhaps can."""
     allowed = variant.settings[ACCELERATOR]
     if allowed.value in (KEEP, CHOOSE, IN_ORDER, variant.current.accelerator):
-        return ""
+        return None
     others = [option for option in variant.options if option.accelerator != variant.current.accelerator]
-    if others or any(not option.unwritable for option in variant.options):
-        return ""
-    return f"accelerator {allowed.value} ({allowed.source}) has no profile"
+    if others or any(option.unwritable is None for option in variant.options):
+        return None
+    words = f"accelerator {allowed.value} ({allowed.source}) has no profile"
+    return Hold(kind=HoldKind.PROFILE_MISSING, words=words, place=allowed.source.place)

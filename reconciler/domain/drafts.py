@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import MovedFile
 from reconciler.domain.proposals import ProposedChange
@@ -34,7 +35,7 @@ class Refusal:
     """A change that could not be written, with what is in its way: decide runs again with the variant pinned."""
 
     variant: ResourceKey
-    reason: str
+    hold: Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.answers import Absence
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import Place
 
 
@@ -13,7 +13,9 @@ class HoldKind(StrEnum):
     IGNORED = "ignored"
     RESOURCE_UNREADABLE = "resource-unreadable"
     RESOURCE_UNSUPPORTED = "resource-unsupported"
+    REFERENCE_MISSING = "reference-missing"
     SCALE_TARGET_MISSING = "scale-target-missing"
+    SCALE_TARGET_UNREADABLE = "scale-target-unreadable"
     REPLICAS_UNWRITTEN = "replicas-unwritten"
     REPLICAS_CONTESTED = "replicas-contested"
     OWNED_BY_ANOTHER = "owned-by-another"
@@ -76,11 +78,6 @@ _OF_ABSENCES = {
 }
 
 
-def kind_of(absence: Absence) -> HoldKind:
-    """The hold that a way of having no answer amounts to."""
-    return _OF_ABSENCES[absence]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Why something stays as it is: the kind for programs, one line of words for people, and where its cause stands.
@@ -94,3 +91,12 @@ class Hold:
 
     def __str__(self) -> str:
         return self.words
+
+
+NOT_ASKED = Hold(kind=HoldKind.METRICS_MISSING, words="no metrics were asked for")
+"""Why a variant that nobody asked Prometheus about stays as it is."""
+
+
+def hold_of(absence: NoAnswer) -> Hold:
+    """The hold that the lack of an answer amounts to."""
+    return Hold(kind=_OF_ABSENCES[absence.absence], words=absence.reason)

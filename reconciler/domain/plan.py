@@ -8,6 +8,7 @@ from enum import StrEnum
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.provenance import Figure
@@ -106,7 +107,7 @@ class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
     `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
-    Costs are per hour, None when a price is unknown. `reason` is the one line for a held variant. `written_at` are the
+    Costs are per hour, None when a price is unknown. `hold` is why a held variant stays as it is. `written_at` are the
     places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler. `moved_in` are
     the files that take another accelerator, which only edits can tell. `caution` is for who is about to merge.
     """
@@ -119,7 +120,7 @@ class Decision:
     desired: Allocation
     verdict: Verdict
     steps: tuple[Step, ...]
-    reason: str = ""
+    hold: Hold | None = None
     place: str = ""
     written_at: tuple[str, ...] = ()
     moved_in: tuple[MovedFile, ...] = ()
@@ -140,8 +141,8 @@ class Decision:
     max_batch_size: int | None = None
     status_shape: StatusShape | None = None
     metrics_available: bool = False
-    waiting: str = ""
-    """What must happen first before the whole of its change is proposed; empty where nothing must."""
+    waiting: Hold | None = None
+    """What must happen first before the whole of its change is proposed; None where nothing must."""
     caution: str = ""
 
     @property
@@ -164,14 +165,14 @@ class GroupPlan:
     """The decisions of one pull request; `fingerprint` alone triggers a push or a body edit.
 
     `kept_proposal` numbers the open pull request whose values were kept because the new ones would save too little.
-    `blocked` says in words why nothing is published for this group although it may have changes.
+    `blocked` says why nothing is published for this group although it may have changes.
     """
 
     name: str
     head_branch: str
     decisions: tuple[Decision, ...]
     kept_proposal: int | None = None
-    blocked: str = ""
+    blocked: Hold | None = None
 
     @property
     def changes(self) -> tuple[Decision, ...]:
@@ -224,7 +225,7 @@ class Plan:
     @property
     def waiting(self) -> tuple[Decision, ...]:
         """The decisions that are not proposed whole yet."""
-        return tuple(decision for decision in self.decisions if decision.waiting)
+        return tuple(decision for decision in self.decisions if decision.waiting is not None)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -7,6 +7,7 @@ from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.objects import Condition, DocumentRef
 from reconciler.domain.declared.places import EntryPlace
 from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
@@ -18,7 +19,7 @@ from reconciler.domain.variant_settings import VariantSettings
 class Option:
     """A profile that may be chosen for a variant, with what one replica of it costs and takes.
 
-    `flavors` are what llmaz must be told for it. `unwritable` says in words why Git could not be edited to it.
+    `flavors` are what llmaz must be told for it. `unwritable` says why Git could not be edited to it.
     """
 
     profile: PerformanceProfile
@@ -29,15 +30,15 @@ class Option:
     cost_per_hour: float | None
     cost_place: Place | None
     flavors: tuple[str, ...] = ()
-    unwritable: str = ""
+    unwritable: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """The replicas serving one model on one accelerator in one configuration, ready to be decided.
 
-    `obstacle` says in words why it must stay as it is: who owns its replicas, what is missing or unreadable.
-    `service_class` None with an empty `missing_class` means that no class is asked for.
+    `holds` say why it must stay as it is, the most telling first: who owns its replicas, what is missing or unreadable.
+    `service_class` None means that no class is asked for, unless a hold says that the one asked for is missing.
     """
 
     key: ResourceKey
@@ -72,5 +73,13 @@ class Variant:
     """Whether its numbers in Git are the bounds of an autoscaler, which moves the replicas between them."""
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
-    obstacle: str = ""
-    missing_class: str = ""
+    holds: tuple[Hold, ...] = ()
+
+    @property
+    def hold(self) -> Hold | None:
+        """The most telling of its holds; None where it may change."""
+        return self.holds[0] if self.holds else None
+
+    def is_held_by(self, kind: HoldKind) -> bool:
+        """Whether a hold of this kind is among its holds."""
+        return any(hold.kind is kind for hold in self.holds)

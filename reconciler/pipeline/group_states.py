@@ -89,8 +89,8 @@ class GroupState:
 
     def reason_to_leave(self) -> str:
         """Why nothing is written for this group, mostly what a person did; empty when something may be."""
-        if self.group is not None and self.group.blocked:
-            return self.group.blocked
+        if self.group is not None and self.group.blocked is not None:
+            return self.group.blocked.words
         proposal = self.proposal
         if proposal is not None:
             if proposal.in_merge_queue:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
@@ -58,8 +59,10 @@ def decision_json(decision: Decision) -> Json:
         "variant": _key(decision.variant),
         "model": {"id": decision.model.model_id, "role": decision.model.role},
         "outcome": str(decision.outcome),
-        "reason": decision.reason,
-        "waiting": decision.waiting or None,
+        "reason": "" if decision.hold is None else decision.hold.words,
+        "hold": _hold(decision.hold),
+        "waiting": None if decision.waiting is None else decision.waiting.words,
+        "wait": _hold(decision.waiting),
         "place": decision.place,
         "written_at": list(decision.written_at),
         "moved_in": [each.path for each in decision.moved_in],
@@ -115,8 +118,15 @@ def _group(group: GroupPlan) -> Json:
         "head_branch": group.head_branch,
         "fingerprint": group.fingerprint,
         "kept_proposal": group.kept_proposal,
+        "blocked": _hold(group.blocked),
         "decisions": [decision_json(decision) for decision in group.decisions],
     }
+
+
+def _hold(hold: Hold | None) -> Json | None:
+    if hold is None:
+        return None
+    return {"kind": str(hold.kind), "words": hold.words, "place": None if hold.place is None else str(hold.place)}
 
 
 def _key(key: ResourceKey) -> Json:

@@ -57,10 +57,10 @@ def explain_text(
     lines.extend(query_lines(chain.queries, width=width))
     lines.extend(figure_lines(chain.figures))
     lines.extend(_step_lines(decision, width))
-    if decision.reason:
-        lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.reason)}", indent=0, width=width))
-    if decision.waiting:
-        lines.extend(wrapped(f"waiting: {one_line(decision.waiting)}", indent=0, width=width))
+    if decision.hold is not None:
+        lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.hold.words)}", indent=0, width=width))
+    if decision.waiting is not None:
+        lines.extend(wrapped(f"waiting: {one_line(decision.waiting.words)}", indent=0, width=width))
     if fleet:
         lines += ["PLAN", *(line for text in fleet for line in hung("  ", one_line(text), width=width))]
     return "\n".join(lines) + "\n"

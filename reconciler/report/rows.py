@@ -142,14 +142,14 @@ def waiting_rows(decisions: Iterable[Decision], labels: Mapping[ResourceKey, str
     """Variants whose change waits for something, by what it waits for."""
     reasons: dict[str, list[str]] = {}
     for decision in decisions:
-        if decision.waiting:
-            reasons.setdefault(decision.waiting, []).append(labels[decision.variant])
+        if decision.waiting is not None:
+            reasons.setdefault(decision.waiting.words, []).append(labels[decision.variant])
     return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
 
 
 def held_reason(decision: Decision) -> str:
     """Why a variant is held: its own line, else the rule's."""
-    return one_line(decision.reason or decision.verdict.reason or decision.verdict.rule or "no reason given")
+    return one_line(str(decision.hold or "") or decision.verdict.reason or decision.verdict.rule or "no reason given")
 
 
 def by_urgency(changes: Iterable[Decision]) -> tuple[Decision, ...]:

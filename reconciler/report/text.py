@@ -27,7 +27,7 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     held = [
         HeldRow(variants=(labels[each.variant],), reason=held_reason(each)) for each in plan.with_outcome(Outcome.HELD)
     ]
-    waiting = [HeldRow(variants=(labels[each.variant],), reason=each.waiting) for each in plan.waiting]
+    waiting = [HeldRow(variants=(labels[each.variant],), reason=str(each.waiting)) for each in plan.waiting]
     name_width = max((display_width(name) for row in (*held, *waiting) for name in row.variants), default=0)
     table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
     sections = (

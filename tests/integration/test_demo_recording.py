@@ -47,8 +47,8 @@ def numbers_of(decision: Decision) -> list[float]:
 
 def test_a_recording_made_again_decides_the_same(made: Recording) -> None:
     again, shipped = decisions_from(made), decisions_from(read_demo_recording())
-    assert [(each.variant, each.outcome, each.desired, each.reason) for each in again] == [
-        (each.variant, each.outcome, each.desired, each.reason) for each in shipped
+    assert [(each.variant, each.outcome, each.desired, each.hold) for each in again] == [
+        (each.variant, each.outcome, each.desired, each.hold) for each in shipped
     ]
 
 

@@ -97,8 +97,8 @@ def rewrite(
     for variant in join_variants(settings, declared, build_catalogs(settings, declared)):
         target = targets[variant.key]
         wanted = variant.current.replicas + 1 if counts is None else counts.get(target)
-        if variant.obstacle:
-            held[target] = variant.obstacle
+        if variant.hold is not None:
+            held[target] = variant.hold.words
         elif wanted is not None:
             desk.write(variant, wanted)
             changed[target] = wanted

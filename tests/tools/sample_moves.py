@@ -100,7 +100,8 @@ def move(case: str, files: Mapping[str, bytes], *, back: bool = False) -> Sample
         if variant.current.accelerator == names[-1]:
             continue
         option = next((each for each in variant.options if each.accelerator == names[-1]), None)
-        reason = variant.obstacle or ("it is no option" if option is None else option.unwritable)
+        hold = variant.hold or (None if option is None else option.unwritable)
+        reason = str(hold or ("it is no option" if option is None else ""))
         if not reason and option is not None:
             try:
                 desk.draw(variant, catalog.accelerators[names[-1]], option)

@@ -9,6 +9,7 @@ from reconciler.decision.engines.registry import AUTOMATIC, EXPECTED
 from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.engines import AUTO, Engine
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.variant_settings import ENGINE
@@ -38,7 +39,8 @@ def _choose(members: Sequence[Variant], load: Load | None) -> EngineChoice:
             f"{member.key.label} asks for {name} ({member.settings[ENGINE].source})"
             for name, member in sorted(asked.items())
         )
-        return EngineChoice(engine=EXPECTED.name, reason="", conflict=f"one model has one sizing engine: {words}")
+        conflict = Hold(kind=HoldKind.SETTINGS_CONFLICT, words=f"one model has one sizing engine: {words}")
+        return EngineChoice(engine=EXPECTED.name, reason="", conflict=conflict)
     if asked:
         name, member = next(iter(asked.items()))
         return EngineChoice(engine=Engine(name), reason=str(member.settings[ENGINE].source))

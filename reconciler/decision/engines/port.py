@@ -14,6 +14,7 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Step
@@ -41,15 +42,15 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacks:
-    """What an engine lacks to size a variant, in words; an empty one is not lacking.
+    """What an engine lacks to size a variant; None is not lacking.
 
     `metrics` were asked for and are not there. `means` is what somebody must give: a profile, a class, a policy. Some
     of its `replicas` did not report the load that they carry: then nothing of the model is scaled down.
     """
 
-    metrics: str = ""
-    means: str = ""
-    replicas: str = ""
+    metrics: Hold | None = None
+    means: Hold | None = None
+    replicas: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class EngineAnswer(Protocol):
 
     @property
     def problems(self) -> Mapping[ModelKey, ModelProblem]:
-        """Requirements, candidates and what is stuck, by model; one that nothing is known of is left out."""
+        """Requirements, candidates and holds, by model; one that nothing is known of is left out."""
 
     def expect(self, rates: Collection[tuple[CandidateKey, float]]) -> Mapping[CandidateKey, Performance]:
         """The expected performance of its candidates among those given, each at its arrival rate (req/s a replica)."""

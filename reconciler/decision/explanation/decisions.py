@@ -7,6 +7,7 @@ from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold
 from reconciler.domain.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
 from reconciler.domain.variant_settings import GROUP
@@ -17,8 +18,8 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     """The decision of one variant, numbers rounded before they enter the plan."""
     variant = state.variant
     desired = context.staged.allocations[variant.key]
-    reason = state.reason or context.held.get(variant.key, "")
-    outcome = _outcome(variant, desired, reason)
+    hold = state.hold or context.held.get(variant.key)
+    outcome = _outcome(variant, desired, hold)
     need = context.formulated.needs.of_variant(variant.key)
     observation = context.snapshot.observed.observations.get(variant.key)
     key = variant.key.on(variant.current.accelerator)
@@ -29,9 +30,9 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         outcome=outcome,
         current=variant.current,
         desired=desired,
-        verdict=_verdict(outcome, reason),
-        steps=steps_of(context, state, desired, outcome, reason),
-        reason=reason,
+        verdict=_verdict(outcome, hold),
+        steps=steps_of(context, state, desired, outcome, hold),
+        hold=hold,
         place=str(variant.place),
         written_at=_written_at(variant, desired),
         bounds_of=variant.workload.bounds_of if variant.workload is not None else "",
@@ -51,7 +52,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(state, observation),
-        waiting="" if reason else context.staged.waiting.get(variant.key, ""),
+        waiting=context.staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(variant, outcome),
     )
 
@@ -97,16 +98,16 @@ def _fullness(context: DecisionContext, variant: Variant) -> Fullness | None:
     )
 
 
-def _outcome(variant: Variant, desired: Allocation, reason: str) -> Outcome:
-    if reason:
+def _outcome(variant: Variant, desired: Allocation, hold: Hold | None) -> Outcome:
+    if hold is not None:
         return Outcome.HELD
     return Outcome.UNCHANGED if desired == variant.current else Outcome.CHANGE
 
 
-def _verdict(outcome: Outcome, reason: str) -> Verdict:
+def _verdict(outcome: Outcome, hold: Hold | None) -> Verdict:
     """Until policies say otherwise nothing merges itself."""
-    if outcome is Outcome.HELD:
-        return Verdict(kind=VerdictKind.HOLD, reason=reason)
+    if hold is not None:
+        return Verdict(kind=VerdictKind.HOLD, reason=hold.words)
     if outcome is Outcome.UNCHANGED:
         return Verdict(kind=VerdictKind.ALLOW)
     return Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")

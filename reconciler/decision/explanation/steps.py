@@ -4,12 +4,13 @@ from reconciler.decision.context import DecisionContext
 from reconciler.decision.engines.registry import EXPECTED
 from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold
 from reconciler.domain.plan import Outcome, Step, VerdictKind
 from reconciler.domain.variants import Variant
 
 
 def steps_of(
-    context: DecisionContext, state: VariantState, desired: Allocation, outcome: Outcome, reason: str
+    context: DecisionContext, state: VariantState, desired: Allocation, outcome: Outcome, hold: Hold | None
 ) -> tuple[Step, ...]:
     variant = state.variant
     steps = _choice_steps(state)
@@ -18,9 +19,9 @@ def steps_of(
     notes = context.formulated.notes.get(variant.key, ())
     steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
     current = _words(variant.current)
-    if reason:
+    if hold is not None:
         known = current if is_counted(variant) else ""
-        steps.append(Step(stage="hold", before=known, after=known, reason=reason))
+        steps.append(Step(stage="hold", before=known, after=known, reason=hold.words))
         return tuple(steps)
     steps += _device_steps(variant, desired)
     steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(context, state, desired)))
@@ -52,7 +53,7 @@ def _device_steps(variant: Variant, desired: Allocation) -> list[Step]:
 def _why(context: DecisionContext, state: VariantState, desired: Allocation) -> str:
     variant, answer = state.variant, context.answers[state.engine]
     if variant.key in context.staged.waiting:
-        return context.staged.waiting[variant.key]
+        return context.staged.waiting[variant.key].words
     if variant.key in context.staged.reasons:
         return context.staged.reasons[variant.key]
     need = context.formulated.needs.of_variant(variant.key)

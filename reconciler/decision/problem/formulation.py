@@ -12,6 +12,7 @@ from reconciler.decision.problem.needs import Needs
 from reconciler.decision.problem.surplus import pools_beside, surplus_devices, surplus_words
 from reconciler.decision.problem.terms import bounds_of, priority_of, start_share
 from reconciler.decision.variant_states import VariantState
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.variant_settings import ACCELERATOR, IN_ORDER
@@ -28,16 +29,16 @@ Value = TypeVar("Value")
 class FormulatedProblem:
     """A problem with what was left out of it: variants that got no candidate, options that were not considered.
 
-    `demands` are of models that are sized by a queue. `partial` says of variants whose model was not wholly seen what
-    is missing: none of them may shrink.
+    `holds` say why nothing can be chosen for a variant that may change. `demands` are of models that are sized by a
+    queue. `partial` says of variants whose model was not wholly seen what is missing: none of them may shrink.
     """
 
     problem: Problem
     needs: Needs
     demands: Mapping[ModelKey, ModelDemand]
-    stuck: Mapping[ResourceKey, str] = field(default_factory=dict)
+    holds: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
-    partial: Mapping[ResourceKey, str] = field(default_factory=dict)
+    partial: Mapping[ResourceKey, Hold] = field(default_factory=dict)
 
     def load_of(self, model: ModelKey) -> float:
         """What is asked of a model now, without any headroom, in the unit of its requirement."""
@@ -59,8 +60,8 @@ def formulate(
     """The problem of all models together, each in the unit of its engine, within the devices that there are."""
     parts = [problem for _, problem in sorted(models.items())]
     requirements = [requirement for part in parts for requirement in part.requirements]
-    stuck, partial = _joined(part.stuck for part in parts), _joined(part.partial for part in parts)
-    free = [state.variant for state in states if state.is_free and state.variant.key not in stuck]
+    holds, partial = _joined(part.holds for part in parts), _joined(part.partial for part in parts)
+    free = [state.variant for state in states if state.is_free and state.variant.key not in holds]
     decided = {variant.key for variant in free}
     current = {state.variant.key: state.variant.current for state in states}
     drawn = {state.variant.key: devices.taken(state.variant) for state in states}
@@ -91,7 +92,7 @@ def formulate(
             {model: demand.rate_per_s for model, demand in demands.items()},
         ),
         demands=demands,
-        stuck=stuck,
+        holds=holds,
         notes=_with_surplus(_joined(part.notes for part in parts), surplus),
         partial=partial,
     )

@@ -13,6 +13,7 @@ from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import Pool
@@ -30,7 +31,7 @@ def wait_for_devices(
     for pool in formulated.problem.pools:
         waiting.fit(pool)
     waiting.keep_dependants(formulated)
-    return replace(staged, allocations=waiting.allocations, waiting=waiting.words)
+    return replace(staged, allocations=waiting.allocations, waiting=waiting.waiting)
 
 
 class _Waiting:
@@ -52,7 +53,7 @@ class _Waiting:
             self._urgency[key] = 0 if need is None else need.priority
         self._open = {group: self._proposed(groups.get(group, ()), each) for group, each in proposals.items()}
         self.allocations = dict(staged.allocations)
-        self.words = dict(staged.waiting)
+        self.waiting = dict(staged.waiting)
         self._cut: set[ResourceKey] = set()
         self._members: dict[str, dict[str, list[ResourceKey]]] = {}
         for group, keys in groups.items():
@@ -77,7 +78,7 @@ class _Waiting:
             before, after = self._current[key], self.allocations[key]
             if key not in self._cut and after.replicas < before.replicas:
                 self.allocations[key] = before
-                self.words[key] = "stays until what replaces it has devices"
+                self._wait(key, "stays until what replaces it has devices")
 
     def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
         """The pools that a variant takes anything of: now, as proposed, or as desired."""
@@ -142,4 +143,7 @@ class _Waiting:
             is_left = excess <= self._left(pool.name, group, self.allocations)
             until = "what moves away frees" if is_left else "other pull requests free"
             planned = f"{after.replicas} x {after.accelerator} is planned"
-            self.words[key] = f"waits until {until} devices of {pool.name}: {planned}"
+            self._wait(key, f"waits until {until} devices of {pool.name}: {planned}")
+
+    def _wait(self, key: ResourceKey, words: str) -> None:
+        self.waiting[key] = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=words)

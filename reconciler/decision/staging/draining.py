@@ -13,6 +13,7 @@ from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import TOLERANCE
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.optimizer.device_use import served_meanwhile, served_now
 
@@ -57,7 +58,7 @@ class _Model:
         return served_meanwhile(self._problem, self._requirement, key, after)
 
 
-def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: dict[ResourceKey, str]) -> None:
+def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: dict[ResourceKey, Hold]) -> None:
     missing = model.needed - sum(model.kept(key, allocations[key]) for key in model.members)
     if missing <= TOLERANCE * model.needed:
         return
@@ -74,10 +75,11 @@ def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: di
         allocations[key] = replace(before, replicas=stay)
         missing -= gained
         others = ", ".join(growing) or "the others"
-        waiting[key] = (
+        words = (
             f"waits until the new replicas of {others} serve: the load is {model.needed:.4g} {model.unit} now, "
             f"{after.replicas} x {after.accelerator} is planned"
         )
+        waiting[key] = Hold(kind=HoldKind.WAITING_FOR_REPLICAS, words=words)
 
 
 def _grows(before: Allocation, after: Allocation) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from reconciler.decision.problem.needs import TOLERANCE, Allocations, Needs
 from reconciler.decision.staging.proposals import StagedPlan
 from reconciler.decision.variant_states import VariantState
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.variant_settings import GROUP
 
@@ -25,10 +26,10 @@ def make_independent(states: Sequence[VariantState], needs: Needs, staged: Stage
             if alone >= aim * (1 - TOLERANCE):
                 continue
             others = ", ".join(other for other in groups if other != name)
-            wanted = f"{aim:.4g} {requirement.unit}"
+            words = f"waits until {others} is merged: alone it leaves {alone:.4g} of {aim:.4g} {requirement.unit}"
             for key in _shrinking(members, needs, current, staged.allocations):
                 allocations[key] = current[key]
-                waiting[key] = f"waits until {others} is merged: alone it leaves {alone:.4g} of {wanted}"
+                waiting[key] = Hold(kind=HoldKind.WAITING_FOR_MERGE, words=words)
     return replace(staged, allocations=allocations, waiting=waiting)
 
 

@@ -1,13 +1,14 @@
 """What our own pull requests do to a new plan: an open one that still serves is kept, a closed one is remembered."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.groups import head_branch
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
@@ -30,7 +31,7 @@ class StagedPlan:
     kept: Mapping[str, int] = field(default_factory=dict)
     """Group -> number of the open pull request whose values stand."""
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
-    waiting: Mapping[ResourceKey, str] = field(default_factory=dict)
+    waiting: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     """What must happen before the rest of a variant's change may be proposed."""
 
 
@@ -74,27 +75,28 @@ def open_by_group(proposals: Iterable[Proposal], groups: Iterable[str], prefix: 
 def blocked_group(
     decisions: Sequence[Decision],
     proposals: Iterable[Proposal],
-    lacking: Mapping[str, str],
+    lacking: Mapping[str, Hold],
     now_s: float,
     reopen_after_s: float,
-) -> str:
-    """Why nothing may be published for a group, in words; empty when something may.
+) -> Hold | None:
+    """Why nothing may be published for a group; None when something may.
 
-    `lacking` says of the resources (str of their keys) that are held for what was seen of them, or was not, what that
-    is: what an open proposal says of them is left as it is.
+    `lacking` says by resource (str of its key) why what an open pull request says of it stays as it is.
     """
     proposals = list(proposals)
     for proposal in proposals:
         if proposal.state is ProposalState.OPEN:
-            reasons = [lacking[change.resource] for change in proposal.changes if change.resource in lacking]
-            if reasons:
-                return f"open pull request #{proposal.number} stays as it is: {reasons[0]}"
+            holds = [lacking[change.resource] for change in proposal.changes if change.resource in lacking]
+            if holds:
+                words = f"open pull request #{proposal.number} stays as it is: {holds[0].words}"
+                return replace(holds[0], words=words)
     changes = [proposed_change(decision) for decision in decisions]
     for proposal in proposals:
         is_like = proposal.decision == decision_fingerprint(decisions) or _is_like(changes, proposal)
         if changes and is_like and _is_rejection(proposal, now_s, reopen_after_s):
-            return f"a person closed pull request #{proposal.number} for this decision"
-    return ""
+            words = f"a person closed pull request #{proposal.number} for this decision"
+            return Hold(kind=HoldKind.DECLINED, words=words)
+    return None
 
 
 def proposed_change(decision: Decision) -> ProposedChange:

@@ -12,6 +12,7 @@ from reconciler.domain.declared.places import EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
@@ -62,8 +63,8 @@ class VariantResource:
     forms); `target` names it where it is in another namespace, or a part of an object. `tracked_by` is the policy
     whose metric targets ask for its replicas. `variant_cost` is relative and None when not written. `served_names` are
     those under which its requests may be counted, as far as the resource says. `share` is the fraction of its model's
-    requests that are routed to it, None where nothing fixes that. `unsupported` says in words why this resource cannot
-    be decided yet although it is valid.
+    requests that are routed to it, None where nothing fixes that. `unsupported` says why this resource cannot be
+    decided yet although it is valid.
     """
 
     key: ResourceKey
@@ -88,7 +89,7 @@ class VariantResource:
     conditions: tuple[Condition, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
     """Field path (`spec.minReplicas`) -> place, of the fields that explain cites."""
-    unsupported: str = ""
+    unsupported: Hold | None = None
     flavors: FlavorChoice | None = None
     is_shared: bool = False
     """Whether its manifest is built into several objects: nothing may be written there."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.objects import Annotation, DocumentRef, FieldPath
 from reconciler.domain.declared.places import EntryPlace, WrittenField
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 
 
@@ -35,8 +36,8 @@ class Workload:
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
     started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
     text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says in words why no
-    number may be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
+    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says why no number may
+    be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
     after which its pods are named.
     """
 
@@ -61,8 +62,8 @@ class Workload:
     templated: str = ""
     replica_fields: tuple[WrittenField, ...] = ()
     considered: tuple[str, ...] = ()
-    unwritable: str = ""
-    immovable: str = ""
+    unwritable: Hold | None = None
+    immovable: Hold | None = None
     caution: str = ""
     """What a person should know who is about to merge an edit of it."""
     becomes: ResourceKey | None = None

@@ -8,7 +8,8 @@ from reconciler.decision.staging.proposals import proposed_change
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
@@ -26,13 +27,13 @@ def draft_plan(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: 
     Each round pins at least one more variant, so it ends; nearly always the first round is the last.
     """
     files = {manifest.path: manifest.body for manifest in manifests}
-    refused: dict[ResourceKey, str] = {}
+    refused: dict[ResourceKey, Hold] = {}
     while True:
         plan = decide(snapshot, refused)
         edited = _edit(plan, snapshot, files, renderer)
         if not edited.refusals:
             return _tell_files(plan, edited.moved_in), edited
-        refused.update({refusal.variant: refusal.reason for refusal in edited.refusals})
+        refused.update({refusal.variant: refusal.hold for refusal in edited.refusals})
 
 
 def _tell_files(plan: Plan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> Plan:
@@ -100,7 +101,7 @@ class _Desk:
             counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
             moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
         except InputError as error:
-            self.refusals.append(Refusal(variant=variant.key, reason=_words(error)))
+            self.refusals.append(Refusal(variant=variant.key, hold=_hold(error)))
             return _VariantEdits(needed=())
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
@@ -126,7 +127,7 @@ class _Desk:
         try:
             self._write(edits.needed)
         except InputError as error:
-            self.refusals.append(Refusal(variant=variant, reason=_words(error)))
+            self.refusals.append(Refusal(variant=variant, hold=_hold(error)))
             return _VariantEdits(needed=())
         try:
             self._write(edits.all)
@@ -165,6 +166,11 @@ class _Desk:
         if path not in self.opened:
             self.opened[path] = OpenFile(path, self.files[path])
         return self.opened[path]
+
+
+def _hold(error: InputError) -> Hold:
+    place = Place(path=error.path, line=error.line, field=error.field)
+    return Hold(kind=HoldKind.NOT_WRITABLE, words=_words(error), place=place)
 
 
 def _words(error: InputError) -> str:

@@ -15,6 +15,7 @@ from reconciler.domain.declared.llmaz import (
     Serving,
 )
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.llmaz.flavors import place_on, rank_flavors
@@ -28,8 +29,8 @@ class ServedModel:
     """A Playground or Service with its main model and everything that decides about it.
 
     `workload` is the scale target as llmaz makes it in the first of the `flavors`. `is_placed` says whether the pods
-    run where a flavor's node selector wants them: None when nothing in Git tells the scheduler. `obstacle` says in
-    words why nothing can be decided about it.
+    run where a flavor's node selector wants them: None when nothing in Git tells the scheduler. `hold` says why
+    nothing can be decided about it.
     """
 
     serving: Serving
@@ -38,7 +39,7 @@ class ServedModel:
     runtime: BackendRuntime | None
     flavors: tuple[RankedFlavor, ...]
     is_placed: bool | None
-    obstacle: str = ""
+    hold: Hold | None = None
 
     @property
     def pods(self) -> int:
@@ -109,7 +110,7 @@ def _join(serving: Serving, workload: Workload, shelf: Shelf) -> ServedModel:
         runtime=runtime,
         flavors=flavors,
         is_placed=shelf.is_placed(serving.key.cluster),
-        obstacle=_find_obstacle(serving, model, flavors, shelf),
+        hold=_find_hold(serving, model, flavors, shelf),
     )
 
 
@@ -136,15 +137,21 @@ def _pods_of(serving: Serving) -> int:
     return 1 if isinstance(serving, Playground) else serving.size
 
 
-def _find_obstacle(serving: Serving, model: OpenModel | None, flavors: tuple[RankedFlavor, ...], shelf: Shelf) -> str:
+def _find_hold(
+    serving: Serving, model: OpenModel | None, flavors: tuple[RankedFlavor, ...], shelf: Shelf
+) -> Hold | None:
     name = escape(serving.claim.main.name)
     if model is None:
         broken = shelf.find_broken(serving)
-        return f"OpenModel {name} cannot be used ({broken.place})" if broken else f"OpenModel {name} is not in Git"
+        if broken is None:
+            return Hold(kind=HoldKind.REFERENCE_MISSING, words=f"OpenModel {name} is not in Git")
+        words = f"OpenModel {name} cannot be used ({broken.place})"
+        return Hold(kind=HoldKind.REFERENCE_MISSING, words=words, place=broken.place)
     if flavors and flavors[0].flavor is None:
         known = join_words([quote(flavor.name) for flavor in model.flavors]) or "none"
-        return f"OpenModel {name} has no flavor {quote(flavors[0].name)}, but {known} ({model.place})"
-    return ""
+        words = f"OpenModel {name} has no flavor {quote(flavors[0].name)}, but {known} ({model.place})"
+        return Hold(kind=HoldKind.REFERENCE_MISSING, words=words, place=model.place)
+    return None
 
 
 def find_owners(llmaz: Llmaz) -> Iterator[ReplicaOwner]:

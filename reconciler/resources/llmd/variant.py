@@ -7,6 +7,7 @@ from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.declared.declarations import SloClassRef, VariantResource
 from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
@@ -187,9 +188,12 @@ def _seconds(milliseconds: str) -> float:
     return seconds_from_ms(float(milliseconds))
 
 
-def _find_unsupported(spec: Spec, target_versions: Mapping[str, str]) -> str:
+def _find_unsupported(spec: Spec, target_versions: Mapping[str, str]) -> Hold | None:
     kind = spec.scale_target_ref.kind if isinstance(spec, TargetSpec) else _DEPLOYMENT
-    return "" if kind in target_versions else f"scale targets of kind {escape(kind)} are not available yet"
+    if kind in target_versions:
+        return None
+    words = f"scale targets of kind {escape(kind)} are not available yet"
+    return Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words)
 
 
 def _cite(source: KubernetesObject) -> dict[str, Place]:

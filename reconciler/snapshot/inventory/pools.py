@@ -71,7 +71,7 @@ def is_counted_by_pods(variant: Variant) -> bool:
 
     That is of variants that stay as they are, that an autoscaler moves, or that run on an unknown accelerator.
     """
-    return bool(variant.obstacle) or variant.is_autoscaled or not variant.current.accelerator
+    return bool(variant.holds) or variant.is_autoscaled or not variant.current.accelerator
 
 
 def _counted(variant: Variant, catalog: Catalog) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Final
 from reconciler.domain.declared.declarations import BrokenResource, VariantResource
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
 from reconciler.placement import EffectivePlace, Fleet, NoPlace, Obstacle, helm_place, is_switched_off, marked_place
 from reconciler.snapshot.places.written import describe, moved
@@ -85,7 +86,7 @@ class _Chart:
             replicas_place=fields[0].place,
             replica_fields=fields,
             considered=tuple(describe(origin) for place in places for origin in place.considered),
-            immovable="a chart makes it: change its accelerator there",
+            immovable=Hold(kind=HoldKind.NOT_WRITABLE, words="a chart makes it: change its accelerator there"),
         )
 
     def _field(self, found: EffectivePlace, *, is_ceiling: bool) -> WrittenField:

@@ -8,6 +8,7 @@ from reconciler.domain.declared.declarations import BrokenResource, Declaration,
 from reconciler.domain.declared.objects import DocumentRef, FieldPath
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement import (
@@ -99,7 +100,7 @@ class _Builds:
             considered += [describe(origin) for origin in found.considered]
             placed = self._placed(written, found, built)
             if placed is None:
-                return replace(workload, unwritable=str(found), considered=tuple(considered))
+                return replace(workload, unwritable=_not_writable(found), considered=tuple(considered))
             fields.append(placed)
         single = fields[0] if len(fields) == 1 else None
         if single is not None and single.written is not None and single.document != workload.document:
@@ -159,14 +160,15 @@ class _Builds:
             return None
         return replace(insertion, written=written.written, value=written.value)
 
-    def _owned(self, built: BuiltObject) -> str:
+    def _owned(self, built: BuiltObject) -> Hold | None:
         """Who keeps what we write from being applied; autoscalers are told by their own resources."""
         annotations = built.value_at("metadata", "annotations")
         is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
         if self.fleet.deployer_of(built) is None and not is_told:
-            return ""
-        owners = (str(each) for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
-        return next(owners, "")
+            return None
+        owners = (each for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
+        owner = next(owners, None)
+        return None if owner is None else Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=str(owner), place=owner.place)
 
     def _place_moves(self, workload: Workload, built: BuiltObject) -> Workload:
         """A scale target with the places of what a change of accelerator writes, or why there are none."""
@@ -174,8 +176,9 @@ class _Builds:
         places = {path: self.entries.find(built, path) for path in paths}
         moves = {path: place for path, place in places.items() if place is not None}
         needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
-        held = next((place.reason for place in needed if not place.is_writable), "")
-        return replace(workload, moves=moves, immovable=workload.immovable or held)
+        reasons = (place.reason for place in needed if not place.is_writable)
+        holds = (Hold(kind=HoldKind.NOT_WRITABLE, words=reason) for reason in reasons if reason)
+        return replace(workload, moves=moves, immovable=workload.immovable or next(holds, None))
 
 
 def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
@@ -187,6 +190,11 @@ def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
     kind = KINDS.get(built.key.kind)
     lists = kind.flavor_lists if kind is not None else ()
     yield from (path for path in lists if built.value_at(*path[:-1]) is not None)
+
+
+def _not_writable(found: EffectivePlace | NoPlace) -> Hold:
+    place = found.obstacle.place if isinstance(found, NoPlace) else found.place
+    return Hold(kind=HoldKind.NOT_WRITABLE, words=str(found), place=place)
 
 
 def _word(written: WrittenField) -> str:

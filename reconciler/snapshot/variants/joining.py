@@ -1,14 +1,15 @@
 """Joins each resource with its scale target, its settings, its class and its options into a variant."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.declared.declarations import Declaration, ListedClass, VariantResource
+from reconciler.domain.declared.declarations import BrokenResource, Declaration, ListedClass, VariantResource
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
@@ -30,7 +31,7 @@ from reconciler.snapshot.catalogs import build_catalog, find_or_name, recognise
 from reconciler.snapshot.variants.kthena import kthena_variants
 from reconciler.snapshot.variants.llmaz import llmaz_variants
 from reconciler.snapshot.variants.options import Running, devices_of, options_for, profiles_for
-from reconciler.snapshot.variants.service_classes import find_class
+from reconciler.snapshot.variants.service_classes import ClassLookup, find_class
 from reconciler.snapshot.variants.settings import Layers, resolve_settings
 
 
@@ -61,8 +62,8 @@ class _Index:
     classes: Mapping[tuple[str, str], Sequence[ListedClass]]
     owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
-    ignored: Mapping[tuple[str, str], str]
-    broken: Mapping[ResourceKey, str]
+    ignored: Mapping[tuple[str, str], Place]
+    broken: Mapping[ResourceKey, Hold]
     priorities: Priorities
 
     @classmethod
@@ -82,8 +83,8 @@ class _Index:
             classes=_by_model(declaration.classes),
             owners=_owners_by_target(declaration.owners),
             claims=Counter(resource.scale_target for resource in resources),
-            ignored={(each.cluster, each.name): str(each.place) for each in declaration.ignored_namespaces},
-            broken={each.key: f"{each.reason} ({each.place})" for each in reversed(declaration.broken)},
+            ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
+            broken={each.key: _unreadable(each) for each in reversed(declaration.broken)},
             priorities=Priorities.of(declaration.inference),
         )
 
@@ -157,8 +158,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,
         tracked_by=resource.tracked_by,
-        obstacle=_obstacle(resource, target, workload, settings, index, owner) or lookup.missing,
-        missing_class=lookup.missing,
+        holds=tuple(_holds(resource, target, workload, settings, index, owner, lookup)),
     )
 
 
@@ -213,49 +213,65 @@ def _current_cost(
     return None if price is None else price * devices_of(accelerator, workload)
 
 
-def _obstacle(
+def _holds(
     resource: VariantResource,
     target: ResourceKey,
     workload: Workload | None,
     settings: VariantSettings,
     index: _Index,
     owner: ReplicaOwner | None,
-) -> str:
-    """Why this variant must stay as it is, the most telling reason first; empty when it may change."""
+    lookup: ClassLookup,
+) -> Iterator[Hold]:
+    """Why this variant must stay as it is, the most telling reason first; none when it may change."""
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
-        return f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
+        words = f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
+        yield Hold(kind=HoldKind.IGNORED, words=words, place=namespace)
     if settings[IGNORE].value:
-        return f"ignored: {settings[IGNORE].source}"
+        source = settings[IGNORE].source
+        yield Hold(kind=HoldKind.IGNORED, words=f"ignored: {source}", place=source.place)
     if workload is None:
-        return index.broken.get(target, f"scale target {target.kind} {target.label} is not in Git")
+        words = f"scale target {target.kind} {target.label} is not in Git"
+        yield index.broken.get(target) or Hold(kind=HoldKind.SCALE_TARGET_MISSING, words=words)
+    else:
+        yield from _of_target(workload, index)
+    if owner is not None:
+        words = f"replicas are owned by {owner.owner} ({owner.place})"
+        yield Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=words, place=owner.place)
+    yield from _contradictory(settings[MIN_REPLICAS], settings[MAX_REPLICAS])
+    yield from filter(None, (resource.unsupported, lookup.missing))
+
+
+def _unreadable(broken: BrokenResource) -> Hold:
+    words = f"{broken.reason} ({broken.place})"
+    return Hold(kind=HoldKind.SCALE_TARGET_UNREADABLE, words=words, place=broken.place)
+
+
+def _of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
+    """What of the scale target keeps its number from being ours to write."""
+    target, place = workload.key, workload.place
     if index.claims[target] > 1:
-        return f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
-    return (
-        _unwritable(workload, index)
-        or ("" if owner is None else f"replicas are owned by {owner.owner} ({owner.place})")
-        or _contradictory(settings[MIN_REPLICAS], settings[MAX_REPLICAS])
-        or resource.unsupported
-    )
-
-
-def _unwritable(workload: Workload, index: _Index) -> str:
-    if workload.unwritable:
-        return workload.unwritable
+        words = f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
+        yield Hold(kind=HoldKind.REPLICAS_CONTESTED, words=words)
+    if workload.unwritable is not None:
+        yield workload.unwritable
     if workload.templated:
-        return f"{workload.templated} is filled in by a template ({workload.place})"
+        words = f"{workload.templated} is filled in by a template ({place})"
+        yield Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=place)
     if workload.replicas is None:
-        return (
-            f"{workload.key.kind} {workload.key.label} has no spec.replicas ({workload.place}): "
+        words = (
+            f"{target.kind} {target.label} has no spec.replicas ({place}): "
             "write the live count there, and no autoscaler beside it"
         )
+        yield Hold(kind=HoldKind.REPLICAS_UNWRITTEN, words=words, place=place)
     for written in workload.written_at:
-        if written.document.path in index.declaration.shared_paths:
-            return f"{written.document.path} is reached by two clusters: a change would reach both"
-    return ""
+        path = written.document.path
+        if path in index.declaration.shared_paths:
+            words = f"{path} is reached by two clusters: a change would reach both"
+            yield Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=written.place)
 
 
-def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> str:
-    if most.value is None or least.value <= most.value:
-        return ""
-    return f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
+def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> Iterator[Hold]:
+    if most.value is not None and least.value > most.value:
+        words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
+        yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)

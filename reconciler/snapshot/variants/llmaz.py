@@ -30,7 +30,7 @@ def llmaz_variants(served: Iterable[ServedModel]) -> Iterator[VariantResource]:
             labels=workload.labels,
             settings=workload.settings,
             places=places,
-            unsupported=each.obstacle,
+            unsupported=each.hold,
             flavors=FlavorChoice(
                 ranked=each.flavors,
                 field=(*serving.claim.field, "inferenceFlavors"),

@@ -7,6 +7,8 @@ from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catal
 from reconciler.domain.declared.declarations import Form, VariantResource
 from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
 from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
@@ -71,14 +73,16 @@ def _ruled(running: Running, option: Option, wanted: str, allowed: Sourced[str])
         return option if is_current or running.resource.form in _LISTING else None
     if wanted in (KEEP, option.accelerator):
         return option if is_current or wanted != KEEP else None
-    return replace(option, unwritable=f"only {wanted} is allowed ({allowed.source})") if is_current else None
+    words = f"only {wanted} is allowed ({allowed.source})"
+    unwritable = Hold(kind=HoldKind.ACCELERATOR_UNAVAILABLE, words=words, place=allowed.source.place)
+    return replace(option, unwritable=unwritable) if is_current else None
 
 
 def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile]) -> Iterator[Option]:
     for profile in profiles:
         accelerator = find_or_name(catalog, profile.accelerator)
         count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
-        yield _option(profile, accelerator, count, _obstacle_to(running, accelerator))
+        yield _option(profile, accelerator, count, _hold_on(running, accelerator))
 
 
 def _on_flavors(
@@ -95,11 +99,11 @@ def _on_flavors(
         for profile in profiles:
             is_meant = find_or_name(catalog, profile.accelerator).name == accelerator.name
             if is_meant and profile.accelerators_per_replica in (None, count):
-                option = _option(profile, accelerator, count, _obstacle_to_flavor(running, accelerator, flavor, choice))
+                option = _option(profile, accelerator, count, _hold_on_flavor(running, accelerator, flavor, choice))
                 yield replace(option, flavors=order_flavors(choice.ranked, flavor.name))
 
 
-def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, unwritable: str) -> Option:
+def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, unwritable: Hold | None) -> Option:
     price = accelerator.cost_per_hour
     return Option(
         profile=profile,
@@ -113,60 +117,67 @@ def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, u
     )
 
 
-def _obstacle_to(running: Running, accelerator: Accelerator) -> str:
-    """Why Git cannot be edited from the current accelerator to this one; empty when it can or need not."""
+def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
+    """Why Git cannot be edited from the current accelerator to this one; None when it can or need not."""
     if running.accelerator is None or accelerator.name == running.accelerator.name:
-        return ""
+        return None
     if accelerator.resource != running.accelerator.resource:
         return _of_another_vendor(accelerator, running.accelerator)
     if not accelerator.node_selector:
-        return f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector"
+        return _not_writable(f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector")
     return _left_behind(running, running.accelerator, accelerator) or _unplaceable(running) or _immovable(running)
 
 
-def _obstacle_to_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> str:
-    """Why llmaz could not be told to run on this flavor; empty when it can or need not."""
+def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> Hold | None:
+    """Why llmaz could not be told to run on this flavor; None when it can or need not."""
     if running.accelerator is None or accelerator.name == running.accelerator.name:
-        return ""
+        return None
     if accelerator.resource != running.accelerator.resource:
         return _of_another_vendor(accelerator, running.accelerator)
     if choice.is_placed is False:
-        return "its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other"
+        return _not_writable("its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other")
     if not flavor.node_selector:
-        return f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
+        words = f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
+        return _not_writable(words, flavor.place)
     return _immovable(running)
 
 
-def _left_behind(running: Running, current: Accelerator, accelerator: Accelerator) -> str:
+def _left_behind(running: Running, current: Accelerator, accelerator: Accelerator) -> Hold | None:
     """Why the node selector of the current accelerator would keep pods off the nodes of another."""
     pods = running.workload.pods if running.workload is not None else ()
     left = (key for key in current.node_selector if key not in accelerator.node_selector)
     key = next((key for key in left if any(key in pod.node_selector for pod in pods)), "")
-    return (
-        f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]" if key else ""
-    )
+    words = f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
+    return _not_writable(words) if key else None
 
 
-def _unplaceable(running: Running) -> str:
+def _unplaceable(running: Running) -> Hold | None:
     """Why no node selector can be written for its pods."""
     workload = running.workload
     if workload is None:
-        return ""
+        return None
     if not workload.pods:
-        return f"where a {workload.key.kind} is placed is not ours to write: change its accelerator by hand"
-    return next((f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable), "")
+        return _not_writable(
+            f"where a {workload.key.kind} is placed is not ours to write: change its accelerator by hand"
+        )
+    words = next((f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable), "")
+    return _not_writable(words, workload.place) if words else None
 
 
-def _immovable(running: Running) -> str:
+def _immovable(running: Running) -> Hold | None:
     """Why no accelerator can be written where this is declared, whichever it is."""
     labels = running.resource.labels_at
     if labels is not None and not labels.is_writable:
-        return f"its label {ACCELERATOR_LABEL} cannot be written: {labels.reason}"
-    return running.workload.immovable if running.workload is not None else ""
+        return _not_writable(f"its label {ACCELERATOR_LABEL} cannot be written: {labels.reason}")
+    return running.workload.immovable if running.workload is not None else None
 
 
-def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> str:
-    return (
+def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> Hold:
+    return _not_writable(
         f"{accelerator.name} is asked for as {accelerator.resource}, the containers ask for {current.resource}: "
         "another vendor needs another image"
     )
+
+
+def _not_writable(words: str, place: Place | None = None) -> Hold:
+    return Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=place)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.declarations import ListedClass
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Place
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.variant_settings import SERVICE_CLASS
@@ -14,10 +16,10 @@ UPSTREAM_CONFIG_MAP = "service-classes-config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLookup:
-    """The class, or why there is none although one was asked for; both empty: none was asked for."""
+    """The class, or why there is none although one was asked for; both None: none was asked for."""
 
     service_class: Sourced[ServiceClass] | None = None
-    missing: str = ""
+    missing: Hold | None = None
 
 
 def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
@@ -37,7 +39,8 @@ def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
             hits.append((named, source))
         elif not hits:
             # the highest word decides: a typo in it must not quietly leave the decision to a lower one
-            return ClassLookup(missing=f'service class "{name}" ({source}) is not defined: add it under serviceClasses')
+            words = f'service class "{name}" ({source}) is not defined: add it under serviceClasses'
+            return ClassLookup(missing=_lacking(words, source.place))
     if len(upstream) == 1:
         hits.append((upstream[0].service_class, _source(SourceKind.CONFIG_MAP, upstream[0].service_class, layers)))
     if not hits:
@@ -83,14 +86,19 @@ def _source(kind: SourceKind, service_class: ServiceClass, layers: Layers) -> So
     return Source(kind=kind, place=service_class.place, detail=f"ConfigMap {UPSTREAM_CONFIG_MAP}")
 
 
-def _missing(layers: Layers, upstream: list[ListedClass]) -> str:
+def _missing(layers: Layers, upstream: list[ListedClass]) -> Hold | None:
     if len(upstream) > 1:
         names = ", ".join(sorted(each.service_class.name for each in upstream))
-        return f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef"
+        return _lacking(f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef")
     reference = layers.resource.slo_class_ref
     if reference is None:
-        return ""
-    return (
+        return None
+    words = (
         f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}, which is not in Git, "
         f"and no class lists {layers.resource.model_id}"
     )
+    return _lacking(words, layers.resource.places.get("spec.sloClassRef"))
+
+
+def _lacking(words: str, place: Place | None = None) -> Hold:
+    return Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words=words, place=place)

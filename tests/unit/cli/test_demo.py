@@ -101,7 +101,7 @@ def test_what_fits_stays(finished: Demo) -> None:
 
 def test_what_would_be_drained_too_early_waits(finished: Demo) -> None:
     decision = decisions_of(finished)["chat/llama-8b-a100"]
-    assert decision.waiting.startswith("waits until the new replicas of chat/llama-8b serve: the load is ")
+    assert str(decision.waiting).startswith("waits until the new replicas of chat/llama-8b serve: the load is ")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_would_be_drained_too_early_waits(finished: Demo) -> None:
 def test_what_cannot_be_decided_is_held_with_its_reason(finished: Demo, label: str, reason: str) -> None:
     decision = decisions_of(finished)[label]
     assert decision.outcome is Outcome.HELD
-    assert reason in decision.reason
+    assert reason in str(decision.hold)
 
 
 def test_waits_and_costs_are_those_of_a_fleet_that_could_exist(finished: Demo) -> None:

@@ -28,6 +28,7 @@ from reconciler.domain.declared.declarations import (
 from reconciler.domain.declared.objects import Annotation, DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.loads import Load, Observation, PastArrivals
@@ -311,7 +312,8 @@ class Fleet:
         )
 
     def plan(self, refused: Mapping[ResourceKey, str] | None = None) -> Plan:
-        return decide(self.snapshot(), refused)
+        holds = {each: Hold(kind=HoldKind.NOT_WRITABLE, words=words) for each, words in (refused or {}).items()}
+        return decide(self.snapshot(), holds)
 
     def decision(self, name: str = "llama", **refused: str) -> Decision:
         """The decision about the variant of that name."""

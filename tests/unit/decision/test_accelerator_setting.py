@@ -68,7 +68,7 @@ def test_a_named_accelerator_without_profile_is_held(three: Any) -> None:
     three.default(accelerator="B200")
     decision = three.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == "accelerator B200 (reconciler.yaml:70) has no profile"
+    assert decision.hold.words == "accelerator B200 (reconciler.yaml:70) has no profile"
 
 
 def test_a_resource_that_names_a_target_keeps_its_accelerator(fleet: Any, make: Any) -> None:
@@ -107,7 +107,7 @@ def test_where_nothing_that_meets_the_slo_can_be_written_the_variant_is_held(fle
     fleet.offer(25.0)
     decision = fleet.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == (
+    assert decision.hold.words == (
         "no accelerator can be chosen: H100: even a lone request takes ITL 50 ms, the target is 20 ms; "
         "L4: which nodes hold L4 is not known: set accelerators[].nodeSelector"
     )
@@ -138,7 +138,7 @@ def test_an_accelerator_of_unknown_price_is_not_moved_to_even_for_an_slo(fleet: 
     fleet.offer(25.0)
     decision = fleet.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == (
+    assert decision.hold.words == (
         "no accelerator can be chosen: cost of H100 is unknown; "
         "not A100: even a lone request takes ITL 50 ms, the target is 20 ms: set accelerators[].costPerHour"
     )

@@ -142,7 +142,11 @@ def test_a_refused_change_pins_the_variant_and_the_others_make_up_for_it(fleet: 
     assert fleet.desired() == {"a": "2 x L4", "b": "1 x H100"}
     refused = fleet.plan({make.key("a"): "cannot be written: an alias is in the way"})
     a, b = refused.decisions
-    assert (a.outcome, a.desired.replicas, a.reason) == (Outcome.HELD, 1, "cannot be written: an alias is in the way")
+    assert (a.outcome, a.desired.replicas, a.hold.words) == (
+        Outcome.HELD,
+        1,
+        "cannot be written: an alias is in the way",
+    )
     assert b.desired.replicas == 2
 
 

@@ -43,7 +43,7 @@ def test_another_owner_holds_unless_somebody_says_otherwise(fleet: Any, make: An
     fleet.add(replicas=3)
     own(fleet, make, 2, 6)
     fleet.offer(25.0)
-    assert fleet.decision().reason == "replicas are owned by HorizontalPodAutoscaler phi (hpa.yaml:9)"
+    assert fleet.decision().hold.words == "replicas are owned by HorizontalPodAutoscaler phi (hpa.yaml:9)"
 
 
 def test_with_bounds_the_lower_one_carries_the_load(fleet: Any, make: Any) -> None:
@@ -88,7 +88,7 @@ def test_an_owner_without_bounds_holds_whatever_is_said(fleet: Any, make: Any) -
         )
     )
     fleet.offer(25.0)
-    assert fleet.decision().reason == "replicas are owned by kustomization (kustomization.yaml:3)"
+    assert fleet.decision().hold.words == "replicas are owned by kustomization (kustomization.yaml:3)"
 
 
 @pytest.mark.parametrize("first", ["HorizontalPodAutoscaler phi", "ScaledObject phi"])
@@ -98,7 +98,7 @@ def test_of_two_autoscalers_the_scaled_object_counts(fleet: Any, make: Any, firs
     for name in (first, *others):
         own(fleet, make, 2, 6, name)
     fleet.offer(25.0)
-    assert "ScaledObject phi" in fleet.decision().reason
+    assert "ScaledObject phi" in fleet.decision().hold.words
 
 
 def test_an_annotated_autoscaler_is_asked_for_its_bounds(fleet: Any, make: Any) -> None:

@@ -81,7 +81,7 @@ def test_two_classes_that_list_the_model_are_ambiguous(unset: Any, lists: Any) -
     unset.offer(25.0)
     decision = unset.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == (
+    assert decision.hold.words == (
         "missing class: service-classes-config lists the model in Freemium, Premium; name one with sloClassRef"
     )
 
@@ -98,7 +98,7 @@ def test_a_reference_to_nothing_is_a_missing_class(unset: Any) -> None:
     unset.offer(25.0)
     decision = unset.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == (
+    assert decision.hold.words == (
         "missing class: sloClassRef names ConfigMap slos, key llama, which is not in Git, "
         "and no class lists meta/llama-8b"
     )
@@ -108,7 +108,7 @@ def test_queueing_without_any_class_is_held(unset: Any) -> None:
     unset.add()
     unset.default(engine="queueing")
     unset.offer(25.0)
-    assert unset.decision().reason == "queueing needs a service class"
+    assert unset.decision().hold.words == "queueing needs a service class"
 
 
 def test_an_undefined_class_is_not_replaced_by_a_lower_layer(fleet: Any, lists: Any) -> None:
@@ -117,7 +117,7 @@ def test_an_undefined_class_is_not_replaced_by_a_lower_layer(fleet: Any, lists: 
     fleet.offer(25.0)
     decision = fleet.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == (
+    assert decision.hold.words == (
         'service class "premum" (annotation, apps/llm/llama.yaml:9) is not defined: add it under serviceClasses'
     )
 
@@ -132,4 +132,4 @@ def test_a_percentile_of_itl_is_not_available_yet(fleet: Any, make: Any) -> None
     fleet.set(service_classes=(make.service_class(itl=SloTarget(limit_s=0.02, percentile=95)),))
     fleet.add()
     fleet.offer(25.0)
-    assert fleet.decision().reason == "service class standard: ITL p95 is not available yet, only mean"
+    assert fleet.decision().hold.words == "service class standard: ITL p95 is not available yet, only mean"

@@ -23,7 +23,7 @@ def closed(fleet: Any, make: Any) -> Any:
 
 
 def blocked(fleet: Any) -> str:
-    return str(fleet.plan().groups[0].blocked)
+    return str(fleet.plan().groups[0].blocked or "")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_number_that_stays_away_is_held_and_both_are_named(busy: Any) -> None:
     decision = busy.decision()
     assert decision.outcome is Outcome.HELD
     assert decision.desired == decision.current
-    assert decision.reason == (
+    assert decision.hold.words == (
         "spec.replicas of Deployment llm/llama is 5 in the cluster and 3 in Git (apps/llm/llama.yaml:20), for longer "
         "than the sync delay of 3m (built-in): something that Git does not show sets it, or nobody applies Git; stop "
         "that and write the live count into Git, or put its owner there (an HPA or ScaledObject, with whenAutoscaled: "
@@ -46,7 +46,7 @@ def test_a_number_that_stays_away_is_held_and_both_are_named(busy: Any) -> None:
 def test_any_other_number_is_away_zero_among_them(busy: Any, counts: list[float]) -> None:
     busy.watch(counts)
     assert busy.decision().outcome is Outcome.HELD
-    assert f"is {counts[-1]:g} in the cluster" in busy.decision().reason
+    assert f"is {counts[-1]:g} in the cluster" in busy.decision().hold.words
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def test_a_given_delay_is_the_one_that_counts(busy: Any) -> None:
     busy.default(**{"actuationDelay.sync": 240.0})
     assert busy.decision().outcome is Outcome.UNCHANGED
     busy.watch([5.0] * 17)
-    assert "the sync delay of 4m (reconciler.yaml:70)" in busy.decision().reason
+    assert "the sync delay of 4m (reconciler.yaml:70)" in busy.decision().hold.words
 
 
 def test_what_git_says_itself_goes_first(busy: Any) -> None:
     busy.watch([5.0] * WINDOW)
     busy.default(ignore=True)
-    assert busy.decision().reason.startswith("ignored: ")
+    assert busy.decision().hold.words.startswith("ignored: ")
 
 
 def test_missing_metrics_are_not_what_is_told_of_a_number_that_is_away(busy: Any) -> None:
     busy.lack(Absence.MISSING, "no series")
     busy.watch([0.0] * WINDOW)
-    assert "is 0 in the cluster" in busy.decision().reason
+    assert "is 0 in the cluster" in busy.decision().hold.words
 
 
 def test_another_variant_of_the_model_goes_on(busy: Any) -> None:
@@ -166,7 +166,7 @@ def test_an_open_proposal_is_left_as_it_is_for_merging_it_may_be_what_helps(busy
     busy.propose(make.change("llama", "3 x H100", "5 x H100"))
     (group,) = busy.plan().groups
     assert not group.changes
-    assert group.blocked == (
+    assert group.blocked.words == (
         "open pull request #7 stays as it is: live replicas of us-east/llm/VariantAutoscaling/llama stay away from Git"
     )
 

@@ -37,7 +37,7 @@ def test_a_class_that_is_missing_does_not_change_the_engine(fleet: Any) -> None:
     fleet.default(serviceClass="premum")
     fleet.add()
     assert choice(fleet).engine is Engine.QUEUEING
-    assert "premum" in fleet.decision().reason
+    assert "premum" in fleet.decision().hold.words
 
 
 def test_one_variant_that_cannot_be_queued_decides_for_its_model(fleet: Any) -> None:
@@ -57,14 +57,14 @@ def test_two_settings_for_one_model_hold_it(fleet: Any) -> None:
     fleet.add("llama", annotations={"sizing.engine": "wva-v1"})
     fleet.add("other", annotations={"sizing.engine": "queueing"})
     fleet.offer(25.0)
-    reason = fleet.decision("llama").reason
+    reason = fleet.decision("llama").hold.words
     assert reason.startswith("one model has one sizing engine: llm/other asks for queueing")
 
 
 def test_tracking_without_metric_targets_holds(fleet: Any) -> None:
     fleet.add(annotations={"sizing.engine": "kthena-v1"})
     fleet.offer(25.0)
-    assert fleet.decision().reason == "kthena-v1 needs metric targets, and no policy gives any for it"
+    assert fleet.decision().hold.words == "kthena-v1 needs metric targets, and no policy gives any for it"
 
 
 def test_a_profile_that_was_learned_says_so(fleet: Any, make: Any) -> None:

@@ -164,7 +164,7 @@ def seen_in(described: Mapping[str, Any], metrics: Mapping[str, Any] | None) -> 
 def summarise(decision: Decision) -> object:
     costs = decision.cost_before_per_hour, decision.cost_after_per_hour
     allocations = decision.current, decision.desired
-    return str(decision.variant), decision.group, decision.outcome, allocations, decision.reason, costs
+    return str(decision.variant), decision.group, decision.outcome, allocations, decision.hold, costs
 
 
 def object_of(manifests: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:

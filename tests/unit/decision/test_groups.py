@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.decision.staging.groups import head_branch
 from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
 
 
@@ -102,5 +103,6 @@ def test_a_verdict_changes_the_fingerprint(changed: Any) -> None:
 
 def test_words_do_not_change_the_fingerprint(changed: Any) -> None:
     (decision,) = changed.plan().decisions
-    reworded = replace(decision, steps=(), reason="said otherwise", verdict=replace(decision.verdict, reason="because"))
+    hold = Hold(kind=HoldKind.IGNORED, words="said otherwise")
+    reworded = replace(decision, steps=(), hold=hold, verdict=replace(decision.verdict, reason="because"))
     assert decision_fingerprint([reworded]) == decision_fingerprint([decision])

@@ -12,6 +12,7 @@ from reconciler.decision.problem.devices import devices_drawn, pools_of
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.declared.declarations import ListedCost
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import DevicePool, Holder, Inventory
 from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
@@ -26,6 +27,7 @@ GPU, CPU, MIG = "nvidia_com_gpu", "cpu", "nvidia_com_mig_1g_10gb"
 PRODUCT = "label_nvidia_com_gpu_product"
 H100, A100, L4 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L4"
 NOW_S = 1_790_000_000.0
+OWNED = Hold(kind=HoldKind.OWNED_BY_ANOTHER, words="replicas are owned by an HPA")
 CATALOG = (Accelerator(name="H100", device="H100", cost_per_hour=6.88),)
 
 
@@ -284,7 +286,7 @@ def test_a_silent_node_still_counts() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "taken"),
-    [({}, 0), ({"obstacle": "replicas are owned by an HPA"}, 4), ({"is_autoscaled": True}, 4), ({"runs_on": ""}, 6)],
+    [({}, 0), ({"holds": (OWNED,)}, 4), ({"is_autoscaled": True}, 4), ({"runs_on": ""}, 6)],
 )
 def test_what_a_plan_does_not_count_of_ours_is_taken(fields: Any, taken: int) -> None:
     """Git says one replica of two devices; three pods hold two each."""
@@ -298,7 +300,7 @@ def test_what_a_plan_does_not_count_of_ours_is_taken(fields: Any, taken: int) ->
 
 
 def test_what_a_held_variant_has_on_another_type_is_taken_there() -> None:
-    inventory = take([node("a", A100)], [held("a", 2, is_ours=True)], obstacle="ignored")
+    inventory = take([node("a", A100)], [held("a", 2, is_ours=True)], holds=(OWNED,))
     assert found(inventory, "A100").devices == 6
 
 

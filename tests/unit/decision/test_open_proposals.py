@@ -163,7 +163,7 @@ def test_missing_metrics_leave_it_as_it_is(big: Any, make: Any, absence: Absence
     big.lack(absence, "no metrics")
     big.propose(make.change("llama", "30 x H100", "22 x H100"))
     (group,) = big.plan().groups
-    assert group.blocked == (
+    assert group.blocked.words == (
         "open pull request #7 stays as it is: metrics of us-east/llm/VariantAutoscaling/llama are missing"
     )
     assert not group.changes
@@ -176,9 +176,9 @@ def test_missing_metrics_of_one_variant_leave_the_whole_pull_request(big: Any, m
     big.observations[key] = Observation(
         performance=Performance(), absence=make.no_answer(Absence.STALE, "metrics stale")
     )
-    assert big.plan().groups[0].blocked == ""
+    assert big.plan().groups[0].blocked is None
     big.propose(make.change("qwen", "30 x H100", "22 x H100"))
-    assert big.plan().groups[0].blocked.startswith("open pull request #7 stays as it is")
+    assert big.plan().groups[0].blocked.words.startswith("open pull request #7 stays as it is")
 
 
 def test_missing_metrics_of_a_variant_that_it_does_not_name_block_nothing(big: Any, make: Any) -> None:
@@ -187,5 +187,5 @@ def test_missing_metrics_of_a_variant_that_it_does_not_name_block_nothing(big: A
     big.offer(200.0)
     big.propose(make.change("llama", "30 x H100", "25 x H100"))
     (group,) = big.plan().groups
-    assert group.blocked == ""
+    assert group.blocked is None
     assert [change.desired.replicas for change in group.changes] == [21]

@@ -51,7 +51,7 @@ def test_upstreams_ttft_is_a_wait_before_and_a_mean_with_prefill(
 
 def test_a_prompt_that_takes_longer_than_the_target_is_unattainable(prefilled: Any, make: Any) -> None:
     prefilled.set(service_classes=(make.service_class(ttft=SloTarget(limit_s=0.01)),))
-    reason = prefilled.decision().reason
+    reason = prefilled.decision().hold.words
     assert reason.startswith("SLO unattainable: H100: even a lone prompt of 512 tokens takes 15.15 ms")
 
 

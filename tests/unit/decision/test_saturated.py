@@ -64,7 +64,7 @@ def test_replicas_of_which_none_reports_are_held(plain: Any) -> None:
     add(plain, replicas=4)
     decision = plain.decision()
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == "no replica reports: it is unknown, not idle"
+    assert decision.hold.words == "no replica reports: it is unknown, not idle"
 
 
 def test_metrics_that_must_not_be_trusted_hold(plain: Any) -> None:
@@ -73,7 +73,7 @@ def test_metrics_that_must_not_be_trusted_hold(plain: Any) -> None:
     plain.observations[key] = replace(
         plain.observations[key], absence=NoAnswer(absence=Absence.STALE, reason="metrics stale")
     )
-    assert plain.decision().reason == "metrics stale"
+    assert plain.decision().hold.words == "metrics stale"
 
 
 def test_the_cheaper_variant_per_capacity_is_added(plain: Any) -> None:

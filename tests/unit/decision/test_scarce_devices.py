@@ -141,7 +141,7 @@ def test_lower_bounds_that_do_not_fit_hold_only_their_models(fleet: Any) -> None
     plan = fleet.plan()
     held = {each.variant.name for each in plan.with_outcome(Outcome.HELD)}
     assert held == {"first", "second"}
-    assert fleet.decision("first").reason == (
+    assert fleet.decision("first").hold.words == (
         "minReplicas 4 of llm/first and minReplicas 4 of llm/second and "
         "us-east/H100 with 6 left for the 8 that they take cannot all hold"
     )

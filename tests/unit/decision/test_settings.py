@@ -77,7 +77,7 @@ def test_a_false_annotation_displaces_a_true_override(fleet: Any) -> None:
     fleet.override({"name": "*"}, ignore=True)
     fleet.add(annotations={"ignore": False})
     assert fleet.variant().settings[IGNORE].value is False
-    assert fleet.variant().obstacle == ""
+    assert fleet.variant().holds == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ SHARES = "shares its model's load with llm/other, whose capacity is unknown: "
 def assert_sibling_held(fleet: Any, because: str) -> None:
     decision = fleet.decision("llama")
     assert decision.outcome is Outcome.HELD
-    assert decision.reason == SHARES + because
+    assert decision.hold.words == SHARES + because
     assert decision.desired == decision.current
 
 
@@ -47,7 +47,7 @@ def test_nothing_that_runs_carries_nothing(shared: Any) -> None:
 
 def test_replicas_that_git_does_not_tell_hold_the_siblings(shared: Any) -> None:
     shared.add("other", replicas=None)
-    assert shared.decision("llama").reason.startswith(SHARES + "Deployment llm/other has no spec.replicas")
+    assert shared.decision("llama").hold.words.startswith(SHARES + "Deployment llm/other has no spec.replicas")
 
 
 def test_a_scale_target_that_is_not_in_git_holds_the_siblings(shared: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_stuck_variant_on_an_accelerator_without_profile_holds_the_siblings(sh
     shared.set(accelerators=(*shared.settings.accelerators, make.accelerator("B200", 1.0, node_selector={})))
     shared.add("other", runs_on="A100", profiles=(make.profile("B200"),))
     assert_sibling_held(shared, "A100 has no profile")
-    assert shared.decision("other").reason.startswith("no accelerator can be chosen: B200: which nodes")
+    assert shared.decision("other").hold.words.startswith("no accelerator can be chosen: B200: which nodes")
 
 
 def test_a_variant_that_leaves_an_accelerator_without_profile_holds_nobody(shared: Any, make: Any) -> None:

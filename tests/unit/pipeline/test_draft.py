@@ -55,7 +55,7 @@ def test_a_number_behind_an_alias_is_refused_and_the_rest_of_the_fleet_goes_on(d
     prepared = desk.plan(BUSY_TWICE)
     held = decision_of(prepared, "chat/llama")
     assert held.outcome is Outcome.HELD
-    assert held.reason.startswith(f"cannot be written: {DEPLOYMENT}:7: spec.replicas: ")
+    assert str(held.hold).startswith(f"cannot be written: {DEPLOYMENT}:7: spec.replicas: ")
     assert held.desired == held.current
     assert set(written(prepared)) == {"clusters/prod/code/granite.yaml"}
 
@@ -79,7 +79,7 @@ def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
     )
     prepared = desk.plan(answering(*llama(110.0), *others, QWEN))
     assert decision_of(prepared, "chat/llama").desired.replicas == 4
-    assert decision_of(prepared, "chat/other").reason.startswith("cannot be written: ")
+    assert str(decision_of(prepared, "chat/other").hold).startswith("cannot be written: ")
     (change_set,) = prepared.edited.change_sets
     assert change_set.files[DEPLOYMENT].decode() == f"{LINES}---\n{second}".replace("replicas:   2 ", "replicas:   4 ")
 

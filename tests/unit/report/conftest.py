@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.declared.declarations import StatusShape
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import (
@@ -127,7 +128,7 @@ def held(name: str, reason: str) -> Decision:
         current=Allocation(accelerator="H100", replicas=2),
         desired=Allocation(accelerator="H100", replicas=2),
         verdict=Verdict(kind=VerdictKind.HOLD),
-        reason=reason,
+        hold=Hold(kind=HoldKind.METRICS_MISSING, words=reason),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import Condition
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.report import StatusOmission, StatusView, status_view
 
@@ -98,7 +99,7 @@ def test_a_held_variant_without_metrics_is_not_ready(decision: Decision) -> None
         status_shape=StatusShape.TTFT,
         outcome=Outcome.HELD,
         metrics_available=False,
-        reason="metrics missing",
+        hold=Hold(kind=HoldKind.METRICS_MISSING, words="metrics missing"),
     )
     metrics, ready = view_of(held).conditions
     assert (metrics.status, metrics.reason) == ("False", "MetricsUnavailable")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan, Step, Verdict, VerdictKind
 from reconciler.domain.solutions import SolveStatus
 from reconciler.report import commit_view, plan_view, pull_request_view, summary
@@ -131,7 +132,10 @@ def test_a_sign_marks_verdicts_only_where_they_differ(
 def test_variants_held_for_one_reason_share_a_line(
     plan_of: Callable[..., Plan], decide: Callable[..., Decision]
 ) -> None:
-    held = [decide(name, outcome=Outcome.HELD, reason="metrics missing") for name in ("a", "b")]
+    held = [
+        decide(name, outcome=Outcome.HELD, hold=Hold(kind=HoldKind.METRICS_MISSING, words="metrics missing"))
+        for name in ("a", "b")
+    ]
     plan = plan_of(*held)
     assert pull_request_view(plan, plan.groups[0]).held[0].variants == ("a", "b")
 

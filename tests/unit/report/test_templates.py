@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.declarations import StatusShape
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Decision, MovedFile, Outcome, Plan, Step
 from reconciler.rendering import Renderer, shipped_templates
@@ -44,6 +45,11 @@ PARSER = Environment(autoescape=True)
 PARSER.filters.update(FILTERS)
 NUMBER = re.compile(r"\d+(\.\d+)?")
 HOSTILE = "|x` --> <script> @team\n# a \u202e" + "y" * 10_000
+
+
+def held_for(words: str) -> Hold:
+    return Hold(kind=HoldKind.METRICS_MISSING, words=words)
+
 
 VIEWS: Mapping[str, type] = {
     "pull_request/": PullRequestView,
@@ -121,7 +127,7 @@ def test_hostile_names_change_neither_table_nor_marker(
     moved_in = (MovedFile(path=HOSTILE, is_patch=True), MovedFile(path="a"))
     words = {"place": HOSTILE, "caution": HOSTILE}
     change = decide(HOSTILE, model=model, desired=other, moved_in=moved_in, steps=(step,), **words)
-    held = decide("b", outcome=Outcome.HELD, reason=HOSTILE)
+    held = decide("b", outcome=Outcome.HELD, hold=held_for(HOSTILE))
     plan = plan_of(change, held, assumptions=(HOSTILE,), failures=(HOSTILE,))
     body = body_of(renderer, plan)
     rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(body)
@@ -147,7 +153,9 @@ def test_a_body_keeps_to_the_limit_and_says_what_was_cut(
 ) -> None:
     step = Step(stage="load", before="1", after="2", reason="because " * 30)
     changes = [decide(f"variant-{number:03}", steps=(step,) * 5) for number in range(200)]
-    plan = plan_of(*changes, *(decide(f"held-{n}", outcome=Outcome.HELD, reason=f"reason {n}") for n in range(100)))
+    plan = plan_of(
+        *changes, *(decide(f"held-{n}", outcome=Outcome.HELD, hold=held_for(f"reason {n}")) for n in range(100))
+    )
     views = reductions(pull_request_view(plan, plan.groups[0], marker=MARKER))
     body = renderer.render_within(BODY, views, limit=limit, marker=MARKER)
     assert len(body) <= limit

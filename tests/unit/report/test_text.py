@@ -87,7 +87,7 @@ def test_explain_shows_settings_then_steps(plan: Plan, match_golden: Callable[[s
 
 def test_explain_says_why_a_variant_is_held(plan: Plan) -> None:
     decision = next(each for each in plan.decisions if each.variant.name == "phi-4")
-    assert explain_text(decision, ()).splitlines()[-1] == f"held: {decision.reason}"
+    assert explain_text(decision, ()).splitlines()[-1] == f"held: {decision.hold}"
 
 
 def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision]) -> None:

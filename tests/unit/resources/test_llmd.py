@@ -60,7 +60,7 @@ def test_published_profiles_are_read_in_seconds(
     assert profile.beta_s == pytest.approx(float(beta) / 1000, rel=1e-12)
     assert (profile.max_batch_size, profile.at_tokens) == (batch, tokens)
     assert profile.law == "decode_only"
-    assert variant.unsupported == ""
+    assert variant.unsupported is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_published_prefill_parameters_are_of_their_law(
     assert profile.gamma_s == pytest.approx(float(gamma) / 1000, rel=1e-12)
     assert profile.delta_s == pytest.approx(float(delta) / 1000, rel=1e-12)
     assert profile.law == "prefill_decode"
-    assert variant.unsupported == ""
+    assert variant.unsupported is None
 
 
 def test_the_profile_form_aims_at_the_deployment_of_its_name(declare: Declare) -> None:
@@ -129,7 +129,7 @@ def test_the_target_form_carries_its_cost_and_bounds(declare: Declare) -> None:
 def test_the_target_may_be_another_kind_with_replicas(declare: Declare, kind: str, version: str) -> None:
     text = f"{HEAD}spec:\n  scaleTargetRef: {{apiVersion: VERSION, kind: {kind}, name: big}}\n  modelID: m\n"
     variant = only(declare(text.replace("VERSION", version)))
-    assert (variant.target_kind, variant.target_name, variant.unsupported) == (kind, "big", "")
+    assert (variant.target_kind, variant.target_name, variant.unsupported) == (kind, "big", None)
     (finding,) = declare(text.replace("VERSION", "example.com/v1")).findings
     assert str(finding).endswith(f'spec.scaleTargetRef.apiVersion: expected "{version}", got "example.com/v1"')
 
@@ -137,7 +137,7 @@ def test_the_target_may_be_another_kind_with_replicas(declare: Declare, kind: st
 def test_other_scale_targets_are_named_as_not_available(declare: Declare) -> None:
     variant = only(declare(f"{HEAD}spec:\n  scaleTargetRef: {{kind: Rollout, name: big}}\n  modelID: m\n"))
     assert variant.target_kind == "Rollout"
-    assert variant.unsupported == "scale targets of kind Rollout are not available yet"
+    assert str(variant.unsupported) == "scale targets of kind Rollout are not available yet"
 
 
 @pytest.mark.parametrize("spec", ["{modelID: '${MODEL}'}", "{modelID: m, scaleTargetRef: {name: '{{ x }}'}}"])

@@ -143,7 +143,7 @@ def test_fields_that_these_kinds_do_not_have_are_told(declare: Declare) -> None:
 def test_a_variant_may_scale_it_and_only_its_number_is_edited(declare: Declare, text: str) -> None:
     kind = text.split()[3]
     variant = join(declare({"a.yaml": text, "b.yaml": VARIANT.replace("KIND", kind)}))
-    assert variant.obstacle == ""
+    assert variant.holds == ()
     assert variant.current.replicas == 3
     workload = variant.workload
     assert workload is not None
@@ -159,4 +159,4 @@ def test_an_autoscaler_of_a_group_owns_its_replicas(declare: Declare) -> None:
         f"spec: {{scaleTargetRef: {target}}}\n"
     )
     files = {"a.yaml": GROUP, "b.yaml": VARIANT.replace("KIND", "LeaderWorkerSet"), "c.yaml": hpa}
-    assert join(declare(files)).obstacle == "replicas are owned by HorizontalPodAutoscaler llama (c.yaml:4)"
+    assert str(join(declare(files)).hold) == "replicas are owned by HorizontalPodAutoscaler llama (c.yaml:4)"

@@ -8,10 +8,11 @@ from reconciler.decision.engines.queueing.capacities import Capacities, Capacity
 from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.law_targets import PREFILL_DECODE
 from reconciler.decision.problem.model_problem import ModelProblem
-from reconciler.decision.variant_states import VariantState, lacks_profile
+from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.service_classes import ServiceClass
@@ -47,9 +48,11 @@ class QueueingEngine(SizingEngine):
 
     def hides(self, state: VariantState) -> str:
         variant = state.variant
-        if not state.gap and not any(option.accelerator == variant.current.accelerator for option in variant.options):
+        if state.gap is None and not any(
+            option.accelerator == variant.current.accelerator for option in variant.options
+        ):
             return f"{variant.current.accelerator} has no profile"
-        return state.gap
+        return str(state.gap or "")
 
     def size(self, given: SizingInput, states: Sequence[VariantState]) -> QueueAnswer:
         corrections = {
@@ -93,7 +96,7 @@ def _rows(state: VariantState, correction: Correction | None) -> Iterable[Row]:
     What is observed on the current accelerator corrects nothing on the others.
     """
     variant, load = state.variant, state.load
-    if variant.service_class is None or load is None or load.arrival_rate_per_s <= 0 or state.gap:
+    if variant.service_class is None or load is None or load.arrival_rate_per_s <= 0 or state.gap is not None:
         return
     for option in variant.options:
         is_current = option.accelerator == variant.current.accelerator
@@ -116,46 +119,48 @@ def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:
     return correct(snapshot.observed.traces.get(variant.key, ()), profile)
 
 
-def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> str:
+def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> Hold | None:
     if isinstance(load, NoAnswer):
-        return load.reason
+        return hold_of(load)
     if observation is not None and observation.absence is not None:
-        return observation.absence.reason
-    return "no metrics were asked for" if load is None else ""
+        return hold_of(observation.absence)
+    return NOT_ASKED if load is None else None
 
 
-def _unreported(variant: Variant, load: Load | None, observation: Observation | None) -> str:
+def _unreported(variant: Variant, load: Load | None, observation: Observation | None) -> Hold | None:
     """Replicas that start or are not scraped carry load that nobody counted."""
     if load is None or observation is None or not load.is_by_replicas:
-        return ""
+        return None
     reporting, expected = observation.replicas_reporting, variant.current.replicas
-    return f"{reporting} of {expected} replicas of {variant.key.label} report" if reporting < expected else ""
+    words = f"{reporting} of {expected} replicas of {variant.key.label} report"
+    return load_partial(words) if reporting < expected else None
 
 
-def _missing_means(variant: Variant, load: Load | None) -> str:
+def _missing_means(variant: Variant, load: Load | None) -> Hold | None:
     if not variant.current.accelerator:
-        return (
+        words = (
             "accelerator unknown: no node selector, affinity or label "
             "inference.optimization/acceleratorName says what it runs on"
         )
+        return Hold(kind=HoldKind.ACCELERATOR_UNKNOWN, words=words)
     if not variant.options:
-        return (
-            lacks_profile(variant) or "queueing needs a profile: give one under models[].profiles, or learn it by fit"
-        )
+        words = "queueing needs a profile: give one under models[].profiles, or learn it by fit"
+        return lacks_profile(variant) or Hold(kind=HoldKind.PROFILE_MISSING, words=words)
     if variant.service_class is None:
-        return "queueing needs a service class"
+        return Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words="queueing needs a service class")
     return _lacks_prompt(variant, load) or _unsupported_target(variant.service_class.value)
 
 
-def _unsupported_target(service_class: ServiceClass) -> str:
-    if service_class.itl is not None and service_class.itl.percentile is not None:
-        return f"service class {service_class.name}: ITL {service_class.itl.statistic} is not available yet, only mean"
-    return ""
+def _unsupported_target(service_class: ServiceClass) -> Hold | None:
+    if service_class.itl is None or service_class.itl.percentile is None:
+        return None
+    words = f"service class {service_class.name}: ITL {service_class.itl.statistic} is not available yet, only mean"
+    return Hold(kind=HoldKind.SLO_UNSUPPORTED, words=words, place=service_class.place)
 
 
 def _against(variant: Variant, load: Load | None) -> str:
     """Why a variant cannot be sized by a queue; empty when it can, or when somebody must first mend its class."""
-    if variant.missing_class:
+    if variant.is_held_by(HoldKind.SERVICE_CLASS_MISSING):
         return ""
     if not variant.options:
         return f"{variant.key.label} has no profile, given or learned"
@@ -189,10 +194,11 @@ def _profiled(members: Iterable[Variant]) -> str:
     return f"profile {word} at {profile.place}" if profile.place is not None else f"profile {word}"
 
 
-def _lacks_prompt(variant: Variant, load: Load | None) -> str:
+def _lacks_prompt(variant: Variant, load: Load | None) -> Hold | None:
     """Why a law with prefill has no answer: the length of the prompts is not known."""
     if load is None or load.input_tokens is not None or load.arrival_rate_per_s <= 0:
-        return ""
-    if any(option.profile.law == PREFILL_DECODE for option in variant.options):
-        return "no series tells the input tokens of its requests, which a profile with gamma and delta needs"
-    return ""
+        return None
+    if all(option.profile.law != PREFILL_DECODE for option in variant.options):
+        return None
+    words = "no series tells the input tokens of its requests, which a profile with gamma and delta needs"
+    return Hold(kind=HoldKind.PROMPTS_UNKNOWN, words=words)

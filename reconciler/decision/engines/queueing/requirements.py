@@ -16,7 +16,8 @@ from reconciler.decision.problem.terms import (
     start_share,
     unserved_price,
 )
-from reconciler.decision.variant_states import VariantState, beside_unknown
+from reconciler.decision.variant_states import VariantState, beside_unknown, load_partial
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import RATE
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
@@ -36,12 +37,12 @@ class QueueProblem:
     capacities: Mapping[CandidateKey, Capacity]
     devices: Devices
     variation: LoadVariation | None
-    stuck: dict[ResourceKey, str] = field(default_factory=dict)
+    holds: dict[ResourceKey, Hold] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.partial = "; ".join(state.partial for state in self.members if state.partial)
+        self.partial = "; ".join(state.partial.words for state in self.members if state.partial is not None)
 
     def problem(self, load_per_s: float) -> ModelProblem:
         """The model's problem under its load."""
@@ -65,9 +66,9 @@ class QueueProblem:
             requirements=[requirement],
             candidates=candidates,
             current_weights=weights,
-            stuck=self.stuck,
+            holds=self.holds,
             notes=self.notes,
-            partial={state.variant.key: self.partial for state in self.members} if self.partial else {},
+            partial={each.variant.key: load_partial(self.partial) for each in self.members} if self.partial else {},
             demand=demand,
         )
 
@@ -111,13 +112,13 @@ class QueueProblem:
         return replicas if bounds.maximum is None else min(replicas, bounds.maximum)
 
     def _offered(self) -> dict[ResourceKey, tuple[Option, ...]]:
-        """The options that the optimizer may choose from, for the variants that are not stuck."""
+        """The options that the optimizer may choose from, for the variants that one of them fits."""
         free = self._free()
         usable = [(variant, self._usable(variant)) for variant in free]
         unpriced = sorted({each.accelerator for _, group in usable for each in group if each.cost_per_hour is None})
         chosen = {variant.key: self._rankable(variant, options, unpriced) for variant, options in usable}
         self._stop_beside_unknown(free)
-        return {key: options for key, options in chosen.items() if key not in self.stuck}
+        return {key: options for key, options in chosen.items() if key not in self.holds}
 
     def _usable(self, variant: Variant) -> tuple[Option, ...]:
         """The options that meet the SLO and can be written; a variant without any stays, with the reasons."""
@@ -125,15 +126,17 @@ class QueueProblem:
         usable = tuple(option for option in variant.options if not obstacles[option.accelerator])
         if not usable:
             reasons = "; ".join(f"{accelerator}: {reason}" for accelerator, reason in obstacles.items())
-            self.stuck[variant.key] = f"{self._why_stuck(variant)}: {reasons}"
+            self.holds[variant.key] = self._hold(variant, reasons)
         else:
             words = tuple(f"not {accelerator}: {reason}" for accelerator, reason in obstacles.items() if reason)
             self.notes[variant.key] = (*self.notes.get(variant.key, ()), *words)
         return usable
 
-    def _why_stuck(self, variant: Variant) -> str:
-        attainable = any(self.capacities[_key(variant, option)].rate_per_s > 0 for option in variant.options)
-        return "no accelerator can be chosen" if attainable else "SLO unattainable"
+    def _hold(self, variant: Variant, reasons: str) -> Hold:
+        """Why none of a variant's options can be chosen."""
+        if any(self.capacities[_key(variant, option)].rate_per_s > 0 for option in variant.options):
+            return Hold(kind=HoldKind.ACCELERATOR_UNAVAILABLE, words=f"no accelerator can be chosen: {reasons}")
+        return Hold(kind=HoldKind.SLO_UNATTAINABLE, words=f"SLO unattainable: {reasons}")
 
     def _obstacle(self, variant: Variant, option: Option) -> str:
         capacity = self.capacities[_key(variant, option)]
@@ -141,16 +144,16 @@ class QueueProblem:
             return capacity.words
         if self.partial and option.accelerator != variant.current.accelerator:
             return f"{self.partial}: the accelerator is kept until all do"
-        return option.unwritable
+        return str(option.unwritable or "")
 
     def _stop_beside_unknown(self, variants: Iterable[Variant]) -> None:
-        """A stuck variant keeps its accelerator: without a profile for that, what the others must carry is unknown."""
+        """What nothing can be chosen for stays: without a profile there, what the others must carry is unknown."""
         variants = list(variants)
-        stuck = [each for each in variants if each.key in self.stuck and each.current.replicas > 0]
-        unknown = [each for each in stuck if each.key.on(each.current.accelerator) not in self.capacities]
+        kept = [each for each in variants if each.key in self.holds and each.current.replicas > 0]
+        unknown = [each for each in kept if each.key.on(each.current.accelerator) not in self.capacities]
         for variant in variants if unknown else ():
             words = f"{unknown[0].current.accelerator} has no profile"
-            self.stuck.setdefault(variant.key, beside_unknown(unknown[0], words))
+            self.holds.setdefault(variant.key, beside_unknown(unknown[0], words))
 
     def _rankable(self, variant: Variant, options: tuple[Option, ...], unpriced: list[str]) -> tuple[Option, ...]:
         """Options among which a price or an order decides; while the model misses a price accelerators are kept."""
@@ -163,7 +166,8 @@ class QueueProblem:
             self.notes[variant.key] += (f"{words}: the accelerator is kept",)
         else:
             others = "; ".join((words, *self.notes[variant.key]))
-            self.stuck[variant.key] = f"no accelerator can be chosen: {others}: set accelerators[].costPerHour"
+            words = f"no accelerator can be chosen: {others}: set accelerators[].costPerHour"
+            self.holds[variant.key] = Hold(kind=HoldKind.PRICE_MISSING, words=words)
         return kept
 
     def _candidates(self, variant: Variant, options: Iterable[Option], *, is_priced: bool) -> Iterable[Candidate]:

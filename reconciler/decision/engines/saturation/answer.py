@@ -8,8 +8,9 @@ from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.problem.terms import current_weight
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import VariantState, load_partial
 from reconciler.domain.allocations import Allocation
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
@@ -80,9 +81,13 @@ def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices:
     It says nothing of accelerators but those that variants run on.
     """
     free = [state.variant for state in members if state.is_free]
-    stuck = {variant.key: answer.held[variant.key] for variant in free if variant.key in answer.held}
+    holds = {
+        variant.key: Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=answer.held[variant.key])
+        for variant in free
+        if variant.key in answer.held
+    }
     is_priced = all(state.variant.current_cost_per_hour is not None for state in members)
-    offered = [variant for variant in free if variant.key not in stuck]
+    offered = [variant for variant in free if variant.key not in holds]
     weights = {variant.key: current_weight(variant, is_priced=is_priced) for variant in offered}
     return ModelProblem(
         requirements=answer.requirements,
@@ -96,8 +101,8 @@ def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices:
             for variant in offered
         ],
         current_weights=weights,
-        stuck=stuck,
-        partial=dict.fromkeys(answer.floors, _reasons(answer)),
+        holds=holds,
+        partial=dict.fromkeys(answer.floors, load_partial(_reasons(answer))),
         fillings=answer.fillings,
     )
 

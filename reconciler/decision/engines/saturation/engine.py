@@ -9,6 +9,7 @@ from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import NOT_ASKED, hold_of
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.snapshot import Snapshot
@@ -47,8 +48,8 @@ class SaturationEngine(SizingEngine):
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         observation = snapshot.observed.observations.get(variant.key)
         if observation is None:
-            return Lacks(metrics="no metrics were asked for")
-        return Lacks(metrics=observation.absence.reason if observation.absence is not None else "")
+            return Lacks(metrics=NOT_ASKED)
+        return Lacks(metrics=hold_of(observation.absence) if observation.absence is not None else None)
 
     def size(self, given: SizingInput, states: Sequence[VariantState]) -> FullnessAnswer:
         """Upstream's modes decide a whole cluster at once."""

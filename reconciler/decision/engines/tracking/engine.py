@@ -19,6 +19,7 @@ from reconciler.domain.allocations import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.engines import Engine
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.plan import Step
@@ -49,7 +50,8 @@ class TrackingEngine(SizingEngine):
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         if variant.tracked_by is not None:
             return Lacks()
-        return Lacks(means=f"{self.name} needs metric targets, and no policy gives any for it")
+        words = f"{self.name} needs metric targets, and no policy gives any for it"
+        return Lacks(means=Hold(kind=HoldKind.METRIC_TARGETS_MISSING, words=words))
 
     def size(self, given: SizingInput, states: Sequence[VariantState]) -> "TrackingAnswer":
         """Policies are followed together, as their controller does."""
@@ -92,13 +94,14 @@ def _problem(
 ) -> ModelProblem:
     """What metric targets ask for is a finished answer; a workload that they cannot judge stays as it is."""
     fixed: dict[CandidateKey, int] = {}
-    stuck: dict[ResourceKey, str] = {}
+    holds: dict[ResourceKey, Hold] = {}
     notes: dict[ResourceKey, tuple[str, ...]] = {}
     for variant in (state.variant for state in members if state.is_free):
         answer = answers.get(variant.key)
         if answer is None or answer.replicas is None:
             reasons = answer.reasons if answer is not None else ()
-            stuck[variant.key] = "; ".join(reasons) or "its metric targets were not followed"
+            words = "; ".join(reasons) or "its metric targets were not followed"
+            holds[variant.key] = Hold(kind=HoldKind.METRIC_TARGETS_UNDECIDED, words=words)
         else:
             key = variant.key.on(variant.current.accelerator)
             fixed[key] = answer.replicas
@@ -110,7 +113,7 @@ def _problem(
         per_replica=dict.fromkeys(fixed, 1.0),
         fixed={key.variant: replicas for key, replicas in fixed.items()},
     )
-    return ModelProblem(requirements=[requirement], stuck=stuck, notes=notes)
+    return ModelProblem(requirements=[requirement], holds=holds, notes=notes)
 
 
 def _our_rule(_generation: Generation) -> Rule:

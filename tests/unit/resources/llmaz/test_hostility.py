@@ -37,4 +37,4 @@ def test_mutated_manifests_end_in_findings(text: str) -> None:
     served = join_served_models(declaration)
     assert all(str(finding).isprintable() for finding in declaration.findings)
     assert all(broken.reason.isprintable() for broken in declaration.broken)
-    assert all(each.obstacle.isprintable() for each in served)
+    assert all(str(each.hold or "").isprintable() for each in served)

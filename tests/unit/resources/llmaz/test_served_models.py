@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import Flavor, RankedFlavor
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Place
 from reconciler.resources.llmaz.flavors import list_spellings, order_flavors, recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
@@ -92,20 +93,19 @@ def test_a_service_injects_its_flavor_into_every_pod_of_a_group(load: Load, writ
 
 
 @pytest.mark.parametrize(
-    ("model", "obstacle"),
+    ("model", "words"),
     [
         ("", "OpenModel llama is not in Git"),
         ("{familyName: q}", "OpenModel llama cannot be used (a.yaml:1)"),
         ("{familyName: q, source: {uri: 'host:///m'}}", 'OpenModel llama has no flavor "t4", but none (a.yaml:1)'),
     ],
 )
-def test_without_its_model_or_flavor_nothing_can_be_decided(
-    load: Load, write: Write, model: str, obstacle: str
-) -> None:
+def test_without_its_model_or_flavor_nothing_can_be_decided(load: Load, write: Write, model: str, words: str) -> None:
     text = write("OpenModel", model, name="llama") if model else ""
     text += write("Playground", "modelClaim: {modelName: llama, inferenceFlavors: [t4]}")
     (served,) = join_served_models(load(text))
-    assert served.obstacle == obstacle
+    assert served.hold is not None
+    assert (served.hold.kind, served.hold.words) == (HoldKind.REFERENCE_MISSING, words)
 
 
 def test_a_runtime_in_git_adds_its_arguments_before_those_of_the_playground(

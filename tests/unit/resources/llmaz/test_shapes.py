@@ -39,7 +39,7 @@ def test_a_model_may_come_from_anywhere_without_flavors(shapes: Declaration, nam
 
 def test_a_model_of_one_file_runs_without_accelerators(shapes: Declaration) -> None:
     by_cpu = served(shapes, "by-cpu")
-    assert (by_cpu.workload.devices, by_cpu.flavors, by_cpu.obstacle) == ({}, (), "")
+    assert (by_cpu.workload.devices, by_cpu.flavors, by_cpu.hold) == ({}, (), None)
     assert [owner.target_name for owner in shapes.owners] == ["by-cpu"]
 
 
