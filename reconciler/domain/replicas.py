@@ -9,6 +9,8 @@ from reconciler.domain.identity import ResourceKey
 
 LARGEST_COUNT = 2.0**53
 """Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""
+MOST_KV_TOKENS = 1e12
+"""No KV cache holds that many tokens: a larger number is a broken one."""
 
 
 class Role(StrEnum):
@@ -22,6 +24,13 @@ class Role(StrEnum):
 def role_of(label: str | None) -> Role:
     """Return the role that a pod label `llm-d.ai/role` means: anything unknown is `both`."""
     return {"prefill": Role.PREFILL, "decode": Role.DECODE}.get(label or "", Role.BOTH)
+
+
+def kv_cache_tokens(total: float | None, num_blocks: float | None, block_tokens: float | None) -> float | None:
+    """Tokens that a KV cache holds, told as such or in blocks; None when it is not told, or is nothing sensible."""
+    if total is None and num_blocks is not None and block_tokens is not None:
+        total = num_blocks * block_tokens
+    return total if total is not None and 0 < total < MOST_KV_TOKENS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +57,7 @@ class ReplicaMetrics:
     @property
     def kv_tokens(self) -> float | None:
         """Tokens that the KV cache holds; None when the engine does not say, or says nothing sensible."""
-        total = self.total_kv_tokens
-        if total is None and self.num_blocks is not None and self.block_tokens is not None:
-            total = self.num_blocks * self.block_tokens
-        return total if total is not None and 0 < total <= LARGEST_COUNT else None
+        return kv_cache_tokens(self.total_kv_tokens, self.num_blocks, self.block_tokens)
 
     @property
     def label(self) -> str:

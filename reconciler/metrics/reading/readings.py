@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.answers import Absence, NoAnswer, Sample
+from reconciler.domain.replicas import kv_cache_tokens
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.engines.serving_engine import BlockLabels
 from reconciler.metrics.quantities.loads import ESSENTIAL
@@ -67,10 +68,7 @@ class Capacity(NamedTuple):
     @property
     def tokens(self) -> float | None:
         """Tokens, however it was said; None when it was not, or is none."""
-        total = self.total
-        if total is None and self.num_blocks is not None and self.block_tokens is not None:
-            total = self.num_blocks * self.block_tokens
-        return total if total is not None and is_usable(total) and total > 0 else None
+        return kv_cache_tokens(self.total, self.num_blocks, self.block_tokens)
 
 
 UNSAID = Capacity()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, Trace
+from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, Trace, kv_cache_tokens
 from reconciler.sizing.saturation.compute_bound import (
     BUCKET_LIMITS_TOKENS,
     BUCKETS,
@@ -200,7 +200,8 @@ def _filled(values: Floats) -> Floats:
 
 def _sizes(traces: Sequence[Trace], kv_tokens_by_pod: Mapping[str, float]) -> dict[str, float]:
     """The KV tokens of every pod: its own, else the median of its variant's."""
-    own = {pod: float(tokens) for pod, tokens in kv_tokens_by_pod.items() if 0 < tokens <= LARGEST_COUNT}
+    told = {pod: kv_cache_tokens(tokens, None, None) for pod, tokens in kv_tokens_by_pod.items()}
+    own = {pod: float(tokens) for pod, tokens in told.items() if tokens is not None}
     by_variant: dict[ResourceKey, dict[str, float]] = {}
     for trace in traces:
         if trace.pod in own:
