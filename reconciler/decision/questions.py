@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.decision.engines.choosing import choose_engines
-from reconciler.decision.engines.port import Question
+from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.declared.declarations import Declaration
@@ -69,15 +69,15 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
 
 def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: SaturationRules) -> None:
     asked = ENGINES[choice.engine].questions(members, rules)
-    if Question.LOAD in asked:
+    if EngineQuestion.LOAD in asked:
         _count(asking.loads, members)
-    if Question.REPLICAS in asked:
+    if EngineQuestion.REPLICAS in asked:
         _count(asking.saturation, members)
-    if Question.PAST in asked:
+    if EngineQuestion.PAST in asked:
         namespace = members[0].model.namespace
         asking.past[namespace] = asking.past.get(namespace, 0) + 1
         asking.payback_s = max(asking.payback_s, *(member.settings[PAYBACK_S].value for member in members))
-    if Question.TRACES in asked:
+    if EngineQuestion.TRACES in asked:
         _count(asking.traced, members)
 
 

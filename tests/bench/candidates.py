@@ -8,7 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from reconciler.decision.engines.queueing.capacities import Capacities, Row
+from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.profiles import PerformanceProfile
@@ -23,7 +23,7 @@ def measure() -> list[dict[str, str | int | float]]:
     return [_measure(law, _rows(law)) for law in ("decode_only", "prefill_decode")]
 
 
-def _measure(law: str, rows: Sequence[Row]) -> dict[str, str | int | float]:
+def _measure(law: str, rows: Sequence[SizingRow]) -> dict[str, str | int | float]:
     _size(rows)  # the first call pays for imports
     durations_s = sorted(_seconds(rows) for _ in range(REPEATS))
     tracemalloc.start()
@@ -41,7 +41,7 @@ def _measure(law: str, rows: Sequence[Row]) -> dict[str, str | int | float]:
     }
 
 
-def _seconds(rows: Sequence[Row]) -> float:
+def _seconds(rows: Sequence[SizingRow]) -> float:
     # a plan is made with the collector paused: see `paused_collector`
     gc.collect()
     gc.disable()
@@ -53,23 +53,23 @@ def _seconds(rows: Sequence[Row]) -> float:
         gc.enable()
 
 
-def _size(rows: Sequence[Row]) -> None:
+def _size(rows: Sequence[SizingRow]) -> None:
     capacities = Capacities(rows)
     capacities.expect((key, 0.8 * capacity.rate_per_s) for key, capacity in capacities.of.items())
 
 
-def _rows(law: str) -> list[Row]:
+def _rows(law: str) -> list[SizingRow]:
     return [_row(law, server, place) for server in range(SERVERS) for place in range(len(ACCELERATORS))]
 
 
-def _row(law: str, server: int, place: int) -> Row:
+def _row(law: str, server: int, place: int) -> SizingRow:
     number = server * len(ACCELERATORS) + place
     alpha_s = 0.005 + 0.04 * _spread(number, 2)
     beta_s = alpha_s * (0.005 + 0.05 * _spread(number, 3))
     batch = 8 + int(249 * _spread(number, 5))
     has_prefill = law == "prefill_decode"
     key = ResourceKey(cluster="bench", namespace=f"n{server % 50}", kind="VariantAutoscaling", name=f"v{server}")
-    return Row(
+    return SizingRow(
         key=key.on(ACCELERATORS[place]),
         profile=PerformanceProfile(
             accelerator=ACCELERATORS[place],

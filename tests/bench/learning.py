@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Samples, fit_profile
-from reconciler.sizing.learning.samples import Floats
 
 PAIRS = 1_000
 SAMPLES = 2_000

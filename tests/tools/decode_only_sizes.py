@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.laws import decode_only
 from reconciler.sizing.queueing.rates import largest_rate
 from reconciler.sizing.queueing.targets import Targets

@@ -23,7 +23,7 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 
 
-class Question(Enum):
+class EngineQuestion(Enum):
     """What an engine may want to know of a model from Prometheus."""
 
     LOAD = auto()
@@ -107,7 +107,7 @@ class SizingEngine(Protocol):
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         """Whether it can size the model of these variants under its load (None: not known yet)."""
 
-    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
         """What Prometheus must be asked for the model of these variants."""
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:

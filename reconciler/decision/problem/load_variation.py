@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.domain.loads import PastArrivals
+from reconciler.sizing.arrays import Bools, Floats
 
 MARGIN = 5.0
 """Standard deviations above the mean that noise hardly ever reaches. An hour has a dozen windows: by Student's t with
@@ -22,8 +22,6 @@ needs. As much as the built-in headroom."""
 DEAD_BAND = 2.0
 """Margins that must be free before any replica goes; then all go that one margin does not need. Means and deviations of
 an hour differ from those of the next, by up to this factor: with a single margin they would move replicas."""
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 OUTLIER = 4.5
 """Median absolute deviations, three standard deviations of a normal law. So far below the line, replicas started or
 were not scraped: no reason to keep one. So far above it is a burst, which the peak stands for."""
@@ -114,7 +112,7 @@ def steady(
     )
 
 
-def _touched(is_unknown: Flags, windows: int) -> Flags:
+def _touched(is_unknown: Bools, windows: int) -> Bools:
     """The moments within so many steps after one that is unknown, and those themselves."""
     return np.asarray(np.convolve(is_unknown, np.ones(windows + 1))[: len(is_unknown)] > 0)
 

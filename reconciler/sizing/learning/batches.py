@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.learning.samples import Floats, Samples
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.learning.samples import Samples
 
 # A window with a request waiting throughout, on average; enough of them to believe a replica was full.
 _WAITING, _FEWEST_FULL = 1.0, 30

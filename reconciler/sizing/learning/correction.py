@@ -8,7 +8,8 @@ import numpy as np
 
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.replicas import Trace
-from reconciler.sizing.learning.samples import LONGEST_S, MOST, SHORTEST_S, Floats, plausible, series_of
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.learning.samples import LONGEST_S, MOST, SHORTEST_S, plausible, series_of
 
 # A profile is corrected, not replaced: beyond these somebody has to look.
 LEAST_FACTOR, MOST_FACTOR = 0.7, 1.2

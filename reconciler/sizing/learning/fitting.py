@@ -15,11 +15,12 @@ from itertools import chain
 
 import numpy as np
 
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.batches import LargestBatch, find_largest_batch
 from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.lines import Line, fit_line
+from reconciler.sizing.learning.lines import FittedLine, fit_line
 from reconciler.sizing.learning.ranges import NEVER_SEEN, range_of
-from reconciler.sizing.learning.samples import Floats, Samples, measured
+from reconciler.sizing.learning.samples import Samples, measured
 
 FEWEST_SAMPLES = 30
 # Below, a replica idles: what it measured were a few requests somewhere in the window.
@@ -61,7 +62,7 @@ def fit_profile(samples: Samples) -> Fit | Unfit:
     return _fit_of(busy, largest, line, prefill, why)
 
 
-def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[Line | None, str]:
+def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[FittedLine | None, str]:
     """Return the line of prefill, or why there is none."""
     points = _prefill_points(kept, largest)
     if why := _too_few(points, kept.ttft_s.size) or _too_alike(points):
@@ -107,7 +108,7 @@ def _too_alike(points: _Points) -> str:
     )
 
 
-def _too_loose(points: _Points, line: Line, least: float, most: float) -> str:
+def _too_loose(points: _Points, line: FittedLine, least: float, most: float) -> str:
     if line.error > _LARGEST_ERROR:
         return (
             f"{points.what} does not follow a line over {points.over}: the median sample is off by {line.error:.0%}, "
@@ -122,7 +123,9 @@ def _too_loose(points: _Points, line: Line, least: float, most: float) -> str:
     )
 
 
-def _fit_of(busy: Samples, largest: LargestBatch, decode: Line, prefill: Line | None, no_prefill: str) -> Fit:
+def _fit_of(
+    busy: Samples, largest: LargestBatch, decode: FittedLine, prefill: FittedLine | None, no_prefill: str
+) -> Fit:
     batch, input_tokens, output_tokens = map(range_of, (_batch(busy), busy.input_tokens, busy.output_tokens))
     unseen = [
         f"{name} were not measured, so at which lengths this holds is unknown"
@@ -146,7 +149,7 @@ def _fit_of(busy: Samples, largest: LargestBatch, decode: Line, prefill: Line | 
     )
 
 
-def _notes_on(decode: Line, prefill: Line | None, no_prefill: str) -> list[str]:
+def _notes_on(decode: FittedLine, prefill: FittedLine | None, no_prefill: str) -> list[str]:
     said = {
         "inter-token latency does not grow with the batch, beta is 0": decode.slope == 0,
         "inter-token latency grows from nothing, alpha is 0": decode.base == 0,

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reconciler.sizing.learning.samples import Floats
+from reconciler.sizing.arrays import Floats
 
 _Step: TypeAlias = tuple[float, float]
 
@@ -31,7 +31,7 @@ _NOISE_SHARE, _MOST_NOISE, _LEAST_SPREAD = 0.5, 0.1**2, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FittedLine:
     """y = base + slope * x, neither negative.
 
     `error` is the median of |y / fitted - 1|, over all points. `scale` is the standard deviation of that among the
@@ -54,7 +54,7 @@ class Line:
         return float(self.scale / fitted * np.sqrt(1 / self.weight + (x - self.middle) ** 2 / self.spread))
 
 
-def fit_line(x: Floats, y: Floats) -> Line:
+def fit_line(x: Floats, y: Floats) -> FittedLine:
     """Return the robust line through the points, shape (points,), all above 0; x must not be one value.
 
     The order of the points must be theirs alone (`measured`).
@@ -110,11 +110,11 @@ def _solve(x: Floats, y: Floats, weights: Floats, noise: float) -> _Step:
     return (float(base), float(slope)) if base > 0 else (0.0, float(weights @ (x * y) / true_square))
 
 
-def _describe(x: Floats, y: Floats, base: float, slope: float) -> Line:
+def _describe(x: Floats, y: Floats, base: float, slope: float) -> FittedLine:
     weights, scale = _weigh(x, y, base, slope)
     weight = float(weights.sum())
     middle = float(weights @ x) / weight
-    return Line(
+    return FittedLine(
         base=base,
         slope=slope,
         error=float(np.median(np.abs(y / (base + slope * x) - 1))),

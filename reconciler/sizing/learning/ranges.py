@@ -3,7 +3,7 @@
 import numpy as np
 
 from reconciler.domain.profiles import Learning
-from reconciler.sizing.learning.samples import Floats
+from reconciler.sizing.arrays import Floats
 
 NEVER_SEEN = (0.0, 0.0)
 # One percent at either end may be nonsense.

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.replicas import Trace
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
+from reconciler.sizing.arrays import Bools, Floats
 
 # Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.
 SHORTEST_S, LONGEST_S = 1e-9, 1e6

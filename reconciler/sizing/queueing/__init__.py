@@ -9,8 +9,8 @@ cut into chunks.
 Struct of arrays everywhere: element i of every array belongs to candidate i. SI units.
 """
 
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.arrays import Floats
 from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.laws import decode_only, prefill_decode, token_work

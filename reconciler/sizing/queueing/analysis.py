@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Floats
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import QueueHead, solve_head
 from reconciler.sizing.queueing.readings import Means

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.chunks import Chunks
 
 # States of a group: what one pass over them touches then stays in the second-level cache (1 MiB).

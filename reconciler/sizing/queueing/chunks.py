@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

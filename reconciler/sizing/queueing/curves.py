@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.bends import Bends
 from reconciler.sizing.queueing.readings import Reading
 

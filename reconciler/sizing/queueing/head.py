@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.bends import StateSums
 from reconciler.sizing.queueing.curves import ServiceCurves
 

@@ -7,7 +7,7 @@ Arguments of every law broadcast against each other; service times must come out
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reconciler.sizing.queueing.arrays import align
+from reconciler.sizing.arrays import align
 from reconciler.sizing.queueing.bends import find_bends
 from reconciler.sizing.queueing.chunks import cut_prompts
 from reconciler.sizing.queueing.curves import ServiceCurves

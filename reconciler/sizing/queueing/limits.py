@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
@@ -21,7 +21,7 @@ _LEAST_LEFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LatencyLimits:
     """Limits of mean service time, mean wait, inter-token latency and time to first token, shape (candidates,).
 
     Infinite where absent. `itl_s` is absent where `service_s` says the same; `ttft_s` counts the mean wait
@@ -40,9 +40,9 @@ class Limits:
         smallest = np.minimum(np.minimum(self.service_s, self.wait_s), np.minimum(self.itl_s, self.ttft_s))
         return np.isfinite(smallest)
 
-    def take(self, index: Integers | Bools) -> "Limits":
+    def take(self, index: Integers | Bools) -> "LatencyLimits":
         """Return the limits of the candidates that `index` selects."""
-        return Limits(**{name: getattr(self, name)[index] for name in Limits.__slots__})
+        return LatencyLimits(**{name: getattr(self, name)[index] for name in LatencyLimits.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Excess:
     binding: NDArray[np.int8]
 
 
-def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: Limits) -> Excess:
+def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: LatencyLimits) -> Excess:
     """Return how far the chain is outside its limits; the rate must be below the full batch's."""
     slopes = _Slopes(curves, chain)
     service = np.log(chain.service_s / limits.service_s + _TINY)
@@ -70,7 +70,7 @@ def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: Limits) -
     return excess
 
 
-def batch_within(curves: ServiceCurves, limits: Limits) -> Floats:
+def batch_within(curves: ServiceCurves, limits: LatencyLimits) -> Floats:
     """Return about the largest batch whose latencies, as the law reads them, are inside the limits; NaN for any.
 
     Straight between a lone request and the full batch, which is good enough to start a search from.
@@ -113,7 +113,7 @@ class _Slopes:
 
 
 def _measure_latencies(
-    curves: ServiceCurves, chain: QueueBalance, limits: Limits, slopes: _Slopes, excess: Excess
+    curves: ServiceCurves, chain: QueueBalance, limits: LatencyLimits, slopes: _Slopes, excess: Excess
 ) -> Excess:
     """Add the limits of what the law reads off the chain."""
     means = Means(service_s=chain.service_s, in_service=chain.in_service / chain.total)

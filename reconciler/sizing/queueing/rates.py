@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.arrays import Bools, Floats
 from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.limits import Limits
+from reconciler.sizing.queueing.limits import LatencyLimits
 from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.search import Search
 from reconciler.sizing.queueing.targets import Targets
@@ -81,7 +81,7 @@ def largest_throughput(curves: ServiceCurves, limits: RateLimits) -> Floats:
     return analyze(curves, limits.rate_per_s).throughput_per_s
 
 
-def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[Limits, Bools]:
+def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[LatencyLimits, Bools]:
     """Return what to search for, and which candidates are too slow for their inter-token latency in any case."""
     absent = np.full_like(targets.itl_s, np.inf)
     service_s, itl_s = curves.reading.service_limit_s(targets.itl_s), absent
@@ -94,7 +94,7 @@ def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[Li
         too_slow = service_s < curves.service_s(1.0) * (1 - ROUNDING)
         always_fast = service_s >= curves.service_s(curves.max_batch) * (1 - ROUNDING)
         service_s = np.where(always_fast, np.inf, service_s)
-    limits = Limits(
+    limits = LatencyLimits(
         service_s=service_s,
         wait_s=np.maximum(targets.wait_s, _LEAST_LIMIT_S),
         itl_s=np.maximum(itl_s, _LEAST_LIMIT_S),

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.chunks import Chunks
 
 # Rounding of parameters and targets to float64 must not decide what is attainable.

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from reconciler.sizing.arrays import Floats, Integers
 from reconciler.sizing.queueing.analysis import balance
-from reconciler.sizing.queueing.arrays import Floats, Integers
 from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.limits import Excess, Limits, batch_within, measure_excess
+from reconciler.sizing.queueing.limits import Excess, LatencyLimits, batch_within, measure_excess
 
 # Newton's error after a step is about its square (times a curvature of some 1e3), so this ends near 1e-12.
 _LAST_STEP = 3e-8
@@ -20,7 +20,7 @@ _TINY = 1e-300
 class Search:
     """A bracketed Newton search in ln rate; candidates leave as they finish, so slow ones cost the others nothing."""
 
-    def __init__(self, curves: ServiceCurves, limits: Limits, lowest: Floats, highest: Floats) -> None:
+    def __init__(self, curves: ServiceCurves, limits: LatencyLimits, lowest: Floats, highest: Floats) -> None:
         self._curves = curves
         self._limits = limits
         self._lowest, self._highest = np.log(lowest), np.log(highest)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.queueing.arrays import Floats, Integers
+from reconciler.sizing.arrays import Floats, Integers
 
 # Where places * |ln ratio| is smaller, the closed sums cancel and doubling replaces them.
 _NEAR_ONE = 0.01

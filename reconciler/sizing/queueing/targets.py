@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from reconciler.sizing.queueing.arrays import Floats
+from reconciler.sizing.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

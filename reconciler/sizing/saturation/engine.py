@@ -26,7 +26,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _ScreenedModel:
     """A model's readings, screened and put into tokens once for all its roles."""
 
     readings: ModelReadings
@@ -52,7 +52,7 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     screened = readings.screened()
     lengths = mean_lengths(screened.replicas)
     tokens, described = described_in_tokens(readings, screened, lengths)
-    seen = _Seen(
+    seen = _ScreenedModel(
         readings=readings,
         screened=screened,
         lengths=lengths,
@@ -90,7 +90,7 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     )
 
 
-def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _Seen) -> _RoleAnswer:
+def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel) -> _RoleAnswer:
     if not any(variant.current_replicas for variant in group):
         return _wake(seen.readings)
     need = _need(role, group, seen)
@@ -101,7 +101,7 @@ def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _Seen) -> _Rol
     return _settle(need, group, seen)
 
 
-def _settle(need: Need, group: Sequence[VariantFacts], seen: _Seen) -> _RoleAnswer:
+def _settle(need: Need, group: Sequence[VariantFacts], seen: _ScreenedModel) -> _RoleAnswer:
     """More than it has, exactly what it has, or less: less only when everything is known and nothing is on its way."""
     pending = sum(variant.pending_replicas for variant in group)
     running_unsized = [each.key.label for each in group if each.current_replicas and each.key in need.unsized]
@@ -126,7 +126,7 @@ def _settle(need: Need, group: Sequence[VariantFacts], seen: _Seen) -> _RoleAnsw
     return _RoleAnswer(amount=need.has, reason=reason, need=need)
 
 
-def _need(role: Role, group: Sequence[VariantFacts], seen: _Seen) -> Need:
+def _need(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel) -> Need:
     """In tokens where every variant that runs has a capacity in tokens, else in replicas."""
     described = [seen.described[variant.key] for variant in group]
     if all(each.per_replica_tokens is not None for each in described if each.variant.current_replicas):

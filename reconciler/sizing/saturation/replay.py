@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, Trace, kv_cache_tokens
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.saturation.compute_bound import (
     BUCKET_LIMITS_TOKENS,
     BUCKETS,
@@ -26,11 +26,9 @@ from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import replica_tokens
 from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 
-Floats: TypeAlias = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _PodHistory:
     """One replica's history where its KV cache usage is known, arrays of shape (ticks,); NaN is not known."""
 
     pod: str
@@ -95,14 +93,14 @@ def replay_capacities(
     history: BoundHistory,
 ) -> dict[ResourceKey, StoredCapacity]:
     """Return what a replica of each variant held when the variant was last seen; variants never seen are left out."""
-    by_variant: dict[ResourceKey, list[_Seen]] = {}
+    by_variant: dict[ResourceKey, list[_PodHistory]] = {}
     for seen in _seen(traces, kv_tokens_by_pod, variants, fills_lengths=True):
         by_variant.setdefault(seen.variant.key, []).append(seen)
     return {key: _stored(own, thresholds, history) for key, own in sorted(by_variant.items())}
 
 
-def _by_devices(seen: Iterable[_Seen]) -> dict[tuple[str, int], list[_Seen]]:
-    groups: dict[tuple[str, int], list[_Seen]] = {}
+def _by_devices(seen: Iterable[_PodHistory]) -> dict[tuple[str, int], list[_PodHistory]]:
+    groups: dict[tuple[str, int], list[_PodHistory]] = {}
     for each in seen:
         groups.setdefault((each.variant.accelerator, each.variant.devices), []).append(each)
     return groups
@@ -114,7 +112,7 @@ def _never_exceeded(in_use: Floats) -> NDArray[np.bool_]:
     return np.asarray(in_use * PLATEAU >= later)
 
 
-def _stored(seen: Sequence[_Seen], thresholds: Thresholds, history: BoundHistory) -> StoredCapacity:
+def _stored(seen: Sequence[_PodHistory], thresholds: Thresholds, history: BoundHistory) -> StoredCapacity:
     last_s = max(each.at_s[-1] for each in seen)
     last = [each for each in seen if each.at_s[-1] == last_s]
     tokens = (replica_tokens(_as_reported(each), each.variant, thresholds, history) for each in last)
@@ -125,7 +123,7 @@ def _stored(seen: Sequence[_Seen], thresholds: Thresholds, history: BoundHistory
     )
 
 
-def _as_reported(seen: _Seen) -> ReplicaMetrics:
+def _as_reported(seen: _PodHistory) -> ReplicaMetrics:
     """What a replica reported last."""
 
     def last(values: Floats) -> float | None:
@@ -148,7 +146,7 @@ def _seen(
     variants: Iterable[VariantFacts],
     *,
     fills_lengths: bool,
-) -> Iterator[_Seen]:
+) -> Iterator[_PodHistory]:
     known = {variant.key: variant for variant in variants}
     own = [trace for trace in traces if trace.variant in known]
     sizes = _sizes(own, kv_tokens_by_pod)
@@ -159,7 +157,7 @@ def _seen(
                 yield seen
 
 
-def _of_pod(trace: Trace, variant: VariantFacts, kv_tokens: float, *, fills_lengths: bool) -> _Seen:
+def _of_pod(trace: Trace, variant: VariantFacts, kv_tokens: float, *, fills_lengths: bool) -> _PodHistory:
     usage = _sound(trace, "kv_cache_usage", len(trace.series.get("kv_cache_usage", ())), most=1.0)
     waiting, inputs, outputs = (
         _sound(trace, name, usage.size) for name in ("num_waiting", "input_tokens", "output_tokens")
@@ -169,7 +167,7 @@ def _of_pod(trace: Trace, variant: VariantFacts, kv_tokens: float, *, fills_leng
     with np.errstate(over="ignore"):
         at_s = trace.start_s + np.arange(usage.size) * trace.step_s
     is_known = ~np.isnan(usage) & np.isfinite(at_s)
-    return _Seen(
+    return _PodHistory(
         pod=trace.pod,
         variant=variant,
         kv_tokens=kv_tokens,

@@ -12,8 +12,8 @@ truncates them in integers; times are seconds outside, whole milliseconds inside
 """
 
 from reconciler.sizing.tracking.groups import Block, aggregate_external, distribute, scaling_order
-from reconciler.sizing.tracking.history import History, PodSeries, Target
-from reconciler.sizing.tracking.outcome import Outcome, Trail, Vote
+from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking.outcome import TrackedOutcome, Trail, Vote
 from reconciler.sizing.tracking.replay import RolePair
 from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
 from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
@@ -26,13 +26,13 @@ __all__ = [
     "TRACKING",
     "Block",
     "History",
-    "Outcome",
-    "PodSeries",
+    "PodHistory",
     "RoleBounds",
     "RoleCounts",
     "RolePair",
     "Rule",
     "Target",
+    "TrackedOutcome",
     "Trail",
     "Vote",
     "aggregate_external",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from reconciler.domain.declared.tracking import LONGEST_WINDOW_S, Backend, Behavior, Rate
-from reconciler.sizing.tracking.arrays import Floats
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.history import History, Target
 
 # The limits of the resource's own schema and webhook.

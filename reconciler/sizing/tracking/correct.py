@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.domain.declared.tracking import Behavior, Rate, Select
-from reconciler.sizing.tracking.arrays import Bools, Integers, milliseconds
+from reconciler.sizing.arrays import Bools, Integers
+from reconciler.sizing.tracking.counts import milliseconds
 from reconciler.sizing.tracking.windows import Best
 
 _UNLIMITED = 2**62
@@ -72,7 +73,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class CorrectedReplicas:
     """How a recommendation became `corrected`, arrays of shape (targets,).
 
     `stabilized` is what the recommendation window left of it, `limit` what the rate allowed at most (or least, when
@@ -115,7 +116,7 @@ def _whole(numbers: Sequence[int]) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class UncorrectedReplicas:
     """A recommendation beside what it is to be corrected against, arrays of shape (targets,)."""
 
     recommended: Integers
@@ -125,59 +126,67 @@ class Wish:
     maximum: Integers
 
 
-def correct(wish: Wish, behaviors: Behaviors, past: Past, *, panics_from_zero: bool) -> Correction:
+def correct(
+    asked: UncorrectedReplicas, behaviors: Behaviors, past: Past, *, panics_from_zero: bool
+) -> CorrectedReplicas:
     """Return the count that windows, rates and bounds leave of a recommendation.
 
     A panic only grows, from the lowest count of its period; a steady target shrinks no further than its windows and
     rate allow, and grows likewise. p percent of a count is truncated toward zero.
     """
-    urgent = _panicking(wish, behaviors, past, panics_from_zero=panics_from_zero)
-    shrinking = _shrinking(wish, behaviors.down, past)
-    growing = _growing(wish, behaviors.up, past)
-    down = ~wish.panic & (wish.recommended < wish.current)
-    up = ~wish.panic & (wish.recommended > wish.current)
+    urgent = _panicking(asked, behaviors, past, panics_from_zero=panics_from_zero)
+    shrinking = _shrinking(asked, behaviors.down, past)
+    growing = _growing(asked, behaviors.up, past)
+    down = ~asked.panic & (asked.recommended < asked.current)
+    up = ~asked.panic & (asked.recommended > asked.current)
 
     def chosen(of_panic: Integers, of_down: Integers, of_up: Integers, otherwise: Integers) -> Integers:
-        return np.where(wish.panic, of_panic, np.where(down, of_down, np.where(up, of_up, otherwise)))
+        return np.where(asked.panic, of_panic, np.where(down, of_down, np.where(up, of_up, otherwise)))
 
-    corrected = chosen(urgent.corrected, shrinking.corrected, growing.corrected, wish.recommended)
-    return Correction(
-        stabilized=chosen(urgent.stabilized, shrinking.stabilized, growing.stabilized, wish.recommended),
-        limit=chosen(urgent.limit, shrinking.limit, growing.limit, wish.recommended),
-        limited=np.where(wish.panic, urgent.limited, np.where(down, shrinking.limited, up & growing.limited)),
-        corrected=np.minimum(np.maximum(corrected, wish.minimum), wish.maximum),
+    corrected = chosen(urgent.corrected, shrinking.corrected, growing.corrected, asked.recommended)
+    return CorrectedReplicas(
+        stabilized=chosen(urgent.stabilized, shrinking.stabilized, growing.stabilized, asked.recommended),
+        limit=chosen(urgent.limit, shrinking.limit, growing.limit, asked.recommended),
+        limited=np.where(asked.panic, urgent.limited, np.where(down, shrinking.limited, up & growing.limited)),
+        corrected=np.minimum(np.maximum(corrected, asked.minimum), asked.maximum),
     )
 
 
-def _panicking(wish: Wish, behaviors: Behaviors, past: Past, *, panics_from_zero: bool) -> Correction:
+def _panicking(
+    asked: UncorrectedReplicas, behaviors: Behaviors, past: Past, *, panics_from_zero: bool
+) -> CorrectedReplicas:
     lowest = past.min_corrected_panic
     limited = lowest.known & (lowest.value > 0) if panics_from_zero else lowest.known
     limit = lowest.value + lowest.value * behaviors.panic_percent // 100
-    reached = np.where(limited, np.minimum(wish.recommended, limit), wish.recommended)
-    return Correction(
-        stabilized=wish.recommended, limit=limit, limited=limited, corrected=np.maximum(reached, wish.current)
+    reached = np.where(limited, np.minimum(asked.recommended, limit), asked.recommended)
+    return CorrectedReplicas(
+        stabilized=asked.recommended, limit=limit, limited=limited, corrected=np.maximum(reached, asked.current)
     )
 
 
-def _shrinking(wish: Wish, rate: Rates, past: Past) -> Correction:
+def _shrinking(asked: UncorrectedReplicas, rate: Rates, past: Past) -> CorrectedReplicas:
     held = past.max_recommendation
-    stabilized = np.where(held.known, np.maximum(wish.recommended, held.value), wish.recommended)
+    stabilized = np.where(held.known, np.maximum(asked.recommended, held.value), asked.recommended)
     highest = past.down_corrected.value
     by_count, by_percent = highest - rate.instances, highest - highest * rate.percent // 100
     looser, tighter = np.minimum(by_count, by_percent), np.maximum(by_count, by_percent)
     limit = np.where(rate.looser, looser, np.where(rate.tighter, tighter, -_UNLIMITED))
     limited = past.down_corrected.known & (rate.looser | rate.tighter)
     reached = np.where(limited, np.maximum(stabilized, limit), stabilized)
-    return Correction(stabilized=stabilized, limit=limit, limited=limited, corrected=np.minimum(reached, wish.current))
+    return CorrectedReplicas(
+        stabilized=stabilized, limit=limit, limited=limited, corrected=np.minimum(reached, asked.current)
+    )
 
 
-def _growing(wish: Wish, rate: Rates, past: Past) -> Correction:
+def _growing(asked: UncorrectedReplicas, rate: Rates, past: Past) -> CorrectedReplicas:
     held = past.min_recommendation
-    stabilized = np.where(held.known, np.minimum(wish.recommended, held.value), wish.recommended)
+    stabilized = np.where(held.known, np.minimum(asked.recommended, held.value), asked.recommended)
     lowest = past.min_corrected_stable.value
     by_count, by_percent = lowest + rate.instances, lowest + lowest * rate.percent // 100
     looser, tighter = np.maximum(by_count, by_percent), np.minimum(by_count, by_percent)
     limit = np.where(rate.looser, looser, np.where(rate.tighter, tighter, _UNLIMITED))
     limited = past.min_corrected_stable.known & (rate.looser | rate.tighter)
     reached = np.where(limited, np.minimum(stabilized, limit), stabilized)
-    return Correction(stabilized=stabilized, limit=limit, limited=limited, corrected=np.maximum(reached, wish.current))
+    return CorrectedReplicas(
+        stabilized=stabilized, limit=limit, limited=limited, corrected=np.maximum(reached, asked.current)
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.domain.declared.tracking import Backend
-from reconciler.sizing.tracking.arrays import Floats
+from reconciler.sizing.arrays import Floats
 
 # Names of metrics that are shares, not amounts: a group takes their mean.
 _SHARES = ("_utilization", "_usage", "_ratio", "_percent", "_saturation")

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.declared.tracking import Backend, Policy
-from reconciler.sizing.tracking.arrays import Floats
+from reconciler.sizing.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodSeries:
+class PodHistory:
     """One metric read from pods, arrays of shape (ticks, backends), NaN where unknown.
 
     `total` is the sum over the `reporting` ready pods; `missing` ready pods did not report it.
@@ -30,7 +30,7 @@ class History:
 
     replicas: Floats
     unready: Floats
-    pods: Mapping[str, PodSeries] = field(default_factory=dict)
+    pods: Mapping[str, PodHistory] = field(default_factory=dict)
     external: Mapping[str, Floats] = field(default_factory=dict)
     arrivals_per_s: Floats | None = None
 

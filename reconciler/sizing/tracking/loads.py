@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.sizing.tracking.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.tracking.groups import aggregate_external, in_order_sum
-from reconciler.sizing.tracking.history import History, PodSeries, Target
-from reconciler.sizing.tracking.recommend import Readings
+from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking.recommend import TickReadings
 from reconciler.sizing.tracking.rules import Rule
 
 
@@ -55,9 +55,9 @@ class Loads:
             unusable=np.tile(self.unusable, times),
         )
 
-    def at(self, tick: int) -> Readings:
+    def at(self, tick: int) -> TickReadings:
         """Return what was read at one tick."""
-        return Readings(
+        return TickReadings(
             total=self.total[tick],
             reporting=self.reporting[tick],
             missing=self.missing[tick],
@@ -110,7 +110,7 @@ def _fill_external(loads: Loads, place: tuple[int, int], name: str, values: Floa
     loads.partial[:, row, column] = answered & (_silent(known, history) > 0)
 
 
-def _fill_pods(loads: Loads, place: tuple[int, int], pods: PodSeries, history: History, rule: Rule) -> None:
+def _fill_pods(loads: Loads, place: tuple[int, int], pods: PodHistory, history: History, rule: Rule) -> None:
     row, column = place
     sound = _known(pods.total)
     known = sound & (_usable(pods.reporting) > 0)

@@ -43,7 +43,7 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TrackedOutcome:
     """What a rule decides for one target, by backend. `replicas` None holds everything as it is; `reasons` say why.
 
     `current` are the last recorded counts, None where unknown. `reasons` are also what slowed an answer that there

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.tracking.arrays import Bools, Floats, Integers, whole_replicas
+from reconciler.sizing.arrays import Bools, Floats, Integers
+from reconciler.sizing.tracking.counts import whole_replicas
 from reconciler.sizing.tracking.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class TickReadings:
     """One tick's metrics, arrays of shape (metrics, targets); `unready` replicas have shape (targets,).
 
     `total` is the sum over `reporting` units; `missing` units should report and do not. A unit is what upstream keeps
@@ -64,7 +65,7 @@ class Recommendation:
     complete: Bools
 
 
-def recommend(readings: Readings, aims: Aims, current: Integers, rule: Rule) -> Recommendation:
+def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: Rule) -> Recommendation:
     """Return what the metrics ask for beside `current` replicas, shape (targets,), cut to the bounds.
 
     A count outside its bounds goes to the nearest one and needs no metric; nor does a count whose bounds are equal.
@@ -90,7 +91,7 @@ def recommend(readings: Readings, aims: Aims, current: Integers, rule: Rule) -> 
     )
 
 
-def _votes(readings: Readings, aims: Aims, current: Integers, rule: Rule) -> Floats:
+def _votes(readings: TickReadings, aims: Aims, current: Integers, rule: Rule) -> Floats:
     of_total = _vote_of_total(readings.total, aims, current)
     if rule.tolerance_per_replica:
         return of_total
@@ -102,7 +103,7 @@ def _vote_of_total(total: Floats, aims: Aims, current: Integers) -> Floats:
     return np.where(np.abs(need / current - 1.0) <= aims.tolerance, current, whole_replicas(need))
 
 
-def _vote_of_units(readings: Readings, aims: Aims, current: Integers) -> Floats:
+def _vote_of_units(readings: TickReadings, aims: Aims, current: Integers) -> Floats:
     """Return upstream's vote from the mean of reporting units.
 
     Missing units count as on target when shrinking and as idle when growing, unready ones as idle when growing; a

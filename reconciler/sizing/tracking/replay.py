@@ -10,8 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.domain.declared.tracking import RatioRange
-from reconciler.sizing.tracking.arrays import NEVER_MS, Bools, Integers, milliseconds
-from reconciler.sizing.tracking.correct import Behaviors, Correction, Past, Wish, correct, stack_behaviors
+from reconciler.sizing.arrays import Bools, Integers
+from reconciler.sizing.tracking.correct import (
+    Behaviors,
+    CorrectedReplicas,
+    Past,
+    UncorrectedReplicas,
+    correct,
+    stack_behaviors,
+)
+from reconciler.sizing.tracking.counts import NEVER_MS, milliseconds
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.loads import Loads
 from reconciler.sizing.tracking.recommend import Aims, Recommendation, recommend
@@ -69,7 +77,7 @@ class Tick:
     panic: Bools
     panic_ends_ms: Integers
     past: Past
-    correction: Correction
+    correction: CorrectedReplicas
     idle_held: Bools
     waiting: Bools
     replicas: Integers
@@ -142,7 +150,7 @@ class _Loop:
         skipped = self._skipped_together(recommendation.skipped | ~active)
         panic = self._panics(now_ms, recommendation.replicas, skipped)
         past = self._past(now_ms)
-        wish = Wish(
+        wish = UncorrectedReplicas(
             recommended=recommendation.replicas,
             current=current,
             panic=panic,

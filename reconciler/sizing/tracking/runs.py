@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.sizing.tracking.arrays import MOST_REPLICAS, NEVER_MS, Bools, Floats, Integers, milliseconds
+from reconciler.sizing.arrays import Bools, Floats, Integers
+from reconciler.sizing.tracking.counts import MOST_REPLICAS, NEVER_MS, milliseconds
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.loads import Loads, stack_loads
 from reconciler.sizing.tracking.replay import Course, RolePair, Tick, replay, stack_course

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reconciler.sizing.tracking.arrays import MOST_REPLICAS, Floats
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.checks import find_faults, find_oddities
+from reconciler.sizing.tracking.counts import MOST_REPLICAS
 from reconciler.sizing.tracking.groups import distribute, is_share, keep_at_least, scaling_order
 from reconciler.sizing.tracking.history import Target
-from reconciler.sizing.tracking.outcome import Outcome
+from reconciler.sizing.tracking.outcome import TrackedOutcome
 from reconciler.sizing.tracking.replay import RolePair, repair_pair
 from reconciler.sizing.tracking.roles import ratio_fault
 from reconciler.sizing.tracking.rules import Rule
@@ -17,7 +18,7 @@ from reconciler.sizing.tracking.trails import trail_of
 
 def track(
     targets: Sequence[Target], ticks_s: Floats, rule: Rule, pairs: Sequence[RolePair] = ()
-) -> tuple[Outcome, ...]:
+) -> tuple[TrackedOutcome, ...]:
     """Return what `rule` decides for each target at the last tick, in their order; bad input is a reason, no error.
 
     `ticks_s`, shape (ticks,), is the one clock of all histories, every 15 s for upstream's answer. `pairs` name
@@ -57,11 +58,11 @@ def _with_pair_faults(faults: list[tuple[str, ...]], pairs: Sequence[RolePair]) 
     return found
 
 
-def _held(target: Target, rule: Rule, reasons: Sequence[str]) -> Outcome:
-    return Outcome(name=target.name, rule=rule.name, replicas=None, current=None, reasons=tuple(reasons))
+def _held(target: Target, rule: Rule, reasons: Sequence[str]) -> TrackedOutcome:
+    return TrackedOutcome(name=target.name, rule=rule.name, replicas=None, current=None, reasons=tuple(reasons))
 
 
-def _decide(run: Run, column: int, target: Target, rule: Rule) -> Outcome:
+def _decide(run: Run, column: int, target: Target, rule: Rule) -> TrackedOutcome:
     current = run.recorded(column)
     notes = (
         *run.clock_notes,
@@ -74,7 +75,7 @@ def _decide(run: Run, column: int, target: Target, rule: Rule) -> Outcome:
         return replace(_held(target, rule, ["how many replicas run was never recorded"]), notes=notes)
     trail = trail_of(run.last, run, column, target, sum(current))
     replicas, reasons = _answer(run, column, target, current, trail.desired)
-    return Outcome(
+    return TrackedOutcome(
         name=target.name,
         rule=rule.name,
         replicas=replicas,

@@ -2,7 +2,7 @@
 
 import math
 
-from reconciler.sizing.tracking.arrays import NEVER_MS
+from reconciler.sizing.tracking.counts import NEVER_MS
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.outcome import Trail, Vote
 from reconciler.sizing.tracking.replay import Tick

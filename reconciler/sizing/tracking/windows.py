@@ -9,7 +9,8 @@ from enum import Enum
 
 import numpy as np
 
-from reconciler.sizing.tracking.arrays import NEVER_MS, Bools, Integers
+from reconciler.sizing.arrays import Bools, Integers
+from reconciler.sizing.tracking.counts import NEVER_MS
 
 
 class Extreme(Enum):

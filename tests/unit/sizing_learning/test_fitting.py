@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.replicas import Trace
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Samples, Unfit, fit_profile, samples_of
-from reconciler.sizing.learning.samples import Floats
 
 Series = dict[str, tuple[float, ...]]
 Play = Callable[..., Series]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.replicas import Trace
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Samples, Unfit, correct, fit_profile, samples_of
-from reconciler.sizing.learning.samples import Floats
 
 NAMES = ("itl", "ttft", "wait", "running", "waiting", "input_tokens", "output_tokens")
 HOSTILE = [math.nan, math.inf, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1e-12, 1.0, 64.0, 1e9, 1e300, 1.7e308]

@@ -18,7 +18,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.sizing.tracking import (
     History,
-    PodSeries,
+    PodHistory,
     Target,
 )
 
@@ -71,7 +71,7 @@ def make_target() -> Callable[..., Target]:
         ones = np.ones_like(total)
         counts = np.broadcast_to(np.atleast_1d(np.array(replicas, dtype=np.float64)).reshape(-1, 1), total.shape)
         reporting = np.where(np.isnan(total), 0.0, np.maximum(np.nan_to_num(counts, nan=1.0) - missing, 0.0))
-        pods = {} if external else {"m": PodSeries(total=total, reporting=reporting, missing=missing * ones)}
+        pods = {} if external else {"m": PodHistory(total=total, reporting=reporting, missing=missing * ones)}
         return Target(
             name=name,
             policy=Policy(

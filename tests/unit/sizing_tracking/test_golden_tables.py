@@ -20,12 +20,13 @@ from reconciler.domain.declared.tracking import (
     Select,
 )
 from reconciler.metrics.tracked.histograms import percentile_since, references
+from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,
     KTHENA_V1,
     History,
-    PodSeries,
+    PodHistory,
     RoleBounds,
     Target,
     aggregate_external,
@@ -34,10 +35,9 @@ from reconciler.sizing.tracking import (
     repair_upstream,
     scaling_order,
 )
-from reconciler.sizing.tracking.arrays import Floats
-from reconciler.sizing.tracking.correct import Past, Wish, correct, stack_behaviors
+from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.loads import stack_loads
-from reconciler.sizing.tracking.recommend import Aims, Readings, recommend
+from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
 from reconciler.sizing.tracking.replay import replay, stack_course
 from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 
@@ -52,7 +52,7 @@ RULES = {
 }
 
 
-def units_of(row: Row) -> tuple[Readings, Aims]:
+def units_of(row: Row) -> tuple[TickReadings, Aims]:
     """One column of readings: what reports a metric is summed in order, what does not is missing."""
     targets, ready = json.loads(row["targets_json"]), json.loads(row["ready_json"])
     external = json.loads(row["external_json"])
@@ -69,7 +69,7 @@ def units_of(row: Row) -> tuple[Readings, Aims]:
         return np.array(values, dtype=np.float64).reshape(len(targets), 1)
 
     missing = len(ready) - column([float(units) for units in reporting])
-    readings = Readings(
+    readings = TickReadings(
         total=column(total),
         reporting=column([float(units) for units in reporting]),
         missing=missing,
@@ -139,7 +139,7 @@ def test_corrections_agree(golden_rows: ReadGolden) -> None:
     wrong = []
     for row in rows:
         current = int(row["current"])
-        wish = Wish(
+        wish = UncorrectedReplicas(
             recommended=np.array([int(row["recommended"])]),
             current=np.array([current]),
             panic=np.array([row["is_panic"] == "1"]),
@@ -230,7 +230,7 @@ def target_of(policy: Row, rows: list[Row], *, group: bool) -> Target:
             replicas=numbers("current_json" if group else "current"),
             unready=numbers("unready_json" if group else "unready"),
             pods={
-                name: PodSeries(total=total, reporting=np.where(np.isnan(total), 0.0, 1.0), missing=0 * total)
+                name: PodHistory(total=total, reporting=np.where(np.isnan(total), 0.0, 1.0), missing=0 * total)
                 for name, total in sums.items()
             },
             external={name: series("external_json", name) for name in per_replica},

@@ -44,10 +44,10 @@ from reconciler.sizing.tracking import (
     scaling_order,
     track,
 )
-from reconciler.sizing.tracking.correct import Past, Wish, correct, stack_behaviors
+from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import is_share
 from reconciler.sizing.tracking.loads import stack_loads
-from reconciler.sizing.tracking.recommend import Aims, Readings, recommend
+from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
 from reconciler.sizing.tracking.replay import Tick, replay, stack_course
 from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 
@@ -122,7 +122,7 @@ def test_metrics_ask_for_a_count(row: Any) -> None:
     missing = len(ready) - reporting
     totals = [external.get(metric, sum(unit.get(metric, 0.0) for unit in ready)) for metric in targets]
     answer = recommend(
-        Readings(
+        TickReadings(
             total=column(totals),
             reporting=reporting,
             missing=missing,
@@ -185,7 +185,7 @@ def corrected(row: Any, rule: Rule) -> int:
         panic=Panic(percent=panic_percent, period_s=1.0, threshold_percent=200, hold_s=1.0),
     )
     answer = correct(
-        Wish(
+        UncorrectedReplicas(
             recommended=np.array([recommended]),
             current=np.array([current]),
             panic=np.array([panic]),

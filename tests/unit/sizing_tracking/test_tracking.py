@@ -23,11 +23,11 @@ from reconciler.sizing.tracking import (
     KTHENA_V0_CORRECTED,
     KTHENA_V1,
     TRACKING,
-    Outcome,
-    PodSeries,
+    PodHistory,
     RolePair,
     Rule,
     Target,
+    TrackedOutcome,
     track,
 )
 
@@ -44,7 +44,7 @@ QUICK = Behavior(
 )
 
 
-def decide(target: Target, rule: Rule = TRACKING) -> Outcome:
+def decide(target: Target, rule: Rule = TRACKING) -> TrackedOutcome:
     ticks = target.history.replicas.shape[0]
     return track([target], np.arange(0.0, 15.0 * ticks, 15.0), rule)[0]
 
@@ -92,7 +92,7 @@ def test_without_any_metric_now_everything_is_held(make_target: MakeTarget, rule
 def test_a_metric_that_went_missing_keeps_what_it_asked_for(make_target: MakeTarget, rule: Rule) -> None:
     """Two metrics, of which the demanding one is no longer there: the other alone would shrink."""
     target = make_target([20.0] * TICKS, replicas=9, behavior=QUICK)
-    demanding = PodSeries(
+    demanding = PodHistory(
         total=np.array([[90.0]] * 30 + [[NAN]] * 30),
         reporting=np.ones((TICKS, 1)),
         missing=np.zeros((TICKS, 1)),
@@ -444,7 +444,7 @@ def test_the_way_to_the_answer_can_be_told(make_target: MakeTarget) -> None:
 
 def test_backends_of_a_group_are_all_kept_while_anything_is_missing(make_target: MakeTarget) -> None:
     one = make_target([60.0] * TICKS, behavior=QUICK)
-    series = PodSeries(total=np.full((TICKS, 2), 30.0), reporting=np.ones((TICKS, 2)), missing=np.zeros((TICKS, 2)))
+    series = PodHistory(total=np.full((TICKS, 2), 30.0), reporting=np.ones((TICKS, 2)), missing=np.zeros((TICKS, 2)))
     series.total[-2, 1] = NAN
     group = replace(
         one,

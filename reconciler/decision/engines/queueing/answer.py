@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.engines.port import EngineAnswer
-from reconciler.decision.engines.queueing.capacities import Capacities, Capacity
+from reconciler.decision.engines.queueing.capacities import Capacities, ReplicaCapacity
 from reconciler.decision.problem.demands import ModelDemand
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.load_variation import LoadVariation
@@ -105,7 +105,7 @@ def _settled_step(demand: ModelDemand, variation: LoadVariation) -> Step:
     return Step(stage="settled", before=before, after=after, reason=words)
 
 
-def _capacity_step(option: Option, capacity: Capacity) -> Step:
+def _capacity_step(option: Option, capacity: ReplicaCapacity) -> Step:
     words = f"one replica on {_taken(option)}: {capacity.words} ({_parameters(option.profile, capacity)})"
     return Step(stage="capacity", before="", after=f"{capacity.rate_per_s:.4g} req/s", reason=words)
 
@@ -116,7 +116,7 @@ def _taken(option: Option) -> str:
     return f"{option.accelerators_per_replica} x {option.accelerator}" if several else option.accelerator
 
 
-def _parameters(profile: PerformanceProfile, capacity: Capacity) -> str:
+def _parameters(profile: PerformanceProfile, capacity: ReplicaCapacity) -> str:
     values = [("alpha", profile.alpha_s), ("beta", profile.beta_s), ("gamma", profile.gamma_s)]
     known = [f"{name} {ms_from_seconds(value):.4g} ms" for name, value in values if value is not None]
     if profile.delta_s is not None:

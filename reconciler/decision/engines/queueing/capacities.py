@@ -41,7 +41,7 @@ _BINDINGS = tuple(Binding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SizingRow:
     """A candidate to size: a profile under a load for a service class.
 
     `correction` is what a replica really carries over what its profile says, 1 where nothing is known better.
@@ -55,13 +55,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class ReplicaCapacity:
     """The largest arrival rate of one replica inside its SLO (0: unattainable), and what it was sized from."""
 
     rate_per_s: float
     max_batch_size: int
     binding: Binding
-    row: Row
+    row: SizingRow
     targets: LawTargets
 
     @property
@@ -73,7 +73,7 @@ class Capacity:
 class Capacities:
     """The sized candidates: a capacity each, and the expected performance at any rate."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[SizingRow]) -> None:
         laws = sorted({row.profile.law for row in rows})
         self._groups = [_LawGroup(law, [row for row in rows if row.profile.law == law]) for law in laws]
         self._places = {
@@ -81,7 +81,7 @@ class Capacities:
             for number, group in enumerate(self._groups)
             for position, row in enumerate(group.rows)
         }
-        self.of: Mapping[CandidateKey, Capacity] = {
+        self.of: Mapping[CandidateKey, ReplicaCapacity] = {
             capacity.row.key: capacity for group in self._groups for capacity in group.capacities()
         }
 
@@ -110,7 +110,7 @@ class Capacities:
 class _LawGroup:
     """The candidates of one queueing law, as arrays."""
 
-    def __init__(self, law: str, rows: Sequence[Row]) -> None:
+    def __init__(self, law: str, rows: Sequence[SizingRow]) -> None:
         self.rows = rows
         self._has_prefill = law == PREFILL_DECODE
         self._targets = [targets_under(law, row.service_class) for row in rows]
@@ -118,11 +118,11 @@ class _LawGroup:
         self._corrections = np.array([row.correction for row in rows])
         self._limits = largest_rate(self._curves, _arrays(self._targets))
 
-    def capacities(self) -> Iterable[Capacity]:
+    def capacities(self) -> Iterable[ReplicaCapacity]:
         rates = (self._rates(self._limits) * self._corrections).tolist()
         batches, bindings = self._curves.max_batch.tolist(), self._limits.binding.tolist()
         for row, targets, rate, batch, binding in zip(self.rows, self._targets, rates, batches, bindings, strict=True):
-            yield Capacity(
+            yield ReplicaCapacity(
                 rate_per_s=rate, max_batch_size=int(batch), binding=_BINDINGS[binding], row=row, targets=targets
             )
 
@@ -143,7 +143,7 @@ class _LawGroup:
         return largest_throughput(self._curves, limits) if self._has_prefill else limits.rate_per_s
 
 
-def _decode_only(rows: Sequence[Row]) -> ServiceCurves:
+def _decode_only(rows: Sequence[SizingRow]) -> ServiceCurves:
     return decode_only(
         alpha_s=[row.profile.alpha_s for row in rows],
         beta_s=[row.profile.beta_s for row in rows],
@@ -152,7 +152,7 @@ def _decode_only(rows: Sequence[Row]) -> ServiceCurves:
     )
 
 
-def _prefill_decode(rows: Sequence[Row]) -> ServiceCurves:
+def _prefill_decode(rows: Sequence[SizingRow]) -> ServiceCurves:
     return prefill_decode(
         alpha_s=[row.profile.alpha_s for row in rows],
         beta_s=[row.profile.beta_s for row in rows],
@@ -164,7 +164,7 @@ def _prefill_decode(rows: Sequence[Row]) -> ServiceCurves:
     )
 
 
-def _batch(row: Row) -> int:
+def _batch(row: SizingRow) -> int:
     """A batch measured at a length shrinks with longer requests (inferno: product first, then whole division)."""
     profile = row.profile
     if profile.at_tokens is None:
@@ -187,7 +187,7 @@ def _mean_limit(target: SloTarget | None) -> float:
     return np.inf if target is None else mean_limit_s(target.limit_s, target.percentile)
 
 
-def _unattainable(capacity: Capacity) -> str:
+def _unattainable(capacity: ReplicaCapacity) -> str:
     row, targets = capacity.row, capacity.targets
     if capacity.binding is Binding.ITL and targets.itl is not None:
         lone_ms, limit_ms = (
@@ -203,7 +203,7 @@ def _unattainable(capacity: Capacity) -> str:
     return "even the smallest load waits longer than the target"
 
 
-def _lengths(row: Row) -> str:
+def _lengths(row: SizingRow) -> str:
     output = f"{row.load.output_tokens:.4g} output tokens"
     if row.profile.law == PREFILL_DECODE and row.load.input_tokens is not None:
         return f"{row.load.input_tokens:.4g} input and {output}"

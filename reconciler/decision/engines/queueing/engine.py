@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from reconciler.decision.engines.port import Admission, Lacks, Question, SizingEngine, SizingInput
+from reconciler.decision.engines.port import Admission, EngineQuestion, Lacks, SizingEngine, SizingInput
 from reconciler.decision.engines.queueing.answer import QueueAnswer
-from reconciler.decision.engines.queueing.capacities import Capacities, Capacity, Row
+from reconciler.decision.engines.queueing.capacities import Capacities, ReplicaCapacity, SizingRow
 from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.law_targets import PREFILL_DECODE
 from reconciler.decision.problem.model_problem import ModelProblem
@@ -32,10 +32,10 @@ class QueueingEngine(SizingEngine):
         obstacle = next(obstacles, "")
         return Admission(is_admitted=not obstacle, reason=obstacle or _profiled(members))
 
-    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
         """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
-        asked = {Question.LOAD, Question.PAST}
-        return asked | {Question.REPLICAS, Question.TRACES} if has_learned(members) else asked
+        asked = {EngineQuestion.LOAD, EngineQuestion.PAST}
+        return asked | {EngineQuestion.REPLICAS, EngineQuestion.TRACES} if has_learned(members) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         load, observation = snapshot.observed.loads.get(variant.model), snapshot.observed.observations.get(variant.key)
@@ -72,7 +72,7 @@ def has_learned(members: Iterable[Variant]) -> bool:
 
 
 def _problems(
-    given: SizingInput, states: Sequence[VariantState], capacities: Mapping[CandidateKey, Capacity]
+    given: SizingInput, states: Sequence[VariantState], capacities: Mapping[CandidateKey, ReplicaCapacity]
 ) -> dict[ModelKey, ModelProblem]:
     models: dict[ModelKey, list[VariantState]] = {}
     for state in states:
@@ -90,7 +90,7 @@ def _problems(
     }
 
 
-def _rows(state: VariantState, correction: Correction | None) -> Iterable[Row]:
+def _rows(state: VariantState, correction: Correction | None) -> Iterable[SizingRow]:
     """The candidates to size: all options of a free variant, the current accelerator's of a held one.
 
     What is observed on the current accelerator corrects nothing on the others.
@@ -101,7 +101,7 @@ def _rows(state: VariantState, correction: Correction | None) -> Iterable[Row]:
     for option in variant.options:
         is_current = option.accelerator == variant.current.accelerator
         if state.is_free or is_current:
-            yield Row(
+            yield SizingRow(
                 key=variant.key.on(option.accelerator),
                 profile=option.profile,
                 load=load,

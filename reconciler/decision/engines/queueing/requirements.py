@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.decision.engines.queueing.capacities import Capacity
+from reconciler.decision.engines.queueing.capacities import ReplicaCapacity
 from reconciler.decision.problem.demands import ModelDemand, demand_of
 from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.load_variation import LoadVariation
@@ -34,7 +34,7 @@ class QueueProblem:
 
     model: ModelKey
     members: Sequence[VariantState]
-    capacities: Mapping[CandidateKey, Capacity]
+    capacities: Mapping[CandidateKey, ReplicaCapacity]
     devices: Devices
     variation: LoadVariation | None
     holds: dict[ResourceKey, Hold] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from reconciler.decision.engines.port import Admission, Lacks, Question, SizingEngine, SizingInput
+from reconciler.decision.engines.port import Admission, EngineQuestion, Lacks, SizingEngine, SizingInput
 from reconciler.decision.engines.saturation.answer import FullnessAnswer
 from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.variant_states import VariantState
@@ -40,10 +40,10 @@ class SaturationEngine(SizingEngine):
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         return Admission(is_admitted=True)
 
-    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
-        asked = {Question.LOAD, Question.REPLICAS}
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
+        asked = {EngineQuestion.LOAD, EngineQuestion.REPLICAS}
         is_learned = any(option.profile.learning is not None for each in members for option in each.options)
-        return asked | {Question.TRACES} if is_learned or self.wants_traces(rules) else asked
+        return asked | {EngineQuestion.TRACES} if is_learned or self.wants_traces(rules) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         observation = snapshot.observed.observations.get(variant.key)

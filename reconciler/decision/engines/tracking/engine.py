@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from reconciler.decision.engines.port import (
     Admission,
     EngineAnswer,
+    EngineQuestion,
     Lacks,
-    Question,
     SizingEngine,
     SizingInput,
 )
@@ -43,7 +43,7 @@ class TrackingEngine(SizingEngine):
             return Admission(is_admitted=True, reason=f"metric targets of {members[0].tracked_by}")
         return Admission(is_admitted=False)
 
-    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[Question]:
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
         """Metric targets have a history of their own."""
         return ()
 

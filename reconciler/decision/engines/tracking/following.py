@@ -9,7 +9,7 @@ from reconciler.domain.declared.tracking import Generation, TrackedHistory, Trac
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.tracking import Outcome, Rule, Trail
+from reconciler.sizing.tracking import Rule, TrackedOutcome, Trail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def track_targets(
 
 
 def _answers(
-    target: TrackedTarget, outcome: Outcome, history: TrackedHistory | None, rule: Rule
+    target: TrackedTarget, outcome: TrackedOutcome, history: TrackedHistory | None, rule: Rule
 ) -> dict[ResourceKey, TrackedAnswer]:
     missing = history.reasons if history else (f"nothing was read for {target.key.label}",)
     reasons = (*outcome.reasons, *missing) if outcome.reasons else ()
@@ -76,7 +76,7 @@ def _answers(
     return answers
 
 
-def _split(target: TrackedTarget, index: int, outcome: Outcome) -> Iterator[Step]:
+def _split(target: TrackedTarget, index: int, outcome: TrackedOutcome) -> Iterator[Step]:
     if outcome.replicas is not None and len(target.backends) > 1:
         backend, total = target.backends[index].backend, sum(outcome.replicas)
         reason = f"of {total} for all backends, in the order of their costs; this one's is {backend.cost}"
@@ -96,7 +96,7 @@ def _notes_of_rule(history: TrackedHistory | None, rule: Rule) -> Iterator[str]:
         yield f"{metric} only grows: {rule.name} takes what it has counted so far as the load"
 
 
-def _figures(target: TrackedTarget, outcome: Outcome, history: TrackedHistory | None) -> Iterator[Figure]:
+def _figures(target: TrackedTarget, outcome: TrackedOutcome, history: TrackedHistory | None) -> Iterator[Figure]:
     subject, trail = target.key.label, outcome.trail
     queries = history.queries if history else {}
     for vote in trail.votes if trail else ():

@@ -1,10 +1,8 @@
 """Histories of metric targets as the arrays that a replay reads, on one clock for all targets."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reconciler.domain.declared.tracking import (
     SYNC_PERIOD_S,
@@ -15,14 +13,13 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import ResourceKey
-from reconciler.sizing.tracking import History, Outcome, PodSeries, RolePair, Rule, Target, track
-
-Floats: TypeAlias = NDArray[np.float64]
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.tracking import History, PodHistory, RolePair, Rule, Target, TrackedOutcome, track
 
 
 def replay_targets(
     targets: Sequence[TrackedTarget], histories: Mapping[ResourceKey, TrackedHistory], now_s: float, rule: Rule
-) -> tuple[Outcome, ...]:
+) -> tuple[TrackedOutcome, ...]:
     """What `rule` decides for each target at `now_s`, in their order; without a history it decides nothing."""
     known = [histories.get(target.key) for target in targets]
     ticks = max((len(each.replicas) for found in known if found for each in found.backends), default=0)
@@ -63,7 +60,7 @@ def _history(
     backends: Sequence[BackendHistory], activity: Series | None, target: TrackedTarget, ticks: int, rule: Rule
 ) -> History:
     unready = _columns([each.unready for each in backends], ticks)
-    pods: dict[str, PodSeries] = {}
+    pods: dict[str, PodHistory] = {}
     external: dict[str, Floats] = {}
     for metric in target.policy.metrics:
         totals = [_totals_of(each, metric.name, rule) for each in backends]
@@ -86,10 +83,10 @@ def _totals_of(backend: BackendHistory, metric: str, rule: Rule) -> PodTotals | 
     return rate or backend.pods.get(metric)
 
 
-def _pods(totals: Sequence[PodTotals | None], unready: Floats, ticks: int, rule: Rule) -> PodSeries:
+def _pods(totals: Sequence[PodTotals | None], unready: Floats, ticks: int, rule: Rule) -> PodHistory:
     nothing = PodTotals(total=(), reporting=(), missing=())
     found = [each or nothing for each in totals]
-    series = PodSeries(
+    series = PodHistory(
         total=_columns([each.total for each in found], ticks),
         reporting=_columns([each.reporting for each in found], ticks),
         missing=_columns([each.missing for each in found], ticks),
@@ -97,7 +94,7 @@ def _pods(totals: Sequence[PodTotals | None], unready: Floats, ticks: int, rule:
     if not rule.needs_all_pods_ready:
         return series
     blind = unready > 0
-    return PodSeries(
+    return PodHistory(
         total=np.where(blind, np.nan, series.total),
         reporting=np.where(blind, 0.0, series.reporting),
         missing=np.where(blind, 0.0, series.missing),

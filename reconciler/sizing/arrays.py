@@ -1,4 +1,4 @@
-"""The arrays that a set of candidates is made of."""
+"""The arrays that sizing many candidates, targets or samples at once is made of."""
 
 from typing import TypeAlias
 

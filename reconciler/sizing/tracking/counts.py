@@ -1,13 +1,8 @@
-"""What every array here is made of, and upstream's clock: whole milliseconds."""
-
-from typing import TypeAlias
+"""How counts and times are kept: replicas up to a billion, upstream's clock in whole milliseconds."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Integers: TypeAlias = NDArray[np.int64]
+from reconciler.sizing.arrays import Floats, Integers
 
 # Upstream's largest count: what an infinite need is cut to before bounds apply.
 MOST_REPLICAS = 1_000_000_000
