@@ -8,9 +8,9 @@ Nothing is drawn at random, and the order of samples makes no difference.
 """
 
 from reconciler.sizing.learning.correction import LEAST_FACTOR, MOST_FACTOR, Correction, correct
+from reconciler.sizing.learning.coverage import why_outside
 from reconciler.sizing.learning.fit import Fit, Unfit
 from reconciler.sizing.learning.fitting import FEWEST_SAMPLES, fit_profile
-from reconciler.sizing.learning.ranges import why_outside
 from reconciler.sizing.learning.samples import Samples, samples_of
 
 __all__ = [

@@ -16,10 +16,9 @@ from itertools import chain
 import numpy as np
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning.batches import LargestBatch, find_largest_batch
+from reconciler.sizing.learning.coverage import NEVER_SEEN, LargestBatch, find_largest_batch, range_of
 from reconciler.sizing.learning.fit import Fit, Unfit
 from reconciler.sizing.learning.lines import FittedLine, fit_line
-from reconciler.sizing.learning.ranges import NEVER_SEEN, range_of
 from reconciler.sizing.learning.samples import Samples, measured
 
 FEWEST_SAMPLES = 30

@@ -11,11 +11,10 @@ Struct of arrays everywhere: element i of every array belongs to candidate i. SI
 
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.laws import decode_only, prefill_decode, token_work
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
-from reconciler.sizing.queueing.targets import Targets, mean_limit_s, tail_factor
+from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s, tail_factor
 
 __all__ = [
     "Binding",

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance
-from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
 from reconciler.sizing.queueing.readings import Means
+from reconciler.sizing.queueing.targets import Binding
 
 _TINY = 1e-300
 # Share of a TTFT limit from which on what is left for the wait changes slowly enough for Newton to trust a short step.

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.limits import LatencyLimits
 from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.search import Search
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing.targets import Binding, Targets
 
 # The searched range: from this share of a lone request's rate to this share short of the full batch's.
 _EDGE = 0.001

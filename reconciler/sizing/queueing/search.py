@@ -4,9 +4,9 @@ import numpy as np
 
 from reconciler.sizing.arrays import Floats, Integers
 from reconciler.sizing.queueing.analysis import balance
-from reconciler.sizing.queueing.binding import Binding
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.limits import Excess, LatencyLimits, batch_within, measure_excess
+from reconciler.sizing.queueing.targets import Binding
 
 # Newton's error after a step is about its square (times a curvature of some 1e3), so this ends near 1e-12.
 _LAST_STEP = 3e-8

@@ -1,7 +1,8 @@
-"""What a service class asks of one replica, as limits of means."""
+"""What a service class asks of one replica, as limits of means, and which of them binds."""
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 
 from reconciler.sizing.arrays import Floats
 
@@ -44,3 +45,13 @@ def mean_limit_s(target_s: float, percentile: float | None) -> float:
     Raises `ValueError` unless 0 < percentile < 100.
     """
     return target_s / tail_factor(percentile)
+
+
+class Binding(IntEnum):
+    """What stops the rate from being larger, or what no rate at all can attain."""
+
+    CAPACITY = 0
+    ITL = 1
+    WAIT = 2
+    THROUGHPUT = 3
+    TTFT = 4

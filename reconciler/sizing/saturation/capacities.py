@@ -1,16 +1,20 @@
 """The analyzer `tokens`, one variant: what a replica of it holds, running or not (wva.md 4.2)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.provenance import Figure
+from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
-from reconciler.sizing.saturation.replicas import number_fault
+from reconciler.sizing.saturation.replicas import number_fault, screen_queue
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens
 from reconciler.sizing.saturation.variants import VariantFacts
+
+# What one token of a prompt takes in a queue that counts bytes.
+_BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +176,39 @@ def _median(values: Sequence[float]) -> float:
     if len(ordered) % 2:
         return ordered[middle]
     return float((ordered[middle - 1] + ordered[middle]) // 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedTokens:
+    """What an upstream queue will ask for: prompts that are not cached, and outputs."""
+
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+
+    def for_role(self, role: Role) -> float:
+        """The share that a role will hold: prefill no outputs, decode all of it."""
+        return self.input_tokens if role is Role.PREFILL else self.input_tokens + self.output_tokens
+
+
+def queued_tokens(queue: UpstreamQueue | None, lengths: MeanLengths | None) -> QueuedTokens:
+    """Return the tokens of a queue: in = max(bytes / 4, size * I) * (1 - h), out = size * O."""
+    if queue is None:
+        return QueuedTokens()
+    sound = screen_queue(queue)
+    size = sound.num_waiting or 0.0
+    known = lengths or MeanLengths(input_tokens=0.0, output_tokens=0.0, prefix_hit_rate=0.0)
+    prompts = max((sound.waiting_bytes or 0.0) / _BYTES_PER_TOKEN, size * known.input_tokens)
+    return QueuedTokens(input_tokens=prompts * (1 - known.prefix_hit_rate), output_tokens=size * known.output_tokens)
+
+
+def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
+    """Yield what a replica of each variant holds, and where that is known from."""
+    for each in variants:
+        yield Figure(
+            subject=each.key.label,
+            name="capacity of a replica",
+            value=each.per_replica_tokens,
+            unit="tokens",
+            reason=each.origin if each.per_replica_tokens is not None else "no replica and no record says",
+        )
+        yield Figure(subject=each.key.label, name="demand", value=each.demand_tokens, unit="tokens")

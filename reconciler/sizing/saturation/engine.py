@@ -13,11 +13,10 @@ from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
-from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, mean_lengths
-from reconciler.sizing.saturation.figures import PERCENT_UNITS, TOKEN_UNITS, capacity_figures, threshold_figures
+from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, capacity_figures, mean_lengths
 from reconciler.sizing.saturation.need import Need, described_in_tokens, need_in_replicas, need_in_tokens
-from reconciler.sizing.saturation.queued import screen_queue
-from reconciler.sizing.saturation.replicas import Screened
+from reconciler.sizing.saturation.replicas import Screened, screen_queue
+from reconciler.sizing.saturation.thresholds import PERCENT_UNITS, TOKEN_UNITS, threshold_figures
 from reconciler.sizing.saturation.tokens import ReplicaTokens
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
 

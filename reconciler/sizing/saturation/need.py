@@ -8,11 +8,10 @@ from statistics import fmean
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.answer import ModelReadings
-from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, variant_tokens
+from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import BoundHistory, forget_exceeded, workload_of
 from reconciler.sizing.saturation.pods import clear_labels, sort_pods
-from reconciler.sizing.saturation.queued import queued_tokens, screen_queue
-from reconciler.sizing.saturation.replicas import Screened
+from reconciler.sizing.saturation.replicas import Screened, screen_queue
 from reconciler.sizing.saturation.thresholds import Thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, tokens_in_use
 from reconciler.sizing.saturation.variants import VariantFacts

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics
+from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, UpstreamQueue
 
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
 _NAMES = ("pod", "variant", "instance", "reasons")
@@ -123,3 +123,17 @@ def _with(
 
 def _largest(values: list[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def screen_queue(queue: UpstreamQueue) -> UpstreamQueue:
+    """Return the same queue without the numbers that are none, with the reason."""
+    numbers = {"queued requests": queue.num_waiting, "queued bytes": queue.waiting_bytes}
+    said = ((name, number_fault(value)) for name, value in numbers.items() if value is not None)
+    faults = tuple(f"{name}: {fault}" for name, fault in said if fault)
+    if not faults:
+        return queue
+    sound = [
+        value if value is not None and not number_fault(value) else None
+        for value in (queue.num_waiting, queue.waiting_bytes)
+    ]
+    return UpstreamQueue(num_waiting=sound[0], waiting_bytes=sound[1], reason="; ".join(faults))

@@ -1,12 +1,24 @@
 """Thresholds: built-in values, layers above them, and where each effective one comes from."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from reconciler.domain.declared.saturation_settings import ThresholdLayer
-from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
+from reconciler.domain.provenance import Displaced, Figure, Source, Sourced, SourceKind
 
+PERCENT_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "kv_spare": "fraction",
+    "waiting_spare": "requests",
+}
+TOKEN_UNITS = {
+    "kv_cache_usage": "fraction",
+    "num_waiting": "requests",
+    "scale_up": "fraction",
+    "scale_down": "fraction",
+}
 # wva.md 8.
 BUILT_IN = ThresholdLayer(
     source=Source(kind=SourceKind.BUILT_IN),
@@ -98,3 +110,12 @@ def _fault(layer: ThresholdLayer) -> str:
     if layer.kv_spare is not None and layer.kv_cache_usage is not None and layer.kv_spare > layer.kv_cache_usage:
         return f"kv_spare {layer.kv_spare:g} is above kv_cache_usage {layer.kv_cache_usage:g}"
     return ""
+
+
+def threshold_figures(thresholds: Thresholds, units: Mapping[str, str]) -> tuple[Figure, ...]:
+    """Return the thresholds of these names, each with its unit and source."""
+    return tuple(_threshold(name, unit, getattr(thresholds, name)) for name, unit in units.items())
+
+
+def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
+    return Figure(subject="threshold", name=name, value=sourced.value, unit=unit, source=sourced.source)

@@ -9,9 +9,9 @@ from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.latency_windows import ThroughputSample
 from reconciler.sizing.wva.percent_targets import TransitionTest
 from reconciler.sizing.wva.quotas import Quota
-from reconciler.sizing.wva.readings import UpstreamReadings
 from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
 from reconciler.sizing.wva.throughput import ThroughputReadings
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 __all__ = [
     "DeviceBudget",

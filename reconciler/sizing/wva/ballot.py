@@ -1,13 +1,13 @@
 """Demand against supply, per model and role: what is missing and what is spare (wva.md 4.3)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role
-from reconciler.sizing.saturation.capacities import VariantTokens
-from reconciler.sizing.saturation.queued import QueuedTokens
+from reconciler.sizing.saturation.capacities import QueuedTokens, VariantTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +92,11 @@ def is_live(age_s: float | None, period_s: float | None = None) -> bool:
         return False
     has_period = period_s is not None and math.isfinite(period_s) and period_s > 0
     return age_s < _LIVE_PERIODS * (period_s if has_period and period_s is not None else _FALLBACK_PERIOD_S)
+
+
+def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
+    """Yield what an analyzer says of each role; `tokens`, which always speaks, needs no name beside its numbers."""
+    by = "" if ballot.analyzer == "tokens" else f" by {ballot.analyzer}"
+    for role, signal in ballot.signals.items():
+        for name in ("demand", "supply", "anticipated", "required", "spare"):
+            yield Figure(subject=role, name=name + by, value=getattr(signal, name), unit=ballot.unit)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import UpstreamQueue
 from reconciler.sizing.saturation.answer import ZeroRule
-from reconciler.sizing.saturation.queued import screen_queue
+from reconciler.sizing.saturation.replicas import screen_queue
 from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantFacts
 
 

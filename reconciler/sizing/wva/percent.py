@@ -1,11 +1,12 @@
 """The analyzer `percent`: how far replicas are from a KV cache and a queue that are full (wva.md 3)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.provenance import Figure
+from reconciler.domain.replicas import ReplicaMetrics, Role
 from reconciler.sizing.saturation.thresholds import Thresholds
 
 # Fewer replicas that are not saturated have nobody to take over what one of them leaves.
@@ -102,3 +103,21 @@ def _usage(reporting: list[ReplicaMetrics]) -> dict[ResourceKey, KvUsage]:
     for replica in reporting:
         used.setdefault(replica.variant, []).append(replica.kv_cache_usage or 0.0)
     return {variant: KvUsage(mean=fmean(values), largest=max(values)) for variant, values in sorted(used.items())}
+
+
+def percent_figures(analysis: PercentAnalysis, role: Role) -> Iterator[Figure]:
+    """Yield what the analyzer `percent` saw of a role, and each variant's KV cache usage."""
+    none_removed = "fewer than two replicas are not saturated"
+    lines = (
+        ("replicas reporting", analysis.num_reporting, "replicas"),
+        ("replicas not saturated", analysis.num_open, "replicas"),
+        ("spare KV cache", analysis.kv_spare, "fraction"),
+        ("spare queue", analysis.waiting_spare, "requests"),
+        ("spare KV cache after a removal", analysis.kv_spare_after_removal, "fraction"),
+        ("spare queue after a removal", analysis.waiting_spare_after_removal, "requests"),
+    )
+    for name, value, unit in lines:
+        yield Figure(subject=role, name=name, value=value, unit=unit, reason="" if value is not None else none_removed)
+    for variant, usage in analysis.usage.items():
+        yield Figure(subject=variant.label, name="mean KV cache usage", value=usage.mean, unit="fraction")
+        yield Figure(subject=variant.label, name="largest KV cache usage", value=usage.largest, unit="fraction")

@@ -8,19 +8,17 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
-from reconciler.sizing.saturation.figures import PERCENT_UNITS, threshold_figures
+from reconciler.sizing.saturation.thresholds import PERCENT_UNITS, threshold_figures
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
-from reconciler.sizing.wva.ballots import Votes, cast_ballots
 from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
 from reconciler.sizing.wva.enforcer import enforce, wake
 from reconciler.sizing.wva.fair_share import fair_share
-from reconciler.sizing.wva.figures import percent_figures
-from reconciler.sizing.wva.percent import analyze_percent
+from reconciler.sizing.wva.percent import analyze_percent, percent_figures
 from reconciler.sizing.wva.percent_targets import TransitionTest, percent_targets
 from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
-from reconciler.sizing.wva.readings import UpstreamReadings
 from reconciler.sizing.wva.rescale import Rescaled, rescale
+from reconciler.sizing.wva.votes import UpstreamReadings, Votes, cast_ballots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

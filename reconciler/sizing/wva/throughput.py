@@ -8,8 +8,7 @@ from statistics import fmean
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.replicas import Role, UpstreamQueue
-from reconciler.sizing.saturation.queued import screen_queue
-from reconciler.sizing.saturation.replicas import number_fault
+from reconciler.sizing.saturation.replicas import number_fault, screen_queue
 from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot, Signal, is_live, signal_of
 from reconciler.sizing.wva.latency_line import FULL_USAGE

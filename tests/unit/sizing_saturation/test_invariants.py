@@ -30,8 +30,8 @@ from reconciler.sizing.wva import (
     reproduce_tokens,
 )
 from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.rescale import Claim, divide
 from reconciler.sizing.wva.throughput import analyze_throughput
-from reconciler.sizing.wva.water_filling import Claim, divide
 
 Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]

@@ -11,8 +11,7 @@ from reconciler.sizing.saturation import VariantFacts
 from reconciler.sizing.wva import DeviceBudget
 from reconciler.sizing.wva.ballot import Ballot
 from reconciler.sizing.wva.fair_share import ModelBallots
-from reconciler.sizing.wva.rescale import devices_wanted, fill, reclaim, rescale, split_roles
-from reconciler.sizing.wva.water_filling import Claim, divide
+from reconciler.sizing.wva.rescale import Claim, devices_wanted, divide, fill, reclaim, rescale, split_roles
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]

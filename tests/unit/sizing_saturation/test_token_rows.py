@@ -10,9 +10,8 @@ from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds
-from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
+from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of
-from reconciler.sizing.saturation.queued import queued_tokens
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, waiting_tokens
 from reconciler.sizing.wva.ballot import is_live, signal_of, token_ballot
 

@@ -6,17 +6,23 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.saturation.capacities import mean_lengths, variant_tokens
-from reconciler.sizing.saturation.figures import TOKEN_UNITS, capacity_figures, threshold_figures
-from reconciler.sizing.saturation.queued import queued_tokens
-from reconciler.sizing.saturation.thresholds import BUILT_IN, Thresholds
+from reconciler.sizing.saturation import ModelReadings
+from reconciler.sizing.saturation.capacities import capacity_figures, mean_lengths, queued_tokens, variant_tokens
+from reconciler.sizing.saturation.thresholds import BUILT_IN, TOKEN_UNITS, Thresholds, threshold_figures
 from reconciler.sizing.saturation.tokens import replica_tokens
 from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.ballot import Ballot, token_ballot
+from reconciler.sizing.wva.ballot import Ballot, ballot_figures, token_ballot
 from reconciler.sizing.wva.fair_share import ModelBallots
-from reconciler.sizing.wva.figures import ballot_figures
-from reconciler.sizing.wva.readings import UpstreamReadings
-from reconciler.sizing.wva.throughput import ThroughputAnalysis, analyze_throughput
+from reconciler.sizing.wva.throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamReadings(ModelReadings):
+    """A model's readings with the analyzers that vote, and what the one called `throughput` is told."""
+
+    analyzers: tuple[AnalyzerSettings, ...] = ()
+    throughput: ThroughputReadings | None = None
+
 
 # Upstream's names. Its `saturation` is the analyzer `tokens`.
 _TOKENS, _THROUGHPUT = "saturation", "throughput"
