@@ -78,15 +78,15 @@ class EntryPlaces:
             self._patches.refuse_later(built, path)
             return self._patches.find(built), way, ""
         except NoPatchError as error:
-            return None, (), self._explain(built, path, str(error))
+            return None, (), self._explain(built, path, error)
 
-    def _explain(self, built: BuiltObject, path: Field, reason: str) -> str:
+    def _explain(self, built: BuiltObject, path: Field, error: NoPatchError) -> str:
         """What decides here and is not this object's alone, before why there is no patch."""
         source = built.trace.sources_at(path)[0]
         others = sorted({str(each.key) for each in self._sharing(built, source)})
         if others:
-            return f"{source.place.path} is built into {len(others) + 1} objects, and {reason}"
-        return reason if reason.startswith(str(source.place)) else f"{source.place} decides, and {reason}"
+            return f"{source.place.path} is built into {len(others) + 1} objects, and {error}"
+        return str(error) if error.place == source.place else f"{source.place} decides, and {error}"
 
     def _is_ours(self, built: BuiltObject, source: SourceField) -> bool:
         is_written = source.address[1] != AS_BUILT and source.document.index != AS_BUILT

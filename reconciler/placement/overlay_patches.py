@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.declared.places import OverlayPatch, PatchPath
+from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests import Document, Field, Value
 from reconciler.placement.fleet import Fleet
@@ -21,7 +22,11 @@ PATCH_NAME: Final = "reconciler-accelerators.yaml"
 
 
 class NoPatchError(Exception):
-    """Why an overlay cannot be given a patch for one of its objects, in words."""
+    """Why an overlay cannot be given a patch for one of its objects, in words; `place` is what is in the way."""
+
+    def __init__(self, reason: str, place: Place | None = None) -> None:
+        super().__init__(reason)
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class OverlayPatches:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._overlays: dict[Root, _Overlay | str] = {}
+        self._overlays: dict[Root, _Overlay | NoPatchError] = {}
         self._bearers: Counter[tuple[Root, str, str]] = Counter()
 
     def find(self, built: BuiltObject) -> OverlayPatch:
@@ -70,17 +75,21 @@ class OverlayPatches:
         ]
         for source in built.trace.subtree(path).recorded() if rules else ():
             if any(_is_of(source, rule) for rule in rules):
-                raise NoPatchError(f"{source.place} acts after any patch of ours: change its accelerator there")
+                raise NoPatchError(
+                    f"{source.place} acts after any patch of ours: change its accelerator there", source.place
+                )
 
     def _overlay(self, root: Root) -> _Overlay:
         if root not in self._overlays:
             try:
                 self._overlays[root] = self._look_at(root)
-            except (NoPatchError, InputError) as error:
-                self._overlays[root] = str(error)
+            except NoPatchError as error:
+                self._overlays[root] = error
+            except InputError as error:
+                self._overlays[root] = NoPatchError(str(error))
         found = self._overlays[root]
-        if isinstance(found, str):
-            raise NoPatchError(found)
+        if isinstance(found, NoPatchError):
+            raise NoPatchError(str(found), found.place)
         return found
 
     def _look_at(self, root: Root) -> _Overlay:
@@ -143,7 +152,9 @@ def _number_listed(kustomization: Kustomization, path: str) -> int | None:
     for number, rule in enumerate(kustomization.patches):
         if rule.path and resolve(rule.directory, rule.path) == path:
             if rule.target is not None:
-                raise NoPatchError(f"{rule.source.place} gives {PATCH_NAME} a target: remove the target")
+                raise NoPatchError(
+                    f"{rule.source.place} gives {PATCH_NAME} a target: remove the target", rule.source.place
+                )
             return number
     return None
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
-from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
+from reconciler.resources.validation import MAX_FINDINGS, Validated, describe_unknown, validate
 
 Model = TypeVar("Model", bound=BaseModel)
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -30,34 +30,41 @@ def read_resource(
     `named` are the fields that must not be filled in later, `ignored` those that the caller reads itself, `braced`
     those whose `{{ }}` are the resource's own; `notes` say of unknown fields, by name, what became of them.
     """
-    validated = _read_spec(source, model, ignored)
+    validated = _read_spec(source, model, ignored, notes or {})
     path = _find_filled_in(source, validated, named, (*ignored, *braced))
     if path:
         yield from hold_templated(source, path)
         return
     checked = check(validated.value) if validated.value is not None else ()
-    findings = (*_explain_unknown(validated.findings, notes or {}), *checked)
+    findings = (*validated.findings, *checked)
     broken = tuple(break_on(source, findings))
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
         yield from build(validated.value)
 
 
-def _read_spec(source: KubernetesObject, model: type[Model], ignored: Sequence[str]) -> Validated[Model]:
+def _read_spec(
+    source: KubernetesObject, model: type[Model], ignored: Sequence[str], notes: Mapping[str, str]
+) -> Validated[Model]:
     """The spec as a model, without the fields that the caller reads itself; unknown fields are warnings."""
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
         message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
-        return Validated(None, (*_find_unknown_top(source), source.complain(("spec",), message)))
+        return Validated(None, (*find_unknown_top(source, notes), source.complain(("spec",), message)))
     fields = {name: value for name, value in spec.items() if name not in ignored} if ignored else spec
-    found = validate(model, fields, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING)
-    return Validated(found.value, (*_find_unknown_top(source), *found.findings))
+    found = validate(
+        model, fields, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING, notes=notes
+    )
+    return Validated(found.value, (*find_unknown_top(source, notes), *found.findings))
 
 
-def _find_unknown_top(source: KubernetesObject) -> list[Finding]:
+def find_unknown_top(source: KubernetesObject, notes: Mapping[str, str] | None = None) -> list[Finding]:
     """The top-level fields that no custom resource has."""
     names = [name for name in source.fields if name not in _TOP_LEVEL]
-    return [source.complain((name,), "unknown field", Severity.WARNING) for name in names[:MAX_FINDINGS]]
+    return [
+        source.complain((name,), describe_unknown(name, (), notes=notes), Severity.WARNING)
+        for name in names[:MAX_FINDINGS]
+    ]
 
 
 def hold_templated(source: KubernetesObject, path: tuple[str | int, ...]) -> Iterator[Piece]:
@@ -82,15 +89,3 @@ def _find_filled_in(
         fields = {name: value for name, value in fields.items() if name in named}
     path = find_templated({name: value for name, value in fields.items() if name not in exempt})
     return () if path is None else ("spec", *path)
-
-
-def _explain_unknown(findings: Sequence[Finding], notes: Mapping[str, str]) -> tuple[Finding, ...]:
-    """The findings, with words for the unknown fields that an older version had: by the last part of their path."""
-    return tuple(_explain(finding, notes) for finding in findings)
-
-
-def _explain(finding: Finding, notes: Mapping[str, str]) -> Finding:
-    note = notes.get(finding.place.field.rpartition(".")[2])
-    if note is None or not finding.message.startswith("unknown field"):
-        return finding
-    return Finding(place=finding.place, severity=finding.severity, message=f"unknown field: {note}")

@@ -1,11 +1,12 @@
 """Plain values -> pydantic models, and every complaint of pydantic as a finding with its place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Generic, TypeAlias, TypeVar, cast
+from typing import Annotated, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field as PydanticField
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
@@ -16,6 +17,7 @@ from reconciler.resources.expectations import describe_expected, is_secret, list
 
 Field: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Field], Place]
+NonEmpty: TypeAlias = Annotated[str, PydanticField(min_length=1)]
 Model = TypeVar("Model", bound=BaseModel)
 
 # A file may hold as many mistakes as it has bytes; nobody reads more than this of one object.
@@ -61,19 +63,20 @@ def validate(
     locate: Locate,
     unknown: Severity = Severity.ERROR,
     severity: Severity = Severity.ERROR,
+    notes: Mapping[str, str] | None = None,
 ) -> Validated[Model]:
     """Validate a plain value and find everything that is wrong with it at once.
 
     `locate` turns a field path inside `value` into a place. Unknown fields are findings of severity `unknown`; as
-    warnings they are left out of the value. Everything else is of `severity`. A field declared with a description is
-    described by it (`expected a decimal number`), one declared with `repr=False` is never shown. A validator of a
-    model raises ValueError with the words `expected ..., got ...`.
+    warnings they are left out of the value; `notes` say of some, by name, what became of them. All else is of
+    `severity`. A field declared with a description is described by it (`expected a decimal number`), one declared with
+    `repr=False` is never shown. A validator of a model raises ValueError with the words `expected ..., got ...`.
     """
     try:
         return Validated(model.model_validate(value))
     except ValidationError as error:
         details = error.errors(include_url=False)
-    complaints = _complain(model, value, details)
+    complaints = _complain(model, value, details, notes or {})
     findings = _as_findings(complaints, locate, {True: unknown, False: severity})
     if unknown is Severity.ERROR or any(complaint.kind != _UNKNOWN for complaint in complaints):
         return Validated(None, findings)
@@ -96,12 +99,14 @@ def _as_findings(
     return tuple(findings)
 
 
-def _complain(model: type[BaseModel], value: object, details: Sequence[ErrorDetails]) -> list[_Complaint]:
+def _complain(
+    model: type[BaseModel], value: object, details: Sequence[ErrorDetails], notes: Mapping[str, str]
+) -> list[_Complaint]:
     """One complaint per field path: members of a union complain together, about the deepest place."""
     complaints: dict[Field, _Complaint] = {}
     for detail in details:
         field = _real_field(value, detail)
-        complaints.setdefault(field, _as_complaint(model, field, detail))
+        complaints.setdefault(field, _as_complaint(model, field, detail, notes))
     parents = {field[:depth] for field in complaints for depth in range(len(field))}
     return [complaint for field, complaint in complaints.items() if field not in parents]
 
@@ -121,10 +126,10 @@ def _real_field(value: object, detail: ErrorDetails) -> Field:
     return tuple(field)
 
 
-def _as_complaint(model: type[BaseModel], field: Field, detail: ErrorDetails) -> _Complaint:
+def _as_complaint(model: type[BaseModel], field: Field, detail: ErrorDetails, notes: Mapping[str, str]) -> _Complaint:
     kind = detail["type"]
     if kind == _UNKNOWN:
-        return _Complaint(field, kind, "", describe_unknown(str(field[-1]), list_names(model, field[:-1])))
+        return _Complaint(field, kind, "", describe_unknown(str(field[-1]), list_names(model, field[:-1]), notes=notes))
     if kind == "value_error":
         message = str(detail.get("ctx", {}).get("error", detail["msg"]))
         return _Complaint(field, kind, "", message)
@@ -172,8 +177,12 @@ def _count(minimum: int, noun: str) -> str:
     return f"at least {minimum} {noun}s"
 
 
-def describe_unknown(name: str, known: Sequence[str], noun: str = "field") -> str:
-    """`unknown field, did you mean "accelerator"?`; without a near name, only that it is unknown."""
+def describe_unknown(
+    name: str, known: Sequence[str], noun: str = "field", notes: Mapping[str, str] | None = None
+) -> str:
+    """`unknown field, did you mean "accelerator"?`, or what `notes` say of it; else only that it is unknown."""
+    if notes and name in notes:
+        return f"unknown {noun}: {notes[name]}"
     nearest = get_close_matches(name[:MAX_SHOWN], known, n=1)
     return f"unknown {noun}, did you mean {quote(nearest[0])}?" if nearest else f"unknown {noun}"
 

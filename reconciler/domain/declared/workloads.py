@@ -92,4 +92,6 @@ class ReplicaOwner:
     target_name: str
     place: Place
     least: int | None = None
+    makes_autoscaler: bool = False
+    """Whether it makes an autoscaler of its own: another one on the same target then does not count."""
     fields: tuple[WrittenField, ...] = ()

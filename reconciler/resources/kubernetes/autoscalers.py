@@ -17,20 +17,19 @@ from reconciler.domain.findings import Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
-from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.validation import LooseShape, NonEmpty, validate
 
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"
 _TARGET = ("spec", "scaleTargetRef")
 _LARGEST_COST = 1e9
 
-_NonEmpty = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class _HpaTarget(LooseShape):
-    kind: _NonEmpty
-    name: _NonEmpty
+    kind: NonEmpty
+    name: NonEmpty
 
 
 class _HpaSpec(LooseShape):
@@ -44,8 +43,8 @@ class _HpaFields(LooseShape):
 
 
 class _KedaTarget(LooseShape):
-    kind: _NonEmpty = "Deployment"
-    name: _NonEmpty
+    kind: NonEmpty = "Deployment"
+    name: NonEmpty
 
 
 class _KedaSpec(LooseShape):
@@ -79,6 +78,7 @@ class _Scaler:
     name: str
     least: _Bound
     most: _Bound
+    makes_autoscaler: bool = False
 
 
 def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
@@ -103,7 +103,8 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
         spec = validated.value.spec
         least = _Bound(name="minReplicaCount", written=spec.least, default=0)
         most = _Bound(name="maxReplicaCount", written=spec.most, default=100)
-        yield from _read(source, _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most))
+        scaler = _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most, makes_autoscaler=True)
+        yield from _read(source, scaler)
 
 
 def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
@@ -124,6 +125,7 @@ def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
         target_name=scaler.name,
         place=source.locate(_TARGET),
         least=scaler.least.value,
+        makes_autoscaler=scaler.makes_autoscaler,
         fields=(
             _field(source, scaler.least, is_ceiling=False),
             _field(source, scaler.most, is_ceiling=True),

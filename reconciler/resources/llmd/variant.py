@@ -26,9 +26,9 @@ from reconciler.resources.llmd.spec import (
 )
 from reconciler.resources.llmd.status import check_status
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
-from reconciler.resources.validation import MAX_FINDINGS, Validated, validate
+from reconciler.resources.specs import find_unknown_top, hold_templated
+from reconciler.resources.validation import Validated, validate
 
-_TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _DEPLOYMENT = "Deployment"
 _DEFAULT_MAX_REPLICAS = 2
 _CITED = ("modelID", "scaleTargetRef", "sloClassRef", "variantCost", "minReplicas", "maxReplicas")
@@ -49,10 +49,10 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
     validated = _validate_spec(source, form, spec)
     templated = find_templated(spec if validated.value is None else _named_by(spec))
     if templated is not None:
-        yield from _hold_templated(source, ("spec", *templated))
+        yield from hold_templated(source, ("spec", *templated))
         return
     annotations = check_annotations(source)
-    findings = [*_find_unknown(source), *validated.findings, *annotations.findings]
+    findings = [*find_unknown_top(source), *validated.findings, *annotations.findings]
     findings += _check(source, validated.value, target_versions) if validated.value is not None else ()
     status = source.fields.get("status")
     if status is not None:
@@ -71,24 +71,12 @@ def _named_by(spec: Mapping[str, object]) -> dict[str, object]:
     return {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
 
 
-def _hold_templated(source: KubernetesObject, path: tuple[str | int, ...]) -> Iterator[Piece]:
-    message = "filled in by a substitution: it cannot be read from Git"
-    finding = source.complain(path, message, Severity.WARNING)
-    yield finding
-    yield source.broken(f"{finding.place.field} is {message}")
-
-
 def _validate_spec(source: KubernetesObject, form: FormOfSpec, spec: Mapping[str, object]) -> Validated[Spec]:
     contradiction = find_contradiction(spec)
     if contradiction is not None:
         field, message = contradiction
         return Validated(None, (source.complain(("spec", field), message),))
     return validate(form.model, spec, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING)
-
-
-def _find_unknown(source: KubernetesObject) -> list[Finding]:
-    names = [name for name in source.fields if name not in _TOP_LEVEL]
-    return [source.complain((name,), "unknown field", Severity.WARNING) for name in names[:MAX_FINDINGS]]
 
 
 def _check(source: KubernetesObject, spec: Spec, target_versions: Mapping[str, str]) -> Iterator[Finding]:

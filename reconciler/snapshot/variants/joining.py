@@ -99,7 +99,7 @@ class _Index:
 def _owners_by_target(owners: Iterable[ReplicaOwner]) -> dict[tuple[str, str, str, str], ReplicaOwner]:
     """Of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it."""
     found: dict[tuple[str, str, str, str], ReplicaOwner] = {}
-    for owner in sorted(owners, key=lambda each: not each.owner.startswith("ScaledObject ")):
+    for owner in sorted(owners, key=lambda each: not each.makes_autoscaler):
         found.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
     return found
 

@@ -34,6 +34,7 @@ def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "Horiz
             target_name="llama",
             place=place,
             least=least,
+            makes_autoscaler=owner.startswith("ScaledObject "),
             fields=fields,
         )
     )

@@ -184,7 +184,7 @@ def test_annotations_that_say_nothing_are_an_error_and_the_owner_stays(
 
 def test_a_scaled_object_owns_its_target_unless_it_is_paused(declare: Declare) -> None:
     (owner,) = declare(_scaler("keda.sh/v1alpha1", "ScaledObject", target="{name: llama}")).owners
-    assert (owner.owner, owner.target_kind) == ("ScaledObject phi", "Deployment")
+    assert (owner.owner, owner.target_kind, owner.makes_autoscaler) == ("ScaledObject phi", "Deployment", True)
     paused = '{autoscaling.keda.sh/paused: "true"}'
     assert declare(_scaler("keda.sh/v1alpha1", "ScaledObject", paused)).owners == ()
     pinned = '{autoscaling.keda.sh/paused-replicas: "2"}'
