@@ -10,14 +10,12 @@ from reconciler.resources.inference.references import PoolRefFields, Weight, as_
 from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.validation import Shape
-
-_NonEmpty = Annotated[str, Field(min_length=1)]
+from reconciler.resources.validation import NonEmpty, Shape
 
 
 class _ModelMatch(Shape):
     type: Literal["Exact"] = "Exact"
-    value: _NonEmpty
+    value: NonEmpty
 
 
 class _Match(Shape):
@@ -25,7 +23,7 @@ class _Match(Shape):
 
 
 class _RewriteTargetFields(Shape):
-    model_rewrite: _NonEmpty
+    model_rewrite: NonEmpty
     weight: Weight | None = None
 
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from reconciler.domain.declared.tracking import LONGEST_WINDOW_S
 from reconciler.manifests.wording import quote
 from reconciler.resources.kubernetes.quantities import Quantity, parse_duration
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 MAX_REPLICAS = 1_000_000
 _LARGEST_INT32 = 2**31 - 1
@@ -29,7 +29,6 @@ Count: TypeAlias = Annotated[int, Field(ge=0, le=_LARGEST_INT32)]
 Percent: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
 MinReplicas: TypeAlias = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
 MaxReplicas: TypeAlias = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
-NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class StableFields(Shape):

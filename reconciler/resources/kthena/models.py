@@ -36,7 +36,6 @@ from reconciler.resources.kthena.references import tell_era
 from reconciler.resources.kthena.statuses import ModelStatus, read_backend_replicas, read_observed_generation
 from reconciler.resources.kthena.workers import (
     add_devices,
-    agree_on_nodes,
     find_resources,
     find_templated_device,
     place_workers,
@@ -45,6 +44,7 @@ from reconciler.resources.kthena.workers import (
     read_worker,
 )
 from reconciler.resources.kubernetes.conditions import read_conditions
+from reconciler.resources.kubernetes.pods import agree_on_nodes, agree_on_values
 from reconciler.resources.kubernetes.quantities import parse_duration
 from reconciler.resources.objects import KubernetesObject, Piece
 
@@ -206,7 +206,7 @@ def _read_workload(
     settings: Settings,
 ) -> Workload:
     fields = backend.fields
-    selector, affinity = agree_on_nodes(workers)
+    pods = place_workers(workers, backend.path)
     engine, launch = read_engine_of(fields.type, workers, read_env(fields.env))
     place = source.locate((*backend.path, names[0]))
     is_written = not (isinstance(fields, BackendFieldsG4) and fields.replicas is None)
@@ -216,11 +216,11 @@ def _read_workload(
         place=source.locate(backend.path),
         replicas=replicas if is_written else None,
         replicas_place=place if is_written else None,
-        node_selector=selector,
-        affinity=affinity,
+        node_selector=agree_on_nodes([each.node_selector for each in pods]),
+        affinity=agree_on_values([each.affinity for each in pods]),
         devices=add_devices(workers),
         device_resources=find_resources(workers, backend.path),
-        pods=place_workers(workers, backend.path),
+        pods=pods,
         served_names=read_served_name(workers),
         engine=engine,
         launch=launch,

@@ -13,7 +13,6 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kthena.fields import NonEmpty
 from reconciler.resources.kthena.reading import field_of
 from reconciler.resources.kthena.references import tell_era
 from reconciler.resources.kubernetes.pod_templates import (
@@ -22,9 +21,10 @@ from reconciler.resources.kubernetes.pod_templates import (
     TemplateFields,
     compose,
     find_unknown,
+    with_count,
 )
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
-from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, validate
+from reconciler.resources.validation import MAX_FINDINGS, LooseShape, NonEmpty, describe_unknown, validate
 
 _SPEC_FIELDS = (
     "replicas",
@@ -169,7 +169,8 @@ def _check_roles(source: KubernetesObject, roles: Sequence[_Role]) -> Iterator[F
         seen.add(role.name)
         yield from role.replicas.check(source)
         yield from role.workers.check(source)
-        yield from compose(source, role.templates).findings
+        _, faults = compose(source, role.templates)
+        yield from faults
 
 
 def _find_unknown_in_roles(source: KubernetesObject) -> list[Finding]:
@@ -221,5 +222,6 @@ def _as_workload(
 ) -> Workload:
     place = None if count.written is None else source.locate(count.path)
     filled_in = source.locate(count.path).field if is_templated(count.written) else templated
-    workload = compose(source, templates).as_workload(source, count.number, place, settings, filled_in)
-    return replace(workload, key=key, replica_fields=(field_of(source, count.path),) if key.part else ())
+    workload, _ = compose(source, templates)
+    counted = with_count(workload, count.number, place, settings, filled_in)
+    return replace(counted, key=key, replica_fields=(field_of(source, count.path),) if key.part else ())

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.resources.kthena.fields import Count, NonEmpty
+from reconciler.resources.kthena.fields import Count
 from reconciler.resources.kubernetes.conditions import ConditionFields, Time
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 Generation = Annotated[int, Field(ge=0)]
 

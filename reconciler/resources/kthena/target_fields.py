@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reconciler.resources.kthena.fields import Count, MetricFields, NonEmpty, PolicyFields, ReplicaBoundsFields
+from reconciler.resources.kthena.fields import Count, MetricFields, PolicyFields, ReplicaBoundsFields
 from reconciler.resources.kubernetes.quantities import Quantity
 from reconciler.resources.kubernetes.selectors import LocalReferenceFields, ReferenceFields, SelectorFields
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 

@@ -12,7 +12,7 @@ from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
 from reconciler.resources.kubernetes.engines import read_launch
-from reconciler.resources.kubernetes.pods import PodSpec, Resources, is_device_resource, read_affinity
+from reconciler.resources.kubernetes.pods import PodSpec, Resources, list_devices, read_affinity
 from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject, is_templated
 
@@ -61,17 +61,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _quantities(resources: Resources) -> Iterator[tuple[str, str, int | float | str | None]]:
-    """What counts accelerators: limits, else requests."""
-    limits, requests = resources.limits or {}, resources.requests or {}
-    for where, quantities in (("limits", limits), ("requests", requests)):
-        for resource, quantity in quantities.items():
-            if is_device_resource(resource) and (where == "limits" or resource not in limits):
-                yield where, resource, quantity
-
-
 def _devices(resources: Resources) -> Iterator[tuple[str, int]]:
-    for _, resource, quantity in _quantities(resources):
+    for _, resource, quantity in list_devices(resources):
         count = _count(quantity)
         if count:
             yield resource, count
@@ -87,7 +78,9 @@ def _count(quantity: int | float | str | None) -> int | None:
 
 def find_templated_device(resources: Resources | None) -> tuple[str, str] | None:
     """Where a number of devices is filled in later."""
-    found = ((where, name) for where, name, quantity in _quantities(resources or Resources()) if is_templated(quantity))
+    found = (
+        (where, name) for where, name, quantity in list_devices(resources or Resources()) if is_templated(quantity)
+    )
     return next(found, None)
 
 
@@ -103,7 +96,7 @@ def check_workers(source: KubernetesObject, backend: BackendFields, path: FieldP
         message = f"expected exactly one worker in a backend of type {backend.type}, got {len(types)}"
         yield source.complain((*path, "workers"), message)
     for index, worker in enumerate(backend.workers):
-        for where, resource, quantity in _quantities(worker.resources or Resources()):
+        for where, resource, quantity in list_devices(worker.resources or Resources()):
             if _count(quantity) is None and not is_templated(quantity):
                 words = f"{'found' if quantity is None else 'got'} {describe(quantity)}"
                 field = (*path, "workers", index, "resources", where, resource)
@@ -137,19 +130,6 @@ def place_workers(workers: Sequence[Worker], path: FieldPath) -> tuple[PodPlace,
         )
         for index in asking
     )
-
-
-def agree_on_nodes(workers: Sequence[Worker]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The node selector and the affinity that all workers with devices agree on."""
-    placed = [worker for worker in workers if worker.devices] or workers[:1]
-    selector = {
-        key: value
-        for key, value in placed[0].node_selector.items()
-        if all(other.node_selector.get(key) == value for other in placed)
-    }
-    keys = [key for key in placed[0].affinity if all(key in other.affinity for other in placed)]
-    affinity = {key: tuple(dict.fromkeys(value for each in placed for value in each.affinity[key])) for key in keys}
-    return selector, affinity
 
 
 def read_engine_of(

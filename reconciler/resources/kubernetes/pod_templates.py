@@ -1,16 +1,23 @@
 """A scale target from its pod templates: what one replica runs, where it may, and which accelerators it takes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.objects import Annotation, FieldPath
+from reconciler.domain.declared.objects import Annotation
 from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kubernetes.pods import PodSpec, count_devices, read_affinity, read_engine, read_served_names
+from reconciler.resources.kubernetes.pods import (
+    PodSpec,
+    agree_on_nodes,
+    agree_on_values,
+    count_devices,
+    read_affinity,
+    read_engine,
+    read_served_names,
+)
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
 
@@ -50,64 +57,12 @@ class PodTemplate:
         return read_texts(self.fields.metadata.labels if self.fields.metadata else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composition:
-    """What the pods of one replica add up to.
+def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple[Workload, tuple[Finding, ...]]:
+    """The workload of which these templates make one replica, without a count, and what is wrong in them.
 
-    `resources` are those of the only container that asks for devices, where one pod makes a replica. The node
-    selector and the affinity are what all templates with devices, the `pods`, agree on.
+    The first template is the one that clients speak to. The node selector and the affinity are what all templates with
+    devices agree on; the device resources are those of the only container that asks, where one pod makes a replica.
     """
-
-    labels: Mapping[str, str]
-    node_selector: Mapping[str, str]
-    affinity: Mapping[str, tuple[str, ...]]
-    devices: Mapping[str, int]
-    resources: FieldPath | None
-    pods: tuple[PodPlace, ...]
-    served_names: tuple[str, ...]
-    engine: str
-    launch: LaunchSettings | None
-    templated: str
-    places: tuple[Place, ...]
-    findings: tuple[Finding, ...]
-
-    def as_workload(
-        self,
-        source: KubernetesObject,
-        replicas: int | None,
-        place: Place | None,
-        settings: Mapping[str, Annotation],
-        templated: str,
-    ) -> Workload:
-        """A workload of such replicas; their number stands at `place`, if it is written.
-
-        `templated` names a field outside of the templates that is filled in later.
-        """
-        cited = self.places if place is None else (place, *self.places)
-        return Workload(
-            key=source.key,
-            document=source.ref,
-            place=source.place,
-            replicas=replicas,
-            replicas_place=place,
-            node_selector=self.node_selector,
-            affinity=self.affinity,
-            devices=self.devices,
-            device_resources=self.resources,
-            pods=self.pods,
-            served_names=self.served_names,
-            engine=self.engine,
-            launch=self.launch,
-            labels=source.labels,
-            template_labels=self.labels,
-            settings=settings,
-            places={each.field: each for each in cited},
-            templated=templated or self.templated,
-        )
-
-
-def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Composition:
-    """Add up the templates; the first is the one that clients speak to."""
     counted = [count_devices(source, each.pod, (*each.path, "spec")) for each in templates]
     devices: dict[str, int] = {}
     for template, found in zip(templates, counted, strict=True):
@@ -126,19 +81,42 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> Compo
         ("", None),
     )
     names = dict.fromkeys(name for each in templates for name in read_served_names(each.pod))
-    return Composition(
-        labels=templates[0].labels if templates else {},
-        node_selector=_agree_on_nodes(placed),
-        affinity=_agree_on_affinity(placed),
+    pods = tuple(_place_of(each) for each in placed)
+    workload = Workload(
+        key=source.key,
+        document=source.ref,
+        place=source.place,
+        replicas=None,
+        node_selector=agree_on_nodes([each.node_selector for each in pods]),
+        affinity=agree_on_values([each.affinity for each in pods]),
         devices=devices,
-        resources=resources,
-        pods=tuple(_place_of(each) for each in placed),
+        device_resources=resources,
+        pods=pods,
         served_names=tuple(names),
         engine=engine,
         launch=launch,
+        labels=source.labels,
+        template_labels=templates[0].labels if templates else {},
         templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
-        places=tuple(_cite(source, templates, [found.container for found in counted])),
-        findings=tuple(finding for found in counted for finding in found.findings),
+        places={each.field: each for each in _cite(source, templates, [found.container for found in counted])},
+    )
+    return workload, tuple(finding for found in counted for finding in found.findings)
+
+
+def with_count(
+    workload: Workload, replicas: int | None, place: Place | None, settings: Mapping[str, Annotation], templated: str
+) -> Workload:
+    """The workload with its number of replicas, which stands at `place` if it is written.
+
+    `templated` names a field outside of the templates that is filled in later.
+    """
+    return replace(
+        workload,
+        replicas=replicas,
+        replicas_place=place,
+        settings=settings,
+        places=workload.places if place is None else {place.field: place, **workload.places},
+        templated=templated or workload.templated,
     )
 
 
@@ -150,9 +128,9 @@ def read_scale_target(
     templated: str = "",
 ) -> Iterator[Piece]:
     """The workload whose `spec.replicas` are edited, or the broken resource, and all that must be said about it."""
-    composition = compose(source, templates)
+    workload, faults = compose(source, templates)
     annotations = check_annotations(source)
-    found = (*findings, *check_replicas(source, replicas), *composition.findings, *annotations.findings)
+    found = (*findings, *check_replicas(source, replicas), *faults, *annotations.findings)
     broken = tuple(break_on(source, found))
     yield from broken
     if len(broken) > len(found):
@@ -160,7 +138,7 @@ def read_scale_target(
     place = None if replicas is None else source.locate(_REPLICAS)
     count = replicas if isinstance(replicas, int) else None
     filled_in = "spec.replicas" if is_templated(replicas) else templated
-    yield composition.as_workload(source, count, place, annotations.settings, filled_in)
+    yield with_count(workload, count, place, annotations.settings, filled_in)
 
 
 def check_replicas(source: KubernetesObject, replicas: object) -> Iterator[Finding]:
@@ -192,18 +170,6 @@ def _place_of(template: PodTemplate) -> PodPlace:
         node_selector=read_texts(template.pod.node_selector),
         affinity=read_affinity(template.pod),
     )
-
-
-def _agree_on_nodes(templates: Sequence[PodTemplate]) -> dict[str, str]:
-    selectors = [read_texts(each.pod.node_selector) for each in templates]
-    first = selectors[0] if selectors else {}
-    return {key: value for key, value in first.items() if all(other.get(key) == value for other in selectors)}
-
-
-def _agree_on_affinity(templates: Sequence[PodTemplate]) -> dict[str, tuple[str, ...]]:
-    limited = [read_affinity(each.pod) for each in templates]
-    keys = [key for key in limited[0] if all(key in other for other in limited)] if limited else []
-    return {key: tuple(dict.fromkeys(value for each in limited for value in each[key])) for key in keys}
 
 
 def _find_templated(templates: Sequence[PodTemplate]) -> str:

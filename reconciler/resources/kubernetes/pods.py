@@ -1,6 +1,6 @@
 """A pod template's containers, where its pods may run, and the accelerators one replica asks for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -122,13 +122,17 @@ _QuantityPath: TypeAlias = tuple[str, int, str, str, str]
 
 def _device_quantities(pod: PodSpec) -> Iterator[tuple[int, _QuantityPath, object]]:
     for index, container in enumerate(pod.containers or ()):
-        if container.resources is None:
-            continue
-        limits, requests = container.resources.limits or {}, container.resources.requests or {}
-        for where, quantities in (("limits", limits), ("requests", requests)):
-            for resource, quantity in quantities.items():
-                if is_device_resource(resource) and (where == "limits" or resource not in limits):
-                    yield index, ("containers", index, "resources", where, resource), quantity
+        for where, resource, quantity in list_devices(container.resources or Resources()):
+            yield index, ("containers", index, "resources", where, resource), quantity
+
+
+def list_devices(resources: Resources) -> Iterator[tuple[str, str, int | float | str | None]]:
+    """What counts accelerators (limits, else requests): where it stands, the resource and the quantity."""
+    limits, requests = resources.limits or {}, resources.requests or {}
+    for where, quantities in (("limits", limits), ("requests", requests)):
+        for resource, quantity in quantities.items():
+            if is_device_resource(resource) and (where == "limits" or resource not in limits):
+                yield where, resource, quantity
 
 
 def _parse_quantity(quantity: object) -> int | None:
@@ -147,9 +151,19 @@ def read_affinity(pod: PodSpec) -> dict[str, tuple[str, ...]]:
     """Label keys whose values are limited whichever term holds: in each term by `In`, over all terms together."""
     node = pod.affinity.node_affinity if pod.affinity else None
     terms = node.required.node_selector_terms if node and node.required else []
-    limited = [_read_term(term) for term in terms]
-    keys = [key for key in limited[0] if all(key in term for term in limited)] if limited else []
-    return {key: tuple(dict.fromkeys(value for term in limited for value in term[key])) for key in keys}
+    return agree_on_values([_read_term(term) for term in terms])
+
+
+def agree_on_values(limited: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """The keys that all of them limit, with every value that one of them allows."""
+    keys = [key for key in limited[0] if all(key in each for each in limited)] if limited else []
+    return {key: tuple(dict.fromkeys(value for each in limited for value in each[key])) for key in keys}
+
+
+def agree_on_nodes(selectors: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The labels of nodes that all selectors ask for with one value."""
+    first = selectors[0] if selectors else {}
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in selectors)}
 
 
 def _read_term(term: SelectorTerm) -> dict[str, tuple[str, ...]]:

@@ -6,18 +6,17 @@ from pydantic import Field, model_validator
 
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector
 from reconciler.manifests.wording import join_words
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 _OPERATORS = tuple(LabelOperator)
 _NEEDS_VALUES = (LabelOperator.IN, LabelOperator.NOT_IN)
-_NonEmpty = Annotated[str, Field(min_length=1)]
 _Operator = Annotated[str, Field(pattern=f"^({'|'.join(_OPERATORS)})$", description=join_words(_OPERATORS))]
 
 
 class RequirementFields(Shape):
     """One element of `matchExpressions`."""
 
-    key: _NonEmpty
+    key: NonEmpty
     operator: _Operator
     values: list[str] | None = None
 
@@ -52,7 +51,7 @@ class ReferenceFields(Shape):
 class LocalReferenceFields(Shape):
     """A LocalObjectReference: an object of the same namespace, its kind known from the field."""
 
-    name: _NonEmpty
+    name: NonEmpty
 
 
 def read_selector(fields: SelectorFields | None) -> LabelSelector:

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from reconciler.manifests.wording import quote
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 # Beyond this, in milliseconds or money, a number is a mistake: 10^9 ms are eleven days.
 _LARGEST = 1e9
@@ -21,7 +21,6 @@ def _refuse_absurd(text: str) -> str:
     return text
 
 
-NonEmpty = Annotated[str, Field(min_length=1)]
 Decimal = Annotated[
     str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", description="a decimal number"), AfterValidator(_refuse_absurd)
 ]

@@ -12,8 +12,8 @@ from pydantic import Field
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.kubernetes.conditions import ConditionFields, Time
-from reconciler.resources.llmd.spec import Decimal, NonEmpty
-from reconciler.resources.validation import Locate, Shape, validate
+from reconciler.resources.llmd.spec import Decimal
+from reconciler.resources.validation import Locate, NonEmpty, Shape, validate
 
 Replicas = Annotated[int, Field(ge=0)]
 AcceleratorName = Annotated[str, Field(min_length=2)]
