@@ -47,14 +47,6 @@ class Environment:
         """A variable's text; empty when it is not set."""
         return self.variables.get(name, "")
 
-    def flag(self, flag: str) -> str:
-        """The value of `RECONCILER_<FLAG>`: `log-format` is read from RECONCILER_LOG_FORMAT."""
-        return self.get("RECONCILER_" + flag.upper().replace("-", "_"))
-
-    def repeated_flag(self, flag: str) -> tuple[str, ...]:
-        """The values of a repeatable flag, separated by commas."""
-        return tuple(value for part in self.flag(flag).split(",") if (value := part.strip()))
-
     @property
     def prometheus_token(self) -> SecretRef | None:
         """The bearer token for `--prometheus`."""

@@ -40,7 +40,7 @@ class PastArrivals:
 class Observation:
     """What Prometheus says of one variant: its replicas' metrics, attributed to it.
 
-    `last_sample_s` is Unix seconds of its newest sample; `absence` says why it must not be trusted.
+    `absence` says why it must not be trusted.
     """
 
     performance: Performance
@@ -48,5 +48,4 @@ class Observation:
     num_running: float | None = None
     num_waiting: float | None = None
     replicas_reporting: int = 0
-    last_sample_s: float | None = None
     absence: NoAnswer | None = None

@@ -15,11 +15,6 @@ def ms_from_seconds(value_s: float) -> float:
     return value_s * MS_PER_S
 
 
-def per_second_from_per_minute(value_per_minute: float) -> float:
-    """Requests a minute in requests a second."""
-    return value_per_minute / S_PER_MINUTE
-
-
 def per_minute_from_per_second(value_per_s: float) -> float:
     """Requests a second in requests a minute, as a resource's status wants them."""
     return value_per_s * S_PER_MINUTE

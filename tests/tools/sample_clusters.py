@@ -58,7 +58,7 @@ class _Desk:
     def write(self, variant: Variant, replicas: int) -> None:
         decision = _decide(variant, replicas)
         edits: dict[str, list[FileEdit]] = {}
-        for each in self.editor.edits_for(decision, variant, None, self.open_sheet):
+        for each in self.editor.count_edits(decision, variant, self.open_sheet):
             edits.setdefault(each.path, []).append(each)
         for path, group in edits.items():
             self.files[path] = write_edits(path, self.files.get(path, b""), group)

@@ -64,7 +64,7 @@ class _Desk:
         """Note the edits of one variant; InputError where they cannot be made."""
         decision = _decide(variant, option)
         edits: dict[str, list[FileEdit]] = {}
-        for each in self.editor.edits_for(decision, variant, accelerator, self.open_sheet):
+        for each in self.editor.move_edits(decision, variant, accelerator, self.open_sheet):
             edits.setdefault(each.path, []).append(each)
         self.write(edits)
         for path, group in edits.items():

@@ -160,7 +160,6 @@ class Declaration:
     """By cluster."""
     opted_in_namespaces: frozenset[tuple[str, str]] = frozenset()
     """Cluster and name of each Namespace whose own ConfigMaps hold for it instead of the global ones."""
-    excluded_namespaces: frozenset[tuple[str, str]] = frozenset()
     """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
     ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
     llmaz: Llmaz = field(default_factory=Llmaz)

@@ -95,7 +95,6 @@ class PoolParent:
     """What a gateway says of a pool."""
 
     name: str
-    controller_name: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
@@ -110,10 +109,8 @@ class InferencePool:
     group: str
     place: Place
     selector: Mapping[str, str]
-    ports: tuple[int, ...]
     app_protocol: str = "http"
     picker: EndpointPicker | None = None
-    is_exported: bool = False
     parents: tuple[PoolParent, ...] = ()
 
     def selects(self, labels: Mapping[str, str]) -> bool:

@@ -145,7 +145,6 @@ class PolicyResource:
     labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
-    observed_generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +252,7 @@ class ModelBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResource:
-    """A Model or ModelBooster: backends that serve `model_id`, scaled together, one by one, or not at all.
-
-    `status_replicas` are those that a live controller wrote, by backend.
-    """
+    """A Model or ModelBooster: backends that serve `model_id`, scaled together, one by one, or not at all."""
 
     key: ResourceKey
     document: DocumentRef
@@ -274,8 +270,6 @@ class ModelResource:
     labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
-    status_replicas: Mapping[str, int] = field(default_factory=dict)
-    observed_generation: int | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
 
     @property

@@ -250,16 +250,6 @@ class Playground:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """How a change is rolled out: counts, or percentages as text."""
-
-    type: str = "RollingUpdate"
-    max_unavailable: int | str = 1
-    max_surge: int | str = 0
-    partition: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceService:
     """`inference.llmaz.io` Service: models served by pods of one's own, `size` of them in the group of a replica."""
 
@@ -269,7 +259,6 @@ class InferenceService:
     replicas: int = 1
     size: int = 1
     restart_policy: str = "RecreateGroupOnPodRestart"
-    rollout: Rollout = field(default_factory=Rollout)
     skips_loader: bool = False
     conditions: tuple[Condition, ...] = ()
 

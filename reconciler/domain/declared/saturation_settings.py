@@ -93,17 +93,11 @@ class ZeroEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamNamespace:
-    """What upstream's marks on a Namespace say.
-
-    `is_opted_in`: labelled `wva.llmd.ai/config-enabled`, its own ConfigMaps hold instead of the global ones.
-    `is_excluded`: annotated `wva.llmd.ai/exclude`, upstream leaves it alone.
-    """
+    """A Namespace labelled `wva.llmd.ai/config-enabled`: its own ConfigMaps hold instead of the global ones."""
 
     cluster: str
     name: str
     place: Place
-    is_opted_in: bool = False
-    is_excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

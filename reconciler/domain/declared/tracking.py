@@ -296,10 +296,5 @@ class TrackedHistory:
     notes: tuple[str, ...] = ()
 
 
-def sync_period_s(configured_s: float) -> float:
-    """The tick of upstream's loop: what is configured, or its default where that is nothing."""
-    return configured_s if configured_s > 0 else SYNC_PERIOD_S
-
-
 def _up_to(most_s: float, length_s: float) -> float:
     return min(length_s, most_s) if length_s >= 0 else 0.0  # NaN is not

@@ -34,7 +34,6 @@ def observe(variant: Variant, readings: Readings, sightings: Sightings, now_s: f
         num_running=_sum(Name.RUNNING, fresh, readings),
         num_waiting=_sum(Name.WAITING, fresh, readings),
         replicas_reporting=len({one.pod for one in fresh}),
-        last_sample_s=seen_s,
         absence=absence,
     )
 

@@ -20,17 +20,6 @@ class Editor:
 
     renderer: Renderer
 
-    def edits_for(
-        self,
-        decision: Decision,
-        variant: Variant,
-        accelerator: Accelerator | None,
-        open_sheet: OpenSheet,
-    ) -> Iterator[FileEdit]:
-        """The edits of the scale target and, for another accelerator, of its placement and the resource's label."""
-        yield from self.count_edits(decision, variant, open_sheet)
-        yield from self.move_edits(decision, variant, accelerator, open_sheet)
-
     def count_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The edits of another number of replicas."""
         workload = variant.workload

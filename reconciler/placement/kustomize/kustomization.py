@@ -85,7 +85,6 @@ class PatchRule:
     target: Selector | None = None
     keeps_name: bool = True
     keeps_kind: bool = True
-    is_strategic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,9 +238,9 @@ def _read_strategic(source: SourceField, directory: str) -> Iterator[PatchRule]:
     for entry in source.items("patchesStrategicMerge"):
         text = entry.as_text()
         if "\n" in text.strip() or ":" in text:
-            yield PatchRule(source=entry, directory=directory, inline=entry, is_strategic=True)
+            yield PatchRule(source=entry, directory=directory, inline=entry)
         else:
-            yield PatchRule(source=entry, directory=directory, path=text, is_strategic=True)
+            yield PatchRule(source=entry, directory=directory, path=text)
 
 
 def read_patches(source: SourceField, directory: str) -> Iterator[PatchRule]:

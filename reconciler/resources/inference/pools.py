@@ -14,7 +14,6 @@ from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import Shape
 
-_EXPORT = "inference.networking.x-k8s.io/export"
 _ASSUMED_PORT = 9002
 _LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 _Value = Annotated[str, Field(max_length=63, pattern=_LABEL_VALUE, description="a label's value")]
@@ -97,10 +96,8 @@ def _build(source: KubernetesObject, spec: _PoolSpec) -> Iterator[Piece]:
         group=group_of(source),
         place=source.place,
         selector=spec.selector.match_labels,
-        ports=tuple(port.number for port in spec.target_ports),
         app_protocol=spec.app_protocol,
         picker=None if picker is None else _as_picker(picker, picker.port.number if picker.port else None),
-        is_exported=_EXPORT in source.annotations,
         parents=_read_parents(source),
     )
 
@@ -112,9 +109,7 @@ def _build_experimental(source: KubernetesObject, spec: _ExperimentalSpec) -> It
         group=group_of(source),
         place=source.place,
         selector=spec.selector,
-        ports=(spec.target_port_number,),
         picker=None if picker is None else _as_picker(picker, picker.port_number or _ASSUMED_PORT),
-        is_exported=_EXPORT in source.annotations,
         parents=_read_parents(source),
     )
 
@@ -134,9 +129,8 @@ def _read_parents(source: KubernetesObject) -> tuple[PoolParent, ...]:
 
 
 def _as_parent(entry: dict[str, object]) -> PoolParent:
-    name, controller = mapping_at(entry, ("parentRef",)).get("name"), entry.get("controllerName")
+    name = mapping_at(entry, ("parentRef",)).get("name")
     return PoolParent(
         name=name if isinstance(name, str) else "",
-        controller_name=controller if isinstance(controller, str) else "",
         conditions=read_conditions(entry),
     )

@@ -33,7 +33,7 @@ from reconciler.resources.kthena.model_rules import PlacedBackend, backends_of, 
 from reconciler.resources.kthena.policy_specs import read_spec
 from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, field_of, read_with
 from reconciler.resources.kthena.references import tell_era
-from reconciler.resources.kthena.statuses import ModelStatus, read_backend_replicas, read_observed_generation
+from reconciler.resources.kthena.statuses import ModelStatus
 from reconciler.resources.kthena.workers import (
     add_devices,
     find_resources,
@@ -120,8 +120,6 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
         labels=source.labels,
         settings=settings,
         conditions=read_conditions(status),
-        status_replicas=read_backend_replicas(status),
-        observed_generation=read_observed_generation(status),
         places={place.field: place for place in _cite(source, ("spec",), _CITED_OF_SPEC)},
     )
 

@@ -17,7 +17,7 @@ from reconciler.resources.kthena.scaled_targets import (
     read_heterogeneous,
     read_homogeneous,
 )
-from reconciler.resources.kthena.statuses import PolicyStatus, read_observed_generation
+from reconciler.resources.kthena.statuses import PolicyStatus
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
 from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
@@ -84,7 +84,6 @@ def _build(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings
         labels=source.labels,
         settings=settings,
         conditions=read_conditions(status),
-        observed_generation=read_observed_generation(status),
     )
 
 

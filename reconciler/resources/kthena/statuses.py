@@ -1,4 +1,4 @@
-"""Statuses as their controllers write them: checked as warnings, read for what a person may want to see."""
+"""Statuses as their controllers write them: checked as warnings."""
 
 from typing import Annotated
 
@@ -65,20 +65,3 @@ class ModelStatus(Shape):
     conditions: list[ConditionFields] | None = None
     backend_statuses: list[BackendStatus] | None = None
     observed_generation: Generation | None = None
-
-
-def read_observed_generation(status: object) -> int | None:
-    """Which generation of the object the controller has seen."""
-    generation = status.get("observedGeneration") if isinstance(status, dict) else None
-    return generation if isinstance(generation, int) and not isinstance(generation, bool) else None
-
-
-def read_backend_replicas(status: object) -> dict[str, int]:
-    """The replicas that are well-formed, by backend."""
-    entries = status.get("backendStatuses") if isinstance(status, dict) else None
-    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return {
-        entry["name"]: entry["replicas"]
-        for entry in found
-        if isinstance(entry.get("name"), str) and type(entry.get("replicas")) is int
-    }

@@ -9,7 +9,6 @@ from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 
 _OPTED_IN = "wva.llmd.ai/config-enabled"
-_EXCLUDED = "wva.llmd.ai/exclude"
 
 
 def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
@@ -19,12 +18,5 @@ def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
     ignore = checked.settings.get(IGNORE.name)
     if ignore is not None and ignore.value is True:
         yield IgnoredNamespace(cluster=source.cluster, name=source.name, place=ignore.place)
-    is_opted_in, is_excluded = source.labels.get(_OPTED_IN) == "true", source.annotations.get(_EXCLUDED) == "true"
-    if is_opted_in or is_excluded:
-        yield UpstreamNamespace(
-            cluster=source.cluster,
-            name=source.name,
-            place=source.place,
-            is_opted_in=is_opted_in,
-            is_excluded=is_excluded,
-        )
+    if source.labels.get(_OPTED_IN) == "true":
+        yield UpstreamNamespace(cluster=source.cluster, name=source.name, place=source.place)

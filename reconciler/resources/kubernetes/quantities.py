@@ -67,12 +67,3 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"expected {_DURATION_EXAMPLES}, got {quote(text)}")
     seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
     return -seconds if text.startswith("-") else seconds
-
-
-def _check_duration(text: str) -> str:
-    parse_duration(text)
-    return text
-
-
-Duration: TypeAlias = Annotated[str, AfterValidator(_check_duration), Field(description=_DURATION_EXAMPLES)]
-"""A field of type Duration; `parse_duration` has its seconds."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService, Rollout
+from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
 from reconciler.resources.kubernetes.conditions import read_conditions
@@ -98,18 +98,6 @@ def _build(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Piece]:
             replicas=1 if piece.replicas is None else piece.replicas,
             size=group.size,
             restart_policy=group.restart_policy,
-            rollout=_as_rollout(spec.rollout_strategy),
             skips_loader=skips_loader(source),
             conditions=read_conditions(source.fields.get("status")),
         )
-
-
-def _as_rollout(strategy: _Rollout | None) -> Rollout:
-    written = strategy.rolling_update_configuration if strategy is not None else None
-    if written is None:
-        return Rollout()
-    return Rollout(
-        max_unavailable=1 if written.max_unavailable is None else written.max_unavailable,
-        max_surge=0 if written.max_surge is None else written.max_surge,
-        partition=written.partition,
-    )

@@ -29,7 +29,7 @@ def choose_in_force(
     Where upstream itself runs is not known, so every other namespace may hold the global one. Of several the one with
     the newest name is kept, then the first by its path; another that says otherwise is a warning.
     """
-    opted_in = {(each.cluster, each.name) for each in namespaces if each.is_opted_in}
+    opted_in = {(each.cluster, each.name) for each in namespaces}
     kept: dict[tuple[str, str, bool], UpstreamSettings] = {}
     findings: list[Finding] = []
     for config_map in sorted(config_maps, key=_rank):

@@ -28,7 +28,6 @@ class ReplicaTokens:
     in_use_tokens: float
     waiting_tokens: float
     capacity_tokens: float
-    memory_bound_tokens: float | None
     compute_bound_tokens: float | None
     origin: Origin
 
@@ -66,7 +65,6 @@ def replica_tokens(
         in_use_tokens=in_use,
         waiting_tokens=waiting,
         capacity_tokens=float(int(min(memory, bound))),
-        memory_bound_tokens=memory,
         compute_bound_tokens=bound,
         origin=compute.origin,
     )
@@ -96,7 +94,6 @@ def _from_record(
         in_use_tokens=float(int((replica.kv_cache_usage or 0.0) * capacity)),
         waiting_tokens=waiting,
         capacity_tokens=capacity,
-        memory_bound_tokens=None,
         compute_bound_tokens=None,
         origin=Origin.STORED,
     )

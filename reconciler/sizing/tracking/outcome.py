@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 from reconciler.domain.plan import Step
-from reconciler.sizing.tracking.counts import NEVER_MS
 from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.replay import Tick
 from reconciler.sizing.tracking.runs import Run
@@ -35,7 +34,6 @@ class Trail:
     votes: tuple[Vote, ...]
     recommended: int
     panic: bool
-    panic_ends_s: float | None
     held_down: int | None
     held_up: int | None
     stabilized: int
@@ -138,13 +136,11 @@ def trail_of(tick: Tick, run: Run, column: int, target: Target, replicas: int) -
     """
     past, correction = tick.past, tick.correction
     waits = bool(tick.waiting[column]) and int(tick.replicas[column]) == 0 and replicas > 0
-    ends_ms = int(tick.panic_ends_ms[column])
     return Trail(
         simulated=int(tick.current[column]),
         votes=_votes(tick, run, column, target),
         recommended=int(tick.recommendation.replicas[column]),
         panic=bool(tick.panic[column]),
-        panic_ends_s=None if ends_ms == NEVER_MS else ends_ms / 1000,
         held_down=_known(past.max_recommendation, column),
         held_up=_known(past.min_recommendation, column),
         stabilized=int(correction.stabilized[column]),

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
 from reconciler.domain.declared.tracking import RatioRange
@@ -19,14 +18,6 @@ class RoleCounts:
     denominator: int
     adjusted: bool = False
     reason: str = ""
-
-    @property
-    def ratio_text(self) -> str:
-        """The ratio in plain digits, empty without a denominator."""
-        if self.denominator == 0:
-            return ""
-        digits = format(Decimal(repr(self.numerator / self.denominator)), "f")
-        return digits.removesuffix(".0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,6 @@ from reconciler.errors import ConfigurationError
 Check = Callable[..., list[str]]
 
 
-def test_each_flag_has_a_variable() -> None:
-    environment = Environment(variables={"RECONCILER_LOG_FORMAT": "json", "RECONCILER_CLUSTER": "a, b,,c"})
-    assert environment.flag("log-format") == "json"
-    assert environment.flag("repo") == ""
-    assert environment.repeated_flag("cluster") == ("a", "b", "c")
-
-
 @pytest.mark.parametrize(
     ("variables", "wants"),
     [

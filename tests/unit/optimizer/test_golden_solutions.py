@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import SolveStatus
-from reconciler.domain.units import per_second_from_per_minute
+from reconciler.domain.units import S_PER_MINUTE
 from reconciler.optimizer.separable import SeparableSolver
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"
@@ -39,12 +39,12 @@ def loaded_servers() -> Iterator[tuple[tuple[str, str], list[Row]]]:
 def offer(row: Row) -> tuple[float, float]:
     """What a replica costs, and carries a second."""
     weight = float(row["unit_cost"]) * max(int(row["acc_count"]), 1)
-    return weight, per_second_from_per_minute(float(row["max_rpm_per_replica"]))
+    return weight, float(row["max_rpm_per_replica"]) / S_PER_MINUTE
 
 
 def test_every_server_gets_its_candidate_of_least_value(pose: Make, runs: Make) -> None:
     for server, candidates in loaded_servers():
-        demand = per_second_from_per_minute(float(candidates[0]["arrival_rpm"]))
+        demand = float(candidates[0]["arrival_rpm"]) / S_PER_MINUTE
         offers = {row["accelerator"]: offer(row) for row in candidates}
         solution = SeparableSolver().solve(pose(demand, {"a": runs(offers=offers, bounds=(1, None))}, "inferno"))
         (chosen,) = solution.allocations.values()
@@ -60,7 +60,7 @@ def test_every_server_gets_its_candidate_of_least_value(pose: Make, runs: Make) 
 def test_published_choices_are_ours_up_to_equal_values(pose: Make, runs: Make) -> None:
     candidates = dict(loaded_servers())
     for row in rows("v1_published_solutions"):
-        demand = per_second_from_per_minute(float(row["arrival_rpm"]))
+        demand = float(row["arrival_rpm"]) / S_PER_MINUTE
         offers = {other["accelerator"]: offer(other) for other in candidates.get((row["dataset"], row["server"]), ())}
         replicas = int(row["exp_replicas"])
         offers[row["exp_accelerator"]] = (float(row["exp_cost"]) / replicas, demand / replicas)

@@ -235,11 +235,7 @@ def test_scaling_to_zero_has_local_config_maps_too(declare: Declare) -> None:
 
 
 def test_marks_on_namespaces_are_read(declare: Declare) -> None:
-    text = (
-        "apiVersion: v1\nkind: Namespace\n"
-        'metadata: {name: a, annotations: {wva.llmd.ai/exclude: "true"}, labels: {wva.llmd.ai/config-enabled: "yes"}}\n'
-    )
+    text = 'apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {wva.llmd.ai/config-enabled: "yes"}}\n'
     declaration = declare(text)
-    assert declaration.excluded_namespaces == {("prod", "a")}
     assert declaration.opted_in_namespaces == frozenset()
     assert declare(OPTED_IN).opted_in_namespaces == {("prod", "team-a")}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reconciler.domain.units import cost_per_hour_from_cents, per_second_from_per_minute, seconds_from_ms
+from reconciler.domain.units import S_PER_MINUTE, cost_per_hour_from_cents, seconds_from_ms
 from reconciler.sizing.queueing import (
     Binding,
     RateLimits,
@@ -58,7 +58,7 @@ class Table:
         return np.array([seconds_from_ms(value) for value in self.numbers(column)])
 
     def per_second(self, column: str) -> Column:
-        return np.array([per_second_from_per_minute(value) for value in self.numbers(column)])
+        return np.array([value / S_PER_MINUTE for value in self.numbers(column)])
 
     def cost_per_hour(self, column: str) -> Column:
         return np.array([cost_per_hour_from_cents(value) for value in self.numbers(column)])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.solutions import SolveStatus
-from reconciler.domain.units import per_second_from_per_minute, seconds_from_ms
+from reconciler.domain.units import S_PER_MINUTE, seconds_from_ms
 from reconciler.optimizer.inferno import (
     Grants,
     Offer,
@@ -185,7 +185,7 @@ def sizes_of(system: System, listed: list[Pair]) -> Sizes:
             at_tokens=np.array([float(profile["atTokens"]) for profile in profiles]),
         ),
         Demand(
-            arrival_rate_per_s=np.array([per_second_from_per_minute(load["arrivalRate"]) for load in loads]),
+            arrival_rate_per_s=np.array([load["arrivalRate"] / S_PER_MINUTE for load in loads]),
             output_tokens=np.array([float(load["avgLength"]) for load in loads]),
         ),
         Targets(

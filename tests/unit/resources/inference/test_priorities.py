@@ -185,9 +185,7 @@ def test_the_priority_is_the_highest_of_all_pools_that_select(
     objectives: list[InferenceObjective] = []
     for number, (selector, priorities) in enumerate(pools):
         key = ResourceKey(cluster="prod", namespace="llm", kind="InferencePool", name=f"p{number}")
-        found.append(
-            InferencePool(key=key, group="inference.networking.k8s.io", place=place, selector=selector, ports=(8000,))
-        )
+        found.append(InferencePool(key=key, group="inference.networking.k8s.io", place=place, selector=selector))
         objectives += [
             InferenceObjective(
                 key=ResourceKey(cluster="prod", namespace="llm", kind="InferenceObjective", name=f"o{number}-{index}"),

@@ -36,8 +36,6 @@ def test_a_model_carries_what_its_spec_says(sample: Sample) -> None:
 
 def test_a_model_carries_its_status(sample: Sample) -> None:
     read = model(sample, "g1", "deepseek")
-    assert read.status_replicas == {"h100": 3, "a100": 1}
-    assert read.observed_generation == 7
     assert read.conditions == (
         Condition(
             type="Active",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import InferenceService, Rollout
+from reconciler.domain.declared.llmaz import InferenceService
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -51,7 +51,6 @@ def test_a_service_of_several_hosts_is_carried_over_field_by_field(load: Load, w
     declaration = load(write("Service", WHOLE))
     service = service_of(declaration)
     assert (service.replicas, service.size, service.restart_policy) == (2, 2, "None")
-    assert service.rollout == Rollout(max_unavailable=2, max_surge="25%", partition=1)
     assert service.claim.field == ("spec", "modelClaims")
     (workload,) = declaration.workloads
     assert (workload.key.kind, workload.replicas) == ("Service", 2)
@@ -64,7 +63,6 @@ def test_what_is_not_written_is_as_llmaz_fills_it_in(load: Load, write: Write) -
     service = service_of(load(write("Service", SMALL)))
     assert (service.replicas, service.size) == (1, 1)
     assert service.restart_policy == "RecreateGroupOnPodRestart"
-    assert service.rollout == Rollout(type="RollingUpdate", max_unavailable=1, max_surge=0)
 
 
 @pytest.mark.parametrize(
