@@ -14,7 +14,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.domain.variants import Variant
-from reconciler.metrics import Needs, watched_target
+from reconciler.metrics import QueryNeeds, watched_target
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -23,7 +23,7 @@ from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 class Asking:
     """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
 
-    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `Needs`. `past` counts
+    `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `QueryNeeds`. `past` counts
     the models that a queue sizes: their arrivals are asked for over the longest `payback_s` of them. `watched` are
     scale targets whose live replicas are held against Git, over the longest of their sync delays.
     """
@@ -39,9 +39,9 @@ class Asking:
     sync_delay_s: float = 0.0
 
     @property
-    def needs(self) -> Needs:
+    def needs(self) -> QueryNeeds:
         """What is asked beyond loads."""
-        return Needs(
+        return QueryNeeds(
             saturation=self.saturation,
             traced=self.traced,
             retention_s=self.retention_s,

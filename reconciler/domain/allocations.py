@@ -15,7 +15,7 @@ class Allocation:
 class Performance:
     """What a law expects, or Prometheus observed, of a variant at a load; None is not known.
 
-    `wait_s` and `ttft_s` are means; `percentile_s` of a target is derived where the class asks for one.
+    All latencies are means; where a service class asks for a percentile, it is derived from them.
     """
 
     itl_s: float | None = None

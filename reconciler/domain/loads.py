@@ -8,7 +8,7 @@ from reconciler.domain.answers import NoAnswer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Offered arrivals and mean lengths over a window that ends at `time_s` of the newest sample.
+    """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
     `arrivals_from` names the source (`endpoint picker`, `completions and queue growth`, ...). `is_by_replicas`: the
     replicas counted them, so a replica that does not report is load that nobody saw. Lengths are 0 only when

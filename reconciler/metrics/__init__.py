@@ -1,8 +1,8 @@
 """PURE. What to ask Prometheus (PromQL as data), whose a series is, and what the answers mean.
 
-`queries_for` says what to ask of the present, and by `Needs` what more, `device_queries` what of nodes; `read_observed`
-what came back: a value with its unit, or why there is none. `history_queries` asks of any stretch of time, and
-`live_queries` what scale targets are to have in their cluster.
+`queries_for` asks about the present and, by `QueryNeeds`, more; `device_queries` about nodes, `live_queries` about
+scale targets, `history_queries` about any stretch of time. `read_observed` reads the answers: a value with its unit, or
+why there is none. What is asked of each serving engine stands in `engines`.
 """
 
 from reconciler.metrics.quantities.history import (
@@ -16,7 +16,7 @@ from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S, OWNERSHIP
 from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
-from reconciler.metrics.queries.cluster import Needs, queries_for
+from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
 from reconciler.metrics.queries.devices import DeviceNames, device_queries
 from reconciler.metrics.queries.ranges import history_queries, live_queries
 from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_of
@@ -36,7 +36,7 @@ __all__ = [
     "TRACED_HISTORY",
     "DeviceNames",
     "Name",
-    "Needs",
+    "QueryNeeds",
     "clusters_seen",
     "decode",
     "device_queries",

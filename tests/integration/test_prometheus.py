@@ -12,7 +12,7 @@ from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.demand import mean_length
 from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served
+from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries, Served
 from reconciler.prometheus import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 
@@ -72,7 +72,7 @@ def cluster_at(url: str, **queries: str) -> ClusterSettings:
     return ClusterSettings(name="us", prometheus=prometheus)
 
 
-def ask(cluster: ClusterSettings, namespaces: Mapping[str, int]) -> tuple[Readings, int]:
+def ask(cluster: ClusterSettings, namespaces: Mapping[str, int]) -> tuple[MetricReadings, int]:
     assert cluster.prometheus
     client = PrometheusClient(cluster.prometheus, str)
     answers = client.ask_all(queries_for(cluster, namespaces, END_S, with_cluster_label=True))
@@ -85,48 +85,48 @@ def ask(cluster: ClusterSettings, namespaces: Mapping[str, int]) -> tuple[Readin
 
 
 @pytest.fixture(scope="module")
-def readings(url: str) -> Readings:
+def readings(url: str) -> MetricReadings:
     """All quantities of cluster `us`, namespace `llm`."""
     configured = "sum by (namespace, model_name) (rate(litellm_requests_total[5m]))"
     return ask(cluster_at(url, arrivalRate=configured), {"llm": 5})[0]
 
 
-def of_pod(readings: Readings, name: Name, pod: str) -> float:
+def of_pod(readings: MetricReadings, name: Name, pod: str) -> float:
     return next(value for series, value in readings.of_pods(name).items() if series.pod == pod)
 
 
-def of_model(readings: Readings, name: Name, model: str) -> float:
+def of_model(readings: MetricReadings, name: Name, model: str) -> float:
     value = readings.of_model(name, Served("llm", model))
     assert value is not None
     return value
 
 
-def length(readings: Readings, name: Name, model: str) -> float:
+def length(readings: MetricReadings, name: Name, model: str) -> float:
     value = mean_length(name, [Served("llm", model)], readings)
     assert value is not None
     return value
 
 
-def test_completions_add_engines_and_reasons_and_nothing_of_other_tenants(readings: Readings) -> None:
+def test_completions_add_engines_and_reasons_and_nothing_of_other_tenants(readings: MetricReadings) -> None:
     assert of_pod(readings, Name.COMPLETIONS, "new-0") == pytest.approx(4.0)
     assert of_pod(readings, Name.COMPLETIONS, "sglang-0") == pytest.approx(2.0)
     assert of_model(readings, Name.COMPLETIONS, "llama") == pytest.approx(6.0)
     assert of_model(readings, Name.COMPLETIONS, "idle") == 0.0
 
 
-def test_running_and_waiting_add_engines_but_not_tensor_parallel_ranks(readings: Readings) -> None:
+def test_running_and_waiting_add_engines_but_not_tensor_parallel_ranks(readings: MetricReadings) -> None:
     assert of_pod(readings, Name.RUNNING, "new-0") == 8.0
     assert of_pod(readings, Name.RUNNING, "sglang-0") == 6.0
     assert of_pod(readings, Name.WAITING, "sglang-0") == 1.0
     assert of_pod(readings, Name.WAITING, "new-0") == pytest.approx(200.0)
 
 
-def test_growth_is_the_slope_of_running_and_waiting(readings: Readings) -> None:
+def test_growth_is_the_slope_of_running_and_waiting(readings: MetricReadings) -> None:
     assert of_model(readings, Name.QUEUE_GROWTH, "llama") == pytest.approx(0.1)
     assert of_model(readings, Name.QUEUE_GROWTH, "qwen") == pytest.approx(0.0)
 
 
-def test_lengths_are_weighted_by_requests_and_nan_when_idle(readings: Readings) -> None:
+def test_lengths_are_weighted_by_requests_and_nan_when_idle(readings: MetricReadings) -> None:
     # engines: 1/s of 180 tokens, 3/s of 100; the old replica: 2/s of 180
     assert length(readings, Name.OUTPUT_TOKENS, "llama") == pytest.approx((180 + 300 + 360) / 6)
     assert length(readings, Name.INPUT_TOKENS, "llama") == pytest.approx(512.0)
@@ -136,7 +136,7 @@ def test_lengths_are_weighted_by_requests_and_nan_when_idle(readings: Readings) 
     assert idle != idle  # NaN is what differs from itself
 
 
-def test_itl_is_read_under_its_new_name_else_its_old_one_never_both(readings: Readings) -> None:
+def test_itl_is_read_under_its_new_name_else_its_old_one_never_both(readings: MetricReadings) -> None:
     assert of_pod(readings, Name.ITL, "old-0") == pytest.approx(0.05)
     assert of_pod(readings, Name.ITL, "both-0") == pytest.approx(0.05)
     tokens = 180.0, 300.0
@@ -144,31 +144,31 @@ def test_itl_is_read_under_its_new_name_else_its_old_one_never_both(readings: Re
     assert of_pod(readings, Name.ITL, "new-0") == pytest.approx(expected)
 
 
-def test_wait_and_ttft_are_means_in_seconds(readings: Readings) -> None:
+def test_wait_and_ttft_are_means_in_seconds(readings: MetricReadings) -> None:
     assert of_pod(readings, Name.WAIT, "old-0") == pytest.approx(0.1)
     assert of_pod(readings, Name.TTFT, "old-0") == pytest.approx(0.3)
 
 
-def test_last_seen_tells_fresh_from_stale(readings: Readings) -> None:
+def test_last_seen_tells_fresh_from_stale(readings: MetricReadings) -> None:
     assert of_pod(readings, Name.LAST_SEEN, "new-0") == END_S
     assert of_pod(readings, Name.LAST_SEEN, "gone-0") == pytest.approx(END_S - 660.0, abs=60.0)
-    assert PodSeries("llm", "gone-0", "gone", "") not in readings.of_pods(Name.RUNNING)
+    assert ReplicaSeries("llm", "gone-0", "gone", "") not in readings.of_pods(Name.RUNNING)
 
 
-def test_arrivals_of_the_picker_are_counted_once_under_the_target_model(readings: Readings) -> None:
+def test_arrivals_of_the_picker_are_counted_once_under_the_target_model(readings: MetricReadings) -> None:
     assert of_model(readings, Name.ARRIVALS_ENDPOINT_PICKER, "llama") == pytest.approx(8.0)
     assert of_model(readings, Name.ARRIVALS_ENDPOINT_PICKER, "idle") == pytest.approx(0.5)
 
 
-def test_a_configured_query_is_held_to_its_cluster(readings: Readings) -> None:
+def test_a_configured_query_is_held_to_its_cluster(readings: MetricReadings) -> None:
     assert of_model(readings, CONFIGURABLE_QUANTITIES["arrivalRate"], "llama") == pytest.approx(11.0)
 
 
-def test_owners_lead_from_pod_to_deployment(readings: Readings) -> None:
+def test_owners_lead_from_pod_to_deployment(readings: MetricReadings) -> None:
     assert readings.owners == {
-        Name.POD_LABELS: {Named("llm", "new-0"): "a"},
-        Name.POD_OWNER: {Named("llm", "new-0"): "rs"},
-        Name.REPLICASET_OWNER: {Named("llm", "rs"): "d"},
+        Name.POD_LABELS: {ObjectName("llm", "new-0"): "a"},
+        Name.POD_OWNER: {ObjectName("llm", "new-0"): "rs"},
+        Name.REPLICASET_OWNER: {ObjectName("llm", "rs"): "d"},
     }
 
 

@@ -13,7 +13,7 @@ from reconciler.domain.observed import Observed
 from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics import HISTORY, Needs, decode, history_queries, queries_for, read_observed
+from reconciler.metrics import HISTORY, QueryNeeds, decode, history_queries, queries_for, read_observed
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.prometheus import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=A
 
 END_S = 1_790_000_010.0
 ENGINES = ("vllm", "old-vllm", "sglang", "trtllm", "triton", "tgi")
-NEEDS = Needs(saturation={"llm": 8, "other": 1}, traced={"llm": 8})
+NEEDS = QueryNeeds(saturation={"llm": 8, "other": 1}, traced={"llm": 8})
 
 
 def pod_of(name: str) -> str:

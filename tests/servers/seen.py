@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import exported_label
-from reconciler.metrics.tracked.queries import ACTIVITY, Asked
+from reconciler.metrics.tracked.queries import ACTIVITY, TrackedQuantity
 from tests.servers.answers import PER_REPLICA
 
 Steps = float | Mapping[float, float]
@@ -51,13 +51,13 @@ class Seen:
     def rows(self, query: Query) -> Iterator[Row]:
         """The series that answer a query."""
         asked, _, metric = query.quantity.partition(" ")
-        if asked == Asked.EXTERNAL:
+        if asked == TrackedQuantity.EXTERNAL:
             if query.text in self.queries:
                 yield {}, self.queries[query.text]
         elif asked == Name.ARRIVALS_ENDPOINT_PICKER:
             for model, per_s in self.picked.items():
                 yield {"namespace": "llm", "model_name": model}, per_s
-        elif asked == Asked.COUNTED:
+        elif asked == TrackedQuantity.COUNTED:
             yield {}, float(len(self.pods))
         else:
             for pod in self.pods:
@@ -65,11 +65,11 @@ class Seen:
 
 
 def _rows_of(pod: Pod, asked: str, metric: str, now_s: float) -> Iterator[Row]:
-    if asked == Asked.READY:
+    if asked == TrackedQuantity.READY:
         yield pod.named, pod.ready
-    elif asked == Asked.POD_LABELS and pod.labels:
+    elif asked == TrackedQuantity.POD_LABELS and pod.labels:
         yield {**pod.named, **{exported_label(key): value for key, value in pod.labels.items()}}, 1.0
-    elif asked == Asked.METRIC and metric in pod.metrics:
+    elif asked == TrackedQuantity.METRIC and metric in pod.metrics:
         yield pod.named, pod.metrics[metric]
     elif asked in _ACTIVE and pod.model:
         yield pod.named, _reading(pod, _ACTIVE[asked], now_s)

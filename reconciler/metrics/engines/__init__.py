@@ -17,7 +17,7 @@ ENGINES = {engine.name: engine for engine in (VLLM, SGLANG, TRTLLM, TRITON, TGI)
 """In the order their candidates are asked."""
 
 
-class Offered(Protocol):
+class EngineMetric(Protocol):
     """A metric that an engine exports, or several worked together."""
 
     @property
@@ -26,10 +26,10 @@ class Offered(Protocol):
         ...
 
 
-Offer = TypeVar("Offer", bound=Offered)
+Metric = TypeVar("Metric", bound=EngineMetric)
 
 
-def offered(of: Callable[[ServingEngine], Iterable[Offer]]) -> list[Offer]:
+def offered(of: Callable[[ServingEngine], Iterable[Metric]]) -> list[Metric]:
     """What engines offer of a quantity: first all that they tell themselves, then what is derived."""
     found = [each for engine in ENGINES.values() for each in of(engine)]
     return sorted(found, key=lambda each: each.is_derived)

@@ -87,7 +87,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
+class CounterRatio:
     """The gain of one counter by that of another, divided by `divisor` where the first counts in another unit."""
 
     numerator: Counter
@@ -159,22 +159,22 @@ class ServingEngine:
     running: tuple[Gauge, ...] = ()
     waiting: tuple[Gauge, ...] = ()
     finished: tuple[Counter, ...] = ()
-    input_tokens: tuple[Ratio, ...] = ()
-    output_tokens: tuple[Ratio, ...] = ()
-    itl: tuple[Ratio, ...] = ()
-    ttft: tuple[Ratio, ...] = ()
-    wait: tuple[Ratio, ...] = ()
+    input_tokens: tuple[CounterRatio, ...] = ()
+    output_tokens: tuple[CounterRatio, ...] = ()
+    itl: tuple[CounterRatio, ...] = ()
+    ttft: tuple[CounterRatio, ...] = ()
+    wait: tuple[CounterRatio, ...] = ()
     kv_cache_usage: tuple[Gauge | Usage, ...] = ()
     kv_tokens: tuple[Gauge | Blocks | BlockLabels, ...] = ()
-    prefix_hit_rate: tuple[Gauge | Ratio, ...] = ()
+    prefix_hit_rate: tuple[Gauge | CounterRatio, ...] = ()
 
 
-def ratio(numerator: str, denominator: str, rank: str = "") -> Ratio:
+def ratio(numerator: str, denominator: str, rank: str = "") -> CounterRatio:
     """The gain of one counter by that of another, rank by rank where one is given."""
     by = f"$by, {rank}" if rank else "$by"
-    return Ratio(numerator=Counter(metric=numerator, by=by), denominator=Counter(metric=denominator, by=by))
+    return CounterRatio(numerator=Counter(metric=numerator, by=by), denominator=Counter(metric=denominator, by=by))
 
 
-def mean(histogram: str) -> Ratio:
+def mean(histogram: str) -> CounterRatio:
     """What a histogram observed on average."""
     return ratio(f"{histogram}_sum", f"{histogram}_count")

@@ -4,7 +4,7 @@ Its series are left without a model, and get that of the variant they belong to.
 model before the engine and one after, and each of them counts it: only those of the engine do.
 """
 
-from reconciler.metrics.engines.serving_engine import Blocks, Counter, Gauge, Ratio, ServingEngine
+from reconciler.metrics.engines.serving_engine import Blocks, Counter, CounterRatio, Gauge, ServingEngine
 
 MICROSECONDS = 1_000_000
 
@@ -30,7 +30,9 @@ TRITON = ServingEngine(
     finished=(FINISHED,),
     # in Triton's own queue: what waits inside TensorRT-LLM is not in it
     wait=(
-        Ratio(numerator=_of_the_engine("nv_inference_queue_duration_us"), denominator=FINISHED, divisor=MICROSECONDS),
+        CounterRatio(
+            numerator=_of_the_engine("nv_inference_queue_duration_us"), denominator=FINISHED, divisor=MICROSECONDS
+        ),
     ),
     kv_cache_usage=(_kv_cache("fraction"),),
     kv_tokens=(Blocks(num_blocks=_kv_cache("max"), block_tokens=_kv_cache("tokens_per")),),

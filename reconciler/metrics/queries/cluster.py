@@ -29,7 +29,7 @@ LEARNING_STEP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class QueryNeeds:
     """Namespaces about which more than loads is asked, with the replicas (or models) expected in each.
 
     `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
@@ -44,7 +44,7 @@ class Needs:
     payback_s: float = PAYBACK_S
 
 
-NO_NEEDS = Needs()
+NO_NEEDS = QueryNeeds()
 
 
 def queries_for(
@@ -52,7 +52,7 @@ def queries_for(
     namespaces: Mapping[str, int],
     now_s: float,
     *,
-    needs: Needs = NO_NEEDS,
+    needs: QueryNeeds = NO_NEEDS,
     with_cluster_label: bool = False,
     series_budget: int = SERIES_BUDGET,
     sample_budget: int = SAMPLE_BUDGET,
@@ -107,7 +107,7 @@ def _kept_for(retention_s: float) -> tuple[Quantity, ...]:
     )
 
 
-def _history(cluster: ClusterSettings, needs: Needs, now_s: float, sample_budget: int) -> Iterator[Query]:
+def _history(cluster: ClusterSettings, needs: QueryNeeds, now_s: float, sample_budget: int) -> Iterator[Query]:
     start_s = now_s - HISTORY_S
     yield from history_queries(
         cluster,

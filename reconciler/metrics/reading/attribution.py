@@ -12,7 +12,14 @@ from typing import TypeVar
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served, Target, gather_by_model
+from reconciler.metrics.reading.readings import (
+    MetricReadings,
+    ObjectName,
+    ReplicaSeries,
+    Served,
+    Target,
+    gather_by_model,
+)
 from reconciler.resources import KINDS
 from reconciler.resources.kinds import ROLE
 
@@ -31,38 +38,38 @@ Key = TypeVar("Key", bound=Hashable)
 class Attribution:
     """Indexes of one cluster's variants; a name that two variants claim is in none of them."""
 
-    by_name: Mapping[Named, ResourceKey]
+    by_name: Mapping[ObjectName, ResourceKey]
     by_target: Mapping[Target, ResourceKey]
     by_model: Mapping[Served, ResourceKey]
-    readings: Readings
+    readings: MetricReadings
 
-    def variant_of(self, series: PodSeries) -> ResourceKey | None:
+    def variant_of(self, series: ReplicaSeries) -> ResourceKey | None:
         """The variant whose replica reports `series`, None when no rule leads to one."""
         return (
-            self.by_name.get(Named(series.namespace, series.variant))
+            self.by_name.get(ObjectName(series.namespace, series.variant))
             or self._by_pod_label(series)
             or self._by_owner(series)
             or self._by_pod_name(series)
             or self.by_model.get(Served(series.namespace, series.model))
         )
 
-    def is_elsewhere(self, series: PodSeries) -> bool:
+    def is_elsewhere(self, series: ReplicaSeries) -> bool:
         """Whether the pod behind `series` is known to be of a Deployment that no variant scales."""
         deployment = self._deployment_of(series)
         return bool(deployment) and (series.namespace, "Deployment", deployment) not in self.by_target
 
-    def _by_pod_label(self, series: PodSeries) -> ResourceKey | None:
-        name = self.readings.owner_of(Name.POD_LABELS, Named(series.namespace, series.pod))
-        return self.by_name.get(Named(series.namespace, name))
+    def _by_pod_label(self, series: ReplicaSeries) -> ResourceKey | None:
+        name = self.readings.owner_of(Name.POD_LABELS, ObjectName(series.namespace, series.pod))
+        return self.by_name.get(ObjectName(series.namespace, name))
 
-    def _by_owner(self, series: PodSeries) -> ResourceKey | None:
+    def _by_owner(self, series: ReplicaSeries) -> ResourceKey | None:
         return self.by_target.get((series.namespace, "Deployment", self._deployment_of(series)))
 
-    def _deployment_of(self, series: PodSeries) -> str:
-        replicaset = self.readings.owner_of(Name.POD_OWNER, Named(series.namespace, series.pod))
-        return self.readings.owner_of(Name.REPLICASET_OWNER, Named(series.namespace, replicaset))
+    def _deployment_of(self, series: ReplicaSeries) -> str:
+        replicaset = self.readings.owner_of(Name.POD_OWNER, ObjectName(series.namespace, series.pod))
+        return self.readings.owner_of(Name.REPLICASET_OWNER, ObjectName(series.namespace, replicaset))
 
-    def _by_pod_name(self, series: PodSeries) -> ResourceKey | None:
+    def _by_pod_name(self, series: ReplicaSeries) -> ResourceKey | None:
         if len(series.pod) > LONGEST_NAME:
             return None
         matches = [(kind, pattern.fullmatch(series.pod)) for kind, pattern in _POD_NAMES.items()]
@@ -71,10 +78,12 @@ class Attribution:
         return self.by_target[max(known, key=lambda target: len(target[2]))] if known else None
 
 
-def attribution_of(variants: Sequence[Variant], readings: Readings) -> Attribution:
+def attribution_of(variants: Sequence[Variant], readings: MetricReadings) -> Attribution:
     """The indexes of `variants`, all of one cluster."""
     return Attribution(
-        by_name=_unambiguous((Named(variant.key.namespace, variant.key.name), variant.key) for variant in variants),
+        by_name=_unambiguous(
+            (ObjectName(variant.key.namespace, variant.key.name), variant.key) for variant in variants
+        ),
         by_target=_unambiguous((target_of(variant), variant.key) for variant in variants),
         by_model=_unambiguous((served, variant.key) for variant in variants for served in served_by(variant)),
         readings=readings,
@@ -95,10 +104,10 @@ def served_by(variant: Variant) -> tuple[Served, ...]:
     return tuple(Served(variant.model.namespace, name) for name in dict.fromkeys(names))
 
 
-def name_models(readings: Readings, attribution: Attribution, first_names: Mapping[ResourceKey, Served]) -> None:
+def name_models(readings: MetricReadings, attribution: Attribution, first_names: Mapping[ResourceKey, Served]) -> None:
     """Count each series without a model for the first served name of the variant whose pod it is."""
     unnamed = {series for values in readings.per_pod.values() for series in values if not series.model}
-    names: dict[PodSeries, PodSeries] = {}
+    names: dict[ReplicaSeries, ReplicaSeries] = {}
     for series in unnamed:
         variant = attribution.variant_of(series)
         if variant is not None:

@@ -7,7 +7,7 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.loads import Load
 from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.readings import PodSeries, Readings, Served, total
+from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
 
 SEEN_BY_PICKER = 0.8
 """Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
@@ -19,7 +19,7 @@ Arrivals = tuple[float, str]
 """Requests per second, and who counted them."""
 
 
-def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load | NoAnswer:
+def load_of(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Load | NoAnswer:
     """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown."""
     counted = _arrivals(served, replicas, readings)
     if isinstance(counted, NoAnswer):
@@ -46,7 +46,7 @@ def load_of(served: Sequence[Served], replicas: int, readings: Readings) -> Load
     )
 
 
-def mean_length(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
+def mean_length(name: Name, served: Sequence[Served], readings: MetricReadings) -> float | None:
     """Mean over the replicas, weighted by what each finished; NaN when all are idle, None without a series."""
     values = readings.of_pods(name)
     known = {series: values[series] for one in served for series in readings.members(name, one)}
@@ -62,7 +62,7 @@ def mean_length(name: Name, served: Sequence[Served], readings: Readings) -> flo
     return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
 
 
-def _finished(series: PodSeries, readings: Readings) -> float:
+def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:
     # a series without a pod speaks for all replicas of its model, as those of older recordings do
     finished = (
         readings.of_pods(Name.COMPLETIONS).get(series)
@@ -72,7 +72,7 @@ def _finished(series: PodSeries, readings: Readings) -> float:
     return finished or 0.0
 
 
-def _arrivals(served: Sequence[Served], replicas: int, readings: Readings) -> Arrivals | NoAnswer:
+def _arrivals(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
     return (
         _configured(served, readings)
         or _endpoint_picker(served, readings)
@@ -80,14 +80,14 @@ def _arrivals(served: Sequence[Served], replicas: int, readings: Readings) -> Ar
     )
 
 
-def _configured(served: Sequence[Served], readings: Readings) -> Arrivals | NoAnswer | None:
+def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
     # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
     if Name.ARRIVALS_CONFIGURED in readings.failed:
         return readings.failed[Name.ARRIVALS_CONFIGURED]
     return _counted(Name.ARRIVALS_CONFIGURED, served, readings, CONFIGURED)
 
 
-def _endpoint_picker(served: Sequence[Served], readings: Readings) -> Arrivals | NoAnswer | None:
+def _endpoint_picker(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
     counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ENDPOINT_PICKER)
     completed = _sum(Name.COMPLETIONS, served, readings)
     if isinstance(counted, tuple) and completed is not None and counted[0] < SEEN_BY_PICKER * completed:
@@ -95,7 +95,7 @@ def _endpoint_picker(served: Sequence[Served], readings: Readings) -> Arrivals |
     return counted
 
 
-def _counted(name: Name, served: Sequence[Served], readings: Readings, source: str) -> Arrivals | NoAnswer | None:
+def _counted(name: Name, served: Sequence[Served], readings: MetricReadings, source: str) -> Arrivals | NoAnswer | None:
     rate_per_s = _sum(name, served, readings)
     if rate_per_s is None:
         return None
@@ -104,7 +104,7 @@ def _counted(name: Name, served: Sequence[Served], readings: Readings, source: s
     return rate_per_s, source
 
 
-def _completions_and_growth(served: Sequence[Served], replicas: int, readings: Readings) -> Arrivals | NoAnswer:
+def _completions_and_growth(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
     finished = _sum(Name.COMPLETIONS, served, readings)
     if finished is None:
         return _no(Absence.MISSING, _why_uncounted(served, replicas))
@@ -127,7 +127,7 @@ def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
     return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
 
 
-def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: str) -> Load | NoAnswer:
+def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, source: str) -> Load | NoAnswer:
     """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
@@ -146,7 +146,7 @@ def _idle(served: Sequence[Served], replicas: int, readings: Readings, source: s
     )
 
 
-def _sum(name: Name, served: Sequence[Served], readings: Readings) -> float | None:
+def _sum(name: Name, served: Sequence[Served], readings: MetricReadings) -> float | None:
     found = [readings.of_model(name, one) for one in served]
     values = [value for value in found if value is not None]
     return total(values) if values else None

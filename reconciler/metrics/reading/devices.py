@@ -11,10 +11,10 @@ from reconciler.metrics.queries.devices import CORDONED, FACT, LABELS, NOT_READY
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.attribution import Attribution, target_of
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.readings import Named, PodSeries, Readings
+from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries
 
 
-def devices_seen(variants: Iterable[Variant], readings: Readings, names: LabelNames, now_s: float) -> DevicesSeen:
+def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: LabelNames, now_s: float) -> DevicesSeen:
     """What the answers of one cluster say at `now_s` (Unix seconds)."""
     nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
     variant_of = _membership(variants, readings)
@@ -26,7 +26,7 @@ def devices_seen(variants: Iterable[Variant], readings: Readings, names: LabelNa
     )
 
 
-def _answered(name: Name, readings: Readings) -> Sequence[Sample] | NoAnswer:
+def _answered(name: Name, readings: MetricReadings) -> Sequence[Sample] | NoAnswer:
     if name in readings.failed:
         return readings.failed[name]
     if name not in readings.answered:
@@ -83,9 +83,9 @@ def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: 
     )
 
 
-def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[Named], ResourceKey | None]) -> Holding:
+def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[ObjectName], ResourceKey | None]) -> Holding:
     label = sample.labels.get
-    pod = Named(label(names.namespace, ""), label(names.pod, ""))
+    pod = ObjectName(label(names.namespace, ""), label(names.pod, ""))
     return Holding(
         namespace=printable(pod.namespace),
         node=printable(label("node", "")),
@@ -99,21 +99,21 @@ def _count(value: float) -> int | None:
     return int(value) if is_usable(value) else None
 
 
-def _membership(variants: Iterable[Variant], readings: Readings) -> Callable[[Named], ResourceKey | None]:
+def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
     """The variant whose scale target a pod is of; of a contested one any: what it holds is not somebody else's."""
     ours = list(variants)
     attribution = Attribution(
-        by_name={Named(variant.key.namespace, variant.key.name): variant.key for variant in ours},
+        by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},
         by_target={target_of(variant): variant.key for variant in ours},
         by_model={},
         readings=readings,
     )
 
-    def variant_of(pod: Named) -> ResourceKey | None:
+    def variant_of(pod: ObjectName) -> ResourceKey | None:
         # of a replica that is a group of pods, only the first is named as the others are found by
         group, _, number = pod.name.rpartition("-")
         names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
-        found = (attribution.variant_of(PodSeries(pod.namespace, name, "", "")) for name in names)
+        found = (attribution.variant_of(ReplicaSeries(pod.namespace, name, "", "")) for name in names)
         return next(filter(None, found), None)
 
     return variant_of

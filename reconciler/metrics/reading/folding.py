@@ -9,10 +9,10 @@ from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode, warnings_of
 from reconciler.metrics.reading.readings import (
     UNSAID,
-    Capacity,
     Instance,
-    Named,
-    Readings,
+    KvCapacity,
+    MetricReadings,
+    ObjectName,
     Served,
     capacity_of,
     gather_by_model,
@@ -25,9 +25,9 @@ KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet"}
 """Labels of kube-state-metrics, with the kind they name an object of."""
 
 
-def read(answers: Sequence[Answer], names: LabelNames) -> Readings:
+def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
     """Every answer about the present of one cluster; those to one quantity that was split are put together."""
-    readings = Readings()
+    readings = MetricReadings()
     for answer in answers:
         is_instant = answer.query.step_s is None
         name = Name(answer.query.quantity) if is_instant and answer.query.quantity in FOLDS else None
@@ -51,7 +51,7 @@ def written_model(labels: Mapping[str, str], names: LabelNames) -> Served:
     )
 
 
-def _read_one(answer: Answer, name: Name, names: LabelNames, readings: Readings) -> None:
+def _read_one(answer: Answer, name: Name, names: LabelNames, readings: MetricReadings) -> None:
     samples = decode(answer)
     failed = samples if isinstance(samples, NoAnswer) else FOLDS[name](samples, name, names, readings)
     if failed:
@@ -60,7 +60,7 @@ def _read_one(answer: Answer, name: Name, names: LabelNames, readings: Readings)
     readings.warnings.update(dict.fromkeys(warnings_of(answer)))
 
 
-def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> NoAnswer | None:
+def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> NoAnswer | None:
     values = readings.per_pod.setdefault(name, {})
     for sample in samples:
         series = series_of(sample.labels, names)
@@ -70,7 +70,7 @@ def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, reading
     return None
 
 
-def _fold_instances(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_instances(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     values = readings.per_instance.setdefault(name, {})
     for sample in samples:
         instance = Instance(*series_of(sample.labels, names)[:2], rank_of(sample.labels))
@@ -79,7 +79,7 @@ def _fold_instances(samples: Sequence[Sample], name: Name, names: LabelNames, re
         values[instance] = sample.value if math.isnan(held) else max(held, sample.value)
 
 
-def _fold_capacities(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_capacities(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     capacities = readings.capacities.setdefault(name, {})
     for sample in samples:
         ranks = capacities.setdefault(series_of(sample.labels, names), {})
@@ -88,11 +88,11 @@ def _fold_capacities(samples: Sequence[Sample], name: Name, names: LabelNames, r
         ranks[rank] = min(capacity_of(sample.labels, sample.value), ranks.get(rank, UNSAID), key=_size)
 
 
-def _size(capacity: Capacity) -> tuple[float, bool]:
+def _size(capacity: KvCapacity) -> tuple[float, bool]:
     return capacity.tokens or math.inf, capacity.total is None
 
 
-def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     del name
     for sample in samples:
         for label, kind in KINDS.items():
@@ -100,11 +100,11 @@ def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readin
                 readings.ready[sample.labels.get(names.namespace, ""), kind, sample.labels[label]] = sample.value
 
 
-def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: picked_model(labels, names))
 
 
-def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: written_model(labels, names))
 
 
@@ -116,29 +116,29 @@ def _add_up(
         values[served] = total((values.get(served, 0.0), sample.value))
 
 
-def _fold_pod_labels(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_pod_labels(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, POD_LABEL_OF_VARIANT)
 
 
-def _fold_pod_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_pod_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, "owner_name")
 
 
-def _fold_replicaset_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_replicaset_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _fold_owners(samples, readings.owners.setdefault(name, {}), names, "replicaset", "owner_name")
 
 
 def _fold_owners(
-    samples: Sequence[Sample], owners: dict[Named, str], names: LabelNames, owned: str, owner: str
+    samples: Sequence[Sample], owners: dict[ObjectName, str], names: LabelNames, owned: str, owner: str
 ) -> None:
     for sample in samples:
-        named = Named(sample.labels.get(names.namespace, ""), sample.labels.get(owned, ""))
+        named = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(owned, ""))
         found = sample.labels.get(owner, "")
         # two owners of one pod contradict each other: neither is believed
         owners[named] = found if owners.get(named, found) == found else ""
 
 
-def _fold_devices(samples: Sequence[Sample], name: Name, names: LabelNames, readings: Readings) -> None:
+def _fold_devices(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     del names
     readings.devices[name] = samples
 
@@ -147,7 +147,7 @@ def _twice(name: Name, whose: str) -> NoAnswer:
     return NoAnswer(absence=Absence.FAILED, reason=f"the answer to {name} has two values for {whose}")
 
 
-Fold = Callable[[Sequence[Sample], Name, LabelNames, Readings], NoAnswer | None]
+Fold = Callable[[Sequence[Sample], Name, LabelNames, MetricReadings], NoAnswer | None]
 
 FOLDS: Mapping[str, Fold] = {
     Name.RUNNING: _fold_pods,

@@ -10,7 +10,7 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import Attribution, target_of
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.readings import UNSAID, Capacity, Instance, Named, PodSeries, Readings
+from reconciler.metrics.reading.readings import UNSAID, Instance, KvCapacity, MetricReadings, ObjectName, ReplicaSeries
 from reconciler.metrics.reading.sightings import Sightings
 
 Reasoned = tuple[float | None, str]
@@ -21,19 +21,19 @@ Reasoned = tuple[float | None, str]
 class Instances:
     """One cluster's instances: the data-parallel ranks of each pod, and how much each holds."""
 
-    ranks: Mapping[Named, tuple[str, ...]]
-    capacities: Mapping[Named, Mapping[str, Capacity]]
+    ranks: Mapping[ObjectName, tuple[str, ...]]
+    capacities: Mapping[ObjectName, Mapping[str, KvCapacity]]
 
 
-def instances_in(readings: Readings) -> Instances:
+def instances_in(readings: MetricReadings) -> Instances:
     """All instances that say how full they are or how long their queue is."""
-    ranks: dict[Named, set[str]] = {}
+    ranks: dict[ObjectName, set[str]] = {}
     for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING):
         for one in readings.per_instance.get(name, {}):
-            ranks.setdefault(Named(one.namespace, one.pod), set()).add(one.rank)
-    capacities: dict[Named, dict[str, Capacity]] = {}
+            ranks.setdefault(ObjectName(one.namespace, one.pod), set()).add(one.rank)
+    capacities: dict[ObjectName, dict[str, KvCapacity]] = {}
     for series, said in sorted(readings.capacities.get(Name.KV_TOKENS, {}).items()):
-        capacities.setdefault(Named(series.namespace, series.pod), {}).update(said)
+        capacities.setdefault(ObjectName(series.namespace, series.pod), {}).update(said)
     return Instances(
         # an engine tells its ranks apart or does not: a series without a rank is of no further one
         ranks={pod: tuple(sorted(filter(None, found))) or ("",) for pod, found in ranks.items()},
@@ -42,7 +42,7 @@ def instances_in(readings: Readings) -> Instances:
 
 
 def replicas_of(
-    variants: Sequence[Variant], instances: Instances, readings: Readings, sightings: Sightings
+    variants: Sequence[Variant], instances: Instances, readings: MetricReadings, sightings: Sightings
 ) -> dict[ResourceKey, tuple[ReplicaMetrics, ...]]:
     """The fresh replicas of each variant, sorted; empty when nobody asked how full they are."""
     if Name.KV_CACHE_USAGE not in readings.answered:
@@ -50,7 +50,7 @@ def replicas_of(
     return {variant.key: _replicas(variant.key, instances, readings, sightings) for variant in variants}
 
 
-def stored_capacities(readings: Readings, attribution: Attribution) -> dict[ResourceKey, float]:
+def stored_capacities(readings: MetricReadings, attribution: Attribution) -> dict[ResourceKey, float]:
     """Tokens that an instance of each variant held within the last day; the fewest, when several were told."""
     stored: dict[ResourceKey, float] = {}
     for series, ranks in readings.capacities.get(Name.STORED_KV_TOKENS, {}).items():
@@ -61,7 +61,9 @@ def stored_capacities(readings: Readings, attribution: Attribution) -> dict[Reso
     return stored
 
 
-def ready_replicas(variants: Sequence[Variant], readings: Readings, attribution: Attribution) -> dict[ResourceKey, int]:
+def ready_replicas(
+    variants: Sequence[Variant], readings: MetricReadings, attribution: Attribution
+) -> dict[ResourceKey, int]:
     """Replicas that Kubernetes calls ready, of variants whose scale target is their own and is a kind it counts."""
     ready: dict[ResourceKey, int] = {}
     for variant in variants:
@@ -72,10 +74,10 @@ def ready_replicas(variants: Sequence[Variant], readings: Readings, attribution:
 
 
 def _replicas(
-    variant: ResourceKey, instances: Instances, readings: Readings, sightings: Sightings
+    variant: ResourceKey, instances: Instances, readings: MetricReadings, sightings: Sightings
 ) -> tuple[ReplicaMetrics, ...]:
     fresh = {
-        Named(series.namespace, series.pod): series
+        ObjectName(series.namespace, series.pod): series
         for series in sorted(sightings.series_of.get(variant, ()))
         if series in sightings.reporting
     }
@@ -87,9 +89,9 @@ def _replicas(
 
 
 def _replica(
-    variant: ResourceKey, series: PodSeries, rank: str, instances: Instances, readings: Readings
+    variant: ResourceKey, series: ReplicaSeries, rank: str, instances: Instances, readings: MetricReadings
 ) -> ReplicaMetrics:
-    pod = Named(series.namespace, series.pod)
+    pod = ObjectName(series.namespace, series.pod)
     instance = Instance(series.namespace, series.pod, rank)
     ranks, capacities = instances.ranks.get(pod, ("",)), instances.capacities.get(pod, {})
     said = {
@@ -119,7 +121,7 @@ def _replica(
     )
 
 
-def _of_instance(name: Name, instance: Instance, readings: Readings) -> Reasoned:
+def _of_instance(name: Name, instance: Instance, readings: MetricReadings) -> Reasoned:
     values = readings.per_instance.get(name, {})
     value = values.get(instance)
     if value is None:
@@ -127,11 +129,11 @@ def _of_instance(name: Name, instance: Instance, readings: Readings) -> Reasoned
     return _reasoned(name, instance.pod, value, readings)
 
 
-def _of_pod(name: Name, series: PodSeries, readings: Readings) -> Reasoned:
+def _of_pod(name: Name, series: ReplicaSeries, readings: MetricReadings) -> Reasoned:
     return _reasoned(name, series.pod, readings.of_pods(name).get(series), readings)
 
 
-def _reasoned(name: Name, pod: str, value: float | None, readings: Readings) -> Reasoned:
+def _reasoned(name: Name, pod: str, value: float | None, readings: MetricReadings) -> Reasoned:
     if value is not None and is_usable(value):
         return value, ""
     if value is None:
@@ -141,7 +143,7 @@ def _reasoned(name: Name, pod: str, value: float | None, readings: Readings) -> 
     return None, f"pod {printable(pod)} reports {value} as {name}"
 
 
-def _why_silent(name: Name, pod: str, readings: Readings) -> str:
+def _why_silent(name: Name, pod: str, readings: MetricReadings) -> str:
     if name in readings.failed:
         return readings.failed[name].reason
     if name not in readings.answered:
@@ -149,7 +151,7 @@ def _why_silent(name: Name, pod: str, readings: Readings) -> str:
     return f"no series tells {name} of pod {printable(pod)}"
 
 
-def _why_no_capacity(instance: Instance, capacities: Mapping[str, Capacity], readings: Readings) -> str:
+def _why_no_capacity(instance: Instance, capacities: Mapping[str, KvCapacity], readings: MetricReadings) -> str:
     if instance.rank in capacities or "" in capacities:
         return f"pod {printable(instance.pod)} reports no number of blocks and tokens for its KV cache"
     return _why_silent(Name.KV_TOKENS, instance.pod, readings)

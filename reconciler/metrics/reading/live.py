@@ -16,7 +16,7 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import is_usable
 from reconciler.metrics.reading.folding import KINDS
-from reconciler.metrics.reading.matrices import Row, decode_matrix
+from reconciler.metrics.reading.matrices import MatrixRow, decode_matrix
 from reconciler.metrics.reading.readings import Target
 
 Live = Mapping[ResourceKey, LiveReplicas | NoAnswer]
@@ -77,7 +77,7 @@ def _told(target: Target, grid: Grid, readings: LiveReadings) -> LiveReplicas | 
     return NoAnswer(absence=Absence.MISSING, reason=reason)
 
 
-def _add(row: Row, names: LabelNames, readings: LiveReadings) -> None:
+def _add(row: MatrixRow, names: LabelNames, readings: LiveReadings) -> None:
     target, grid = _target_of(row.labels, names), readings.grid
     if target is None or grid is None:
         return

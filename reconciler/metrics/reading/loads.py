@@ -11,7 +11,7 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.demand import load_of
-from reconciler.metrics.reading.readings import Readings, Served, grouped, total
+from reconciler.metrics.reading.readings import MetricReadings, Served, grouped, total
 from reconciler.metrics.reading.sightings import Sightings
 
 
@@ -49,12 +49,12 @@ def models_of(
         )
 
 
-def loads_of(models: Sequence[Model], readings: Readings) -> dict[ModelKey, Load | NoAnswer]:
+def loads_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, Load | NoAnswer]:
     """The load of each model, or why it is not known."""
     return {model.key: model.obstacle or _load(model, readings) for model in models}
 
 
-def _load(model: Model, readings: Readings) -> Load | NoAnswer:
+def _load(model: Model, readings: MetricReadings) -> Load | NoAnswer:
     whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings)
     if isinstance(whole, NoAnswer) or model.share == 1:
         return whole
@@ -63,14 +63,14 @@ def _load(model: Model, readings: Readings) -> Load | NoAnswer:
     return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
 
 
-def requests_of(models: Sequence[Model], readings: Readings) -> dict[ModelKey, float | NoAnswer]:
+def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, float | NoAnswer]:
     """How many requests each model finished within the retention period; empty when nobody asked."""
     if Name.REQUESTS_IN_RETENTION not in readings.answered:
         return {}
     return {model.key: model.obstacle or _requests(model.served, readings) for model in models}
 
 
-def _requests(served: Sequence[Served], readings: Readings) -> float | NoAnswer:
+def _requests(served: Sequence[Served], readings: MetricReadings) -> float | NoAnswer:
     if Name.REQUESTS_IN_RETENTION in readings.failed:
         return readings.failed[Name.REQUESTS_IN_RETENTION]
     found = [readings.of_model(Name.REQUESTS_IN_RETENTION, one) for one in served]
@@ -128,7 +128,7 @@ def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) 
 
 def with_arrivals(
     variants: Sequence[Variant],
-    readings: Readings,
+    readings: MetricReadings,
     sightings: Sightings,
     observations: Mapping[ResourceKey, Observation],
     loads: Mapping[ModelKey, Load | NoAnswer],

@@ -31,7 +31,7 @@ POINT = b'[,""]'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MatrixRow:
     """One series: its labels, and its points in the order they came, Unix seconds and values."""
 
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class Row:
 class Matrix:
     """All series of an answer, several of the same labels among them, and what Prometheus warned of."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
     warnings: tuple[str, ...]
 
 
@@ -98,11 +98,11 @@ class _Cut:
         return self.times[1]
 
 
-def _rows(entries: list[Json], strips: list[Strip]) -> Iterator[Row]:
+def _rows(entries: list[Json], strips: list[Strip]) -> Iterator[MatrixRow]:
     shared: dict[str, str] = {}
     for number, entry in enumerate(entries):
         # a number that the body itself holds, or points that stand elsewhere, break the count
         if not isinstance(entry, dict) or entry.get("values") != number or number >= len(strips):
             raise UnexpectedError("expected objects with a list of values in data.result")
         labels = labels_of(entry.get("metric"), shared)
-        yield Row(labels=labels, times_s=strips[number][0], values=strips[number][1])
+        yield MatrixRow(labels=labels, times_s=strips[number][0], values=strips[number][1])

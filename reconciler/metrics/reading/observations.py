@@ -9,13 +9,13 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.readings import PodSeries, Readings, Served, total
+from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
 from reconciler.metrics.reading.sightings import STALE_AFTER_S, Sightings
 
 UNSEEN = Performance()
 
 
-def observe(variant: Variant, readings: Readings, sightings: Sightings, now_s: float) -> Observation:
+def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, now_s: float) -> Observation:
     """The variant as its own replicas report it; means are weighted by the requests each replica finished."""
     series = sightings.series_of.get(variant.key, ())
     fresh = tuple(one for one in series if one in sightings.reporting)
@@ -74,7 +74,7 @@ def _strangers(variant: Variant, sightings: Sightings) -> str:
     )
 
 
-def _unusable(fresh: Sequence[PodSeries], readings: Readings) -> NoAnswer | None:
+def _unusable(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> NoAnswer | None:
     for name in (Name.RUNNING, Name.WAITING):
         values = readings.of_pods(name)
         for one in fresh:
@@ -102,14 +102,14 @@ def _unseen(variant: Variant, seen_s: float | None, now_s: float, strangers: str
     )
 
 
-def _sum(name: Name, fresh: Sequence[PodSeries], readings: Readings) -> float | None:
+def _sum(name: Name, fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> float | None:
     values = readings.of_pods(name)
     found = [values[one] for one in fresh if one in values]
     summed = total(found) if found else None
     return summed if summed is not None and is_usable(summed) else None
 
 
-def _mean(name: Name, fresh: Sequence[PodSeries], readings: Readings) -> float | None:
+def _mean(name: Name, fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> float | None:
     values = readings.of_pods(name)
     finished = readings.of_pods(Name.COMPLETIONS)
     found = {one: values[one] for one in fresh if is_usable(values.get(one, -1.0))}
@@ -119,5 +119,5 @@ def _mean(name: Name, fresh: Sequence[PodSeries], readings: Readings) -> float |
     return _weighted_mean(found, weights) if found else None
 
 
-def _weighted_mean(values: Mapping[PodSeries, float], weights: Mapping[PodSeries, float]) -> float:
+def _weighted_mean(values: Mapping[ReplicaSeries, float], weights: Mapping[ReplicaSeries, float]) -> float:
     return sum(values[one] * weights[one] for one in values) / sum(weights.values())

@@ -21,7 +21,7 @@ from reconciler.metrics.reading.loads import loads_of, models_of, requests_of, w
 from reconciler.metrics.reading.observations import observe, unobserved
 from reconciler.metrics.reading.past_arrivals import PastReadings, past_of, read_past
 from reconciler.metrics.reading.queues import queues_of
-from reconciler.metrics.reading.readings import Readings, grouped
+from reconciler.metrics.reading.readings import MetricReadings, grouped
 from reconciler.metrics.reading.sightings import sight
 from reconciler.metrics.reading.traces import Histories, histories_by_grid, trace
 
@@ -92,7 +92,7 @@ def _read_cluster(
 
 
 def _look(
-    variants: Sequence[Variant], readings: Readings, attribution: Attribution, past: PastReadings, now_s: float
+    variants: Sequence[Variant], readings: MetricReadings, attribution: Attribution, past: PastReadings, now_s: float
 ) -> Observed:
     if readings.obstacle:
         return _blind(variants, readings.obstacle)
@@ -125,7 +125,7 @@ def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
     )
 
 
-def _failures(name: str, readings: Readings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
+def _failures(name: str, readings: MetricReadings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
     reasons = [readings.failed[quantity].reason for quantity in sorted(readings.failed)]
     reasons += [failed.reason for failed in over_time]
     if reasons:

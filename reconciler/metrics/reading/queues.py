@@ -9,9 +9,9 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.readings import Readings, Served
+from reconciler.metrics.reading.readings import MetricReadings, Served
 
-Named = tuple[str, str]
+ModelName = tuple[str, str]
 """Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""
 
 
@@ -23,11 +23,11 @@ class _Part:
     reason: str = ""
 
 
-Meant = Mapping[Served, frozenset[Named]]
+Meant = Mapping[Served, frozenset[ModelName]]
 """Who may be meant by a namespace and a name, either of which a series may lack."""
 
 
-def queues_of(variants: Sequence[Variant], readings: Readings) -> dict[ModelKey, UpstreamQueue]:
+def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:
     """The queue of each model that a picker tells of; a reason for all when the picker could not be asked."""
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
@@ -40,9 +40,9 @@ def queues_of(variants: Sequence[Variant], readings: Readings) -> dict[ModelKey,
     unread_part = _Part(reason=unread.reason) if unread else None
     shares = {variant.model: variant.share for variant in variants if variant.share is not None}
     return {
-        key: _queue(sizes.get(_named(key)), lengths.get(_named(key)) or unread_part, shares.get(key, 1.0))
+        key: _queue(sizes.get(_model_name(key)), lengths.get(_model_name(key)) or unread_part, shares.get(key, 1.0))
         for key in keys
-        if _named(key) in sizes or _named(key) in lengths
+        if _model_name(key) in sizes or _model_name(key) in lengths
     }
 
 
@@ -55,8 +55,8 @@ def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQu
     )
 
 
-def _parts(name: Name, names: Meant, readings: Readings) -> dict[Named, _Part]:
-    parts: dict[Named, _Part] = {}
+def _parts(name: Name, names: Meant, readings: MetricReadings) -> dict[ModelName, _Part]:
+    parts: dict[ModelName, _Part] = {}
     for series, value in sorted(readings.per_model.get(name, {}).items()):
         meant = names.get(series, frozenset())
         reason = _why_unknown(name, series, value, meant)
@@ -67,7 +67,7 @@ def _parts(name: Name, names: Meant, readings: Readings) -> dict[Named, _Part]:
     return parts
 
 
-def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[Named]) -> str:
+def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[ModelName]) -> str:
     if not is_usable(value):
         return f"the endpoint picker reports {value} as {name}"
     if len(meant) < 2 or value == 0:
@@ -78,11 +78,11 @@ def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[Name
 
 
 def _names(variants: Sequence[Variant]) -> Meant:
-    models: dict[Served, set[Named]] = {}
+    models: dict[Served, set[ModelName]] = {}
     for variant in variants:
         for served in served_by(variant):
             for alike in _less_and_less(served):
-                models.setdefault(alike, set()).add(_named(variant.model))
+                models.setdefault(alike, set()).add(_model_name(variant.model))
     return {served: frozenset(found) for served, found in models.items()}
 
 
@@ -93,5 +93,5 @@ def _less_and_less(served: Served) -> Iterator[Served]:
     yield Served("", "")
 
 
-def _named(key: ModelKey) -> Named:
+def _model_name(key: ModelKey) -> ModelName:
     return key.namespace, key.model_id

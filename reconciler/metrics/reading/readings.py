@@ -27,7 +27,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
-class PodSeries(NamedTuple):
+class ReplicaSeries(NamedTuple):
     """What one replica reports of one served model; `variant` is the label of that meaning, mostly empty."""
 
     namespace: str
@@ -43,7 +43,7 @@ class Served(NamedTuple):
     model: str
 
 
-class Named(NamedTuple):
+class ObjectName(NamedTuple):
     """A pod or ReplicaSet."""
 
     namespace: str
@@ -58,7 +58,7 @@ class Instance(NamedTuple):
     rank: str
 
 
-class Capacity(NamedTuple):
+class KvCapacity(NamedTuple):
     """What the KV cache of an instance holds, in tokens or in blocks; None where it does not say."""
 
     num_blocks: float | None = None
@@ -71,32 +71,32 @@ class Capacity(NamedTuple):
         return kv_cache_tokens(self.total, self.num_blocks, self.block_tokens)
 
 
-UNSAID = Capacity()
+UNSAID = KvCapacity()
 
 Target = tuple[str, str, str]
 """Namespace, kind and name of a scale target."""
 
-NOTHING: Mapping[PodSeries, float] = {}
+NOTHING: Mapping[ReplicaSeries, float] = {}
 
 
 @dataclass(slots=True, kw_only=True)
-class Readings:
+class MetricReadings:
     """One cluster's numbers by quantity; what could not be read is in `failed`, what was not asked is nowhere."""
 
-    per_pod: dict[Name, dict[PodSeries, float]] = field(default_factory=dict)
+    per_pod: dict[Name, dict[ReplicaSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
     per_instance: dict[Name, dict[Instance, float]] = field(default_factory=dict)
-    capacities: dict[Name, dict[PodSeries, dict[str, Capacity]]] = field(default_factory=dict)
+    capacities: dict[Name, dict[ReplicaSeries, dict[str, KvCapacity]]] = field(default_factory=dict)
     ready: dict[Target, float] = field(default_factory=dict)
-    owners: dict[Name, dict[Named, str]] = field(default_factory=dict)
+    owners: dict[Name, dict[ObjectName, str]] = field(default_factory=dict)
     devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
-    reporting: dict[Name, dict[Served, list[PodSeries]]] = field(default_factory=dict)
-    renamed: set[PodSeries] = field(default_factory=set)
+    reporting: dict[Name, dict[Served, list[ReplicaSeries]]] = field(default_factory=dict)
+    renamed: set[ReplicaSeries] = field(default_factory=set)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     answered: set[Name] = field(default_factory=set)
     warnings: dict[str, None] = field(default_factory=dict)
 
-    def of_pods(self, name: Name) -> Mapping[PodSeries, float]:
+    def of_pods(self, name: Name) -> Mapping[ReplicaSeries, float]:
         """A quantity's values by pod, empty without an answer."""
         return self.per_pod.get(name, NOTHING)
 
@@ -104,11 +104,11 @@ class Readings:
         """A quantity of one served model, None when there is no series."""
         return self.per_model.get(name, {}).get(served)
 
-    def members(self, name: Name, served: Served) -> Sequence[PodSeries]:
+    def members(self, name: Name, served: Served) -> Sequence[ReplicaSeries]:
         """The series of a quantity that report one served model."""
         return self.reporting.get(name, {}).get(served, ())
 
-    def owner_of(self, name: Name, named: Named) -> str:
+    def owner_of(self, name: Name, named: ObjectName) -> str:
         """The owner that `name` (pod_labels, pod_owner, replicaset_owner) tells of a pod or ReplicaSet, or nothing."""
         return self.owners.get(name, {}).get(named, "")
 
@@ -123,10 +123,10 @@ class Readings:
         return None
 
 
-def gather_by_model(readings: Readings) -> None:
+def gather_by_model(readings: MetricReadings) -> None:
     """Which series report a model, and what they make together."""
     for name in (*ADDED_UP, *LENGTHS):
-        gathered: dict[Served, list[PodSeries]] = {}
+        gathered: dict[Served, list[ReplicaSeries]] = {}
         values = readings.of_pods(name)
         for series in values:
             gathered.setdefault(Served(series.namespace, series.model), []).append(series)
@@ -138,10 +138,12 @@ def gather_by_model(readings: Readings) -> None:
             }
 
 
-def series_of(labels: Mapping[str, str], names: LabelNames) -> PodSeries:
+def series_of(labels: Mapping[str, str], names: LabelNames) -> ReplicaSeries:
     """The replica and model that `labels` name; nothing stands for a label that is not there."""
     label = labels.get
-    return PodSeries(label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, ""))
+    return ReplicaSeries(
+        label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, "")
+    )
 
 
 def rank_of(labels: Mapping[str, str]) -> str:
@@ -149,13 +151,13 @@ def rank_of(labels: Mapping[str, str]) -> str:
     return next((labels[label] for label in RANKS if labels.get(label)), "")
 
 
-def capacity_of(labels: Mapping[str, str], value: float) -> Capacity:
+def capacity_of(labels: Mapping[str, str], value: float) -> KvCapacity:
     """What a series says of a KV cache: in values of its labels, which may read "None", or in its own value."""
     for told in IN_LABELS:
         if told.num_blocks in labels or told.block_tokens in labels:
             num_blocks, block_tokens = labels.get(told.num_blocks, ""), labels.get(told.block_tokens, "")
-            return Capacity(num_blocks=_count(num_blocks), block_tokens=_count(block_tokens))
-    return Capacity(total=value if is_usable(value) else None)
+            return KvCapacity(num_blocks=_count(num_blocks), block_tokens=_count(block_tokens))
+    return KvCapacity(total=value if is_usable(value) else None)
 
 
 def total(values: Sequence[float]) -> float:

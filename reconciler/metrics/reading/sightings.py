@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reconciler.domain.identity import ResourceKey
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import Attribution
-from reconciler.metrics.reading.readings import Named, PodSeries, Readings, Served
+from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries, Served
 
 STALE_AFTER_S = 300.0
 """The age from which a sample says nothing about now; Prometheus itself forgets a silent series by then."""
@@ -32,19 +32,19 @@ class Sightings:
     with replicas of that sort.
     """
 
-    series_of: Mapping[ResourceKey, tuple[PodSeries, ...]]
-    reporting: frozenset[PodSeries]
+    series_of: Mapping[ResourceKey, tuple[ReplicaSeries, ...]]
+    reporting: frozenset[ReplicaSeries]
     shares: Mapping[Served, Share]
     unnamed: frozenset[ResourceKey] = frozenset()
 
 
-def sight(readings: Readings, attribution: Attribution, now_s: float) -> Sightings:
+def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> Sightings:
     """Every series of the last hour, each attributed once."""
     last_seen = readings.of_pods(Name.LAST_SEEN)
     running = readings.of_pods(Name.RUNNING)
     reporting = frozenset(series for series in running if is_fresh(last_seen.get(series, 0.0), now_s))
-    series_of: dict[ResourceKey, list[PodSeries]] = {}
-    strangers: set[PodSeries] = set()
+    series_of: dict[ResourceKey, list[ReplicaSeries]] = {}
+    strangers: set[ReplicaSeries] = set()
     for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
         variant = attribution.variant_of(series)
         if variant is not None:
@@ -64,15 +64,15 @@ def is_fresh(seen_s: float, now_s: float) -> bool:
     return abs(now_s - seen_s) <= STALE_AFTER_S
 
 
-def pods_in(series: frozenset[PodSeries] | set[PodSeries]) -> dict[Served, set[Named]]:
+def pods_in(series: frozenset[ReplicaSeries] | set[ReplicaSeries]) -> dict[Served, set[ObjectName]]:
     """The pods behind `series`, by the model they report."""
-    pods: dict[Served, set[Named]] = {}
+    pods: dict[Served, set[ObjectName]] = {}
     for one in series:
-        pods.setdefault(Served(one.namespace, one.model), set()).add(Named(one.namespace, one.pod))
+        pods.setdefault(Served(one.namespace, one.model), set()).add(ObjectName(one.namespace, one.pod))
     return pods
 
 
-def _shares(reporting: frozenset[PodSeries], strangers: set[PodSeries]) -> dict[Served, Share]:
+def _shares(reporting: frozenset[ReplicaSeries], strangers: set[ReplicaSeries]) -> dict[Served, Share]:
     everyone = pods_in(reporting)
     unknown = pods_in(reporting & strangers)
     return {served: Share(unattributed=len(pods), pods=len(everyone[served])) for served, pods in unknown.items()}

@@ -14,8 +14,16 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.attribution import Attribution
 from reconciler.metrics.reading.decoding import ABSURD
-from reconciler.metrics.reading.matrices import Row, decode_matrix
-from reconciler.metrics.reading.readings import Instance, Named, PodSeries, capacity_of, grouped, rank_of, series_of
+from reconciler.metrics.reading.matrices import MatrixRow, decode_matrix
+from reconciler.metrics.reading.readings import (
+    Instance,
+    ObjectName,
+    ReplicaSeries,
+    capacity_of,
+    grouped,
+    rank_of,
+    series_of,
+)
 
 CONTESTED = math.inf
 """Marks a moment with two different values until the trace is told: neither is believed."""
@@ -29,7 +37,7 @@ class Histories:
 
     grid: Grid
     values: dict[Name, dict[Instance, "array[float]"]] = field(default_factory=dict)
-    pods: dict[Named, set[PodSeries]] = field(default_factory=dict)
+    pods: dict[ObjectName, set[ReplicaSeries]] = field(default_factory=dict)
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
 
@@ -66,11 +74,11 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
 def trace(histories: Histories, attribution: Attribution) -> Traces:
     """The histories of one cluster's variants; empties `histories`, so that nothing is held twice."""
     unknown = (math.nan,) * histories.grid.count
-    told: dict[Named, dict[str, dict[str, tuple[float, ...]]]] = {}
+    told: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
     for name, of_instances in histories.values.items():
         while of_instances:
             instance, values = of_instances.popitem()
-            ranks = told.setdefault(Named(instance.namespace, instance.pod), {})
+            ranks = told.setdefault(ObjectName(instance.namespace, instance.pod), {})
             ranks.setdefault(instance.rank, {})[str(name)] = tuple(map(_believed, values))
     asked = dict.fromkeys(map(str, histories.values), unknown)
     found: dict[ResourceKey, list[Trace]] = {}
@@ -81,9 +89,9 @@ def trace(histories: Histories, attribution: Attribution) -> Traces:
     return {variant: tuple(traces) for variant, traces in found.items()}
 
 
-def _add(row: Row, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
+def _add(row: MatrixRow, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
     series = series_of(row.labels, names)
-    histories.pods.setdefault(Named(series.namespace, series.pod), set()).add(series)
+    histories.pods.setdefault(ObjectName(series.namespace, series.pod), set()).add(series)
     of_instances = histories.values[name]
     instance = Instance(series.namespace, series.pod, rank_of(row.labels))
     places = _places(row.times_s, times_s, histories.grid)
@@ -99,7 +107,7 @@ def _add(row: Row, name: Name, names: LabelNames, histories: Histories, times_s:
             held[index] = value if math.isnan(held[index]) or held[index] == value else CONTESTED
 
 
-def _believable(row: Row, name: Name) -> "array[float]":
+def _believable(row: MatrixRow, name: Name) -> "array[float]":
     values = row.values
     if name is Name.KV_TOKENS:
         values = array("d", (capacity_of(row.labels, value).tokens or math.nan for value in values))
@@ -118,13 +126,13 @@ def _believed(value: float) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _variant_of(pod: Iterable[PodSeries], attribution: Attribution) -> ResourceKey | None:
+def _variant_of(pod: Iterable[ReplicaSeries], attribution: Attribution) -> ResourceKey | None:
     # some series of a pod tell more of it than others: a label of the variant, or the model
     return next((variant for series in sorted(pod) if (variant := attribution.variant_of(series))), None)
 
 
 def _traces_of(
-    pod: Named,
+    pod: ObjectName,
     variant: ResourceKey,
     ranks: Mapping[str, Mapping[str, tuple[float, ...]]],
     asked: Mapping[str, tuple[float, ...]],

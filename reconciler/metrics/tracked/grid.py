@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import SYNC_PERIOD_S, TrackedTarget
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.reading.matrices import Row, decode_matrix
+from reconciler.metrics.reading.matrices import MatrixRow, decode_matrix
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -91,13 +91,13 @@ class _Places:
     kept: Bools
     oddity: str
 
-    def put(self, row: Row, grid: Grid) -> _Placed:
+    def put(self, row: MatrixRow, grid: Grid) -> _Placed:
         values = np.full(grid.count, np.nan)
         values[self.ticks] = np.array(row.values)[self.kept]
         return _Placed(values=values, oddity=self.oddity)
 
 
-def _places_of(row: Row, grid: Grid) -> _Places:
+def _places_of(row: MatrixRow, grid: Grid) -> _Places:
     """Samples that go back, share a tick or lie beside all of them are not believed."""
     told = np.abs(row.times_s) <= LAST_S  # NaN is not
     times_s = np.where(told, row.times_s, -LAST_S)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.metrics.tracked.grid import Bools, Floats, Integers, Table
 
 PERCENTILE = 95
@@ -26,7 +26,7 @@ _LOOKS_AT_ONCE = 64
 class Bucket:
     """One bucket of a pod's histogram: `bound` as the label `le` spells it."""
 
-    pod: Named
+    pod: ObjectName
     bound: str
 
 
@@ -42,16 +42,16 @@ class Percentiles:
 class _Look:
     """A pod's histogram while it had these bounds: `counts` of shape (ticks, buckets), NaN at all other ticks."""
 
-    pod: Named
+    pod: ObjectName
     bounds: tuple[float, ...]
     counts: Floats
 
 
-def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[Named]:
+def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[ObjectName]:
     """The 95th percentile of each pod's recent observations, from the counts of its buckets."""
     looks = [look for pod, found in _by_pod(buckets).items() for look in _looks(pod, found)]
-    rows: dict[Named, Floats] = {}
-    oddities: dict[Named, str] = {}
+    rows: dict[ObjectName, Floats] = {}
+    oddities: dict[ObjectName, str] = {}
     for part in _alike(looks):
         found = recent_percentiles(_times_ms(grid), np.array(part[0].bounds), np.array([each.counts for each in part]))
         for look, values, reset in zip(part, found.values, found.reset, strict=True):
@@ -67,8 +67,8 @@ def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[Named]:
     return Table(rows=rows, oddities=oddities, failed=buckets.failed, asked=buckets.asked)
 
 
-def _by_pod(buckets: Table[Bucket]) -> dict[Named, dict[float, Floats]]:
-    pods: dict[Named, dict[float, Floats]] = {}
+def _by_pod(buckets: Table[Bucket]) -> dict[ObjectName, dict[float, Floats]]:
+    pods: dict[ObjectName, dict[float, Floats]] = {}
     for bucket in sorted(buckets.rows):
         bound = bound_of(bucket.bound)
         if not math.isnan(bound):
@@ -84,7 +84,7 @@ def bound_of(text: str) -> float:
         return math.nan
 
 
-def _looks(pod: Named, found: Mapping[float, Floats]) -> Iterator[_Look]:
+def _looks(pod: ObjectName, found: Mapping[float, Floats]) -> Iterator[_Look]:
     """One look, or one for each set of bounds that a pod had: another image of it may count in other buckets."""
     bounds = sorted(found)
     counts = np.array([found[bound] for bound in bounds]).T

@@ -13,7 +13,7 @@ from reconciler.metrics.queries.expressions import LabelNames, label_names
 from reconciler.metrics.reading.readings import grouped
 from reconciler.metrics.tracked.grid import grid_for
 from reconciler.metrics.tracked.reading import read_cluster
-from reconciler.metrics.tracked.reasons import Case, unasked
+from reconciler.metrics.tracked.reasons import TargetReading, unasked
 from reconciler.metrics.tracked.series import read_activity, read_series, series_of
 from reconciler.metrics.tracked.sources import external_metrics, pod_metrics
 
@@ -53,54 +53,54 @@ def _read_cluster(
     histories: dict[ResourceKey, TrackedHistory] = {}
     first = 0
     for target in targets:
-        case = Case(target=target, first=first, reading=reading, series=series, settings=settings)
-        histories[target.key] = _history(case)
+        seen = TargetReading(target=target, first=first, cluster=reading, series=series, settings=settings)
+        histories[target.key] = _history(seen)
         first += len(target.backends)
     return histories
 
 
-def _history(case: Case) -> TrackedHistory:
-    target, reading = case.target, case.reading
-    members = range(case.first, case.first + len(target.backends))
+def _history(seen: TargetReading) -> TrackedHistory:
+    target, reading = seen.target, seen.cluster
+    members = range(seen.first, seen.first + len(target.backends))
     return TrackedHistory(
         start_s=reading.grid.start_s,
         step_s=reading.grid.step_s,
-        backends=tuple(_backend(target, index, case) for index in members),
+        backends=tuple(_backend(target, index, seen) for index in members),
         activity=read_activity(members, reading) if target.grace_s > 0 else None,
-        label_sets=dict(_label_sets(case)),
-        queries=dict(_queries(case)),
-        reasons=case.reasons(),
-        notes=case.notes(),
+        label_sets=dict(_label_sets(seen)),
+        queries=dict(_queries(seen)),
+        reasons=seen.reasons(),
+        notes=seen.notes(),
     )
 
 
-def _backend(target: TrackedTarget, index: int, case: Case) -> BackendHistory:
-    series, places = case.series, [(metric.name, (index, metric.name)) for metric in target.policy.metrics]
+def _backend(target: TrackedTarget, index: int, seen: TargetReading) -> BackendHistory:
+    series, places = seen.series, [(metric.name, (index, metric.name)) for metric in target.policy.metrics]
     return BackendHistory(
-        replicas=series_of(case.reading.replicas[index]),
-        unready=series_of(case.reading.unready[index]),
+        replicas=series_of(seen.cluster.replicas[index]),
+        unready=series_of(seen.cluster.unready[index]),
         pods={name: series.pods[place] for name, place in places if place in series.pods},
         rates={name: series.rates[place] for name, place in places if place in series.rates},
         external={name: series.external[place] for name, place in places if place in series.external},
     )
 
 
-def _label_sets(case: Case) -> Iterator[tuple[str, int]]:
+def _label_sets(seen: TargetReading) -> Iterator[tuple[str, int]]:
     """The most label sets that a pod has of a metric, where any pod has several."""
-    for metric, position, source in pod_metrics(case.target):
-        found = case.reading.metrics.get(source.name)
+    for metric, position, source in pod_metrics(seen.target):
+        found = seen.cluster.metrics.get(source.name)
         if found is not None and found.label_sets:
-            pods = list(case.reading.crew.pods)
-            rows = case.series.followers[case.first + position, metric].rows.tolist()
+            pods = list(seen.cluster.backend_pods.pods)
+            rows = seen.series.followers[seen.first + position, metric].rows.tolist()
             several = max((found.label_sets.get(pods[row], 1) for row in rows), default=1)
             if several > 1:
                 yield metric, several
 
 
-def _queries(case: Case) -> Iterator[tuple[str, str]]:
-    for metric, _, source in pod_metrics(case.target):
-        if source.name in case.reading.metrics:
-            yield metric, case.reading.metrics[source.name].quantity
-    for metric, _, external in external_metrics(case.target):
-        if external.query in case.reading.quantities:
-            yield metric, case.reading.quantities[external.query]
+def _queries(seen: TargetReading) -> Iterator[tuple[str, str]]:
+    for metric, _, source in pod_metrics(seen.target):
+        if source.name in seen.cluster.metrics:
+            yield metric, seen.cluster.metrics[source.name].quantity
+    for metric, _, external in external_metrics(seen.target):
+        if external.query in seen.cluster.quantities:
+            yield metric, seen.cluster.quantities[external.query]

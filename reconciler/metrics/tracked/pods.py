@@ -10,7 +10,7 @@ from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement,
 from reconciler.metrics.queries.expressions import LabelNames, exported_label
 from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME
 from reconciler.metrics.reading.decoding import decode
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.resources import KINDS
 from reconciler.resources.kinds import ROLE
 
@@ -24,16 +24,16 @@ class PodLabels:
     A pod whose labels changed is in `changed`: nobody knows when.
     """
 
-    of_pod: Mapping[Named, Labels]
+    of_pod: Mapping[ObjectName, Labels]
     exports: frozenset[str]
-    changed: frozenset[Named]
+    changed: frozenset[ObjectName]
     failed: NoAnswer | None = None
 
 
 def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
     """The labels of every pod that was there within the time asked about."""
-    of_pod: dict[Named, Labels] = {}
-    changed: set[Named] = set()
+    of_pod: dict[ObjectName, Labels] = {}
+    changed: set[ObjectName] = set()
     failed: NoAnswer | None = None
     for answer in answers:
         samples = decode(answer)
@@ -41,7 +41,7 @@ def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
             failed = failed or samples
             continue
         for sample in samples:
-            pod = Named(sample.labels.get(names.namespace, ""), sample.labels.get(names.pod, ""))
+            pod = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(names.pod, ""))
             labels = {name: value for name, value in sample.labels.items() if name.startswith("label_")}
             if of_pod.setdefault(pod, labels) != labels:
                 changed.add(pod)
@@ -49,7 +49,7 @@ def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
     return PodLabels(of_pod=of_pod, exports=exports, changed=frozenset(changed), failed=failed)
 
 
-def is_selected(requirements: Iterable[LabelRequirement], pod: Named, known: PodLabels) -> bool | None:
+def is_selected(requirements: Iterable[LabelRequirement], pod: ObjectName, known: PodLabels) -> bool | None:
     """Whether a pod has the labels that are asked for; None where nobody knows."""
     verdicts = [_holds(requirement, pod, known) for requirement in requirements]
     if False in verdicts:
@@ -57,7 +57,7 @@ def is_selected(requirements: Iterable[LabelRequirement], pod: Named, known: Pod
     return None if None in verdicts else True
 
 
-def _holds(requirement: LabelRequirement, pod: Named, known: PodLabels) -> bool | None:
+def _holds(requirement: LabelRequirement, pod: ObjectName, known: PodLabels) -> bool | None:
     label = exported_label(requirement.key)
     asks_absence = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
     if pod in known.changed or (label not in known.exports and not asks_absence):
@@ -75,9 +75,11 @@ def unexported(requirements: Iterable[LabelRequirement], known: PodLabels) -> tu
     return tuple(sorted({each.key for each in requirements if exported_label(each.key) not in known.exports}))
 
 
-def find_pods(backends: Sequence[TrackedBackend], pods: Iterable[Named], known: PodLabels) -> list[list[Named]]:
+def find_pods(
+    backends: Sequence[TrackedBackend], pods: Iterable[ObjectName], known: PodLabels
+) -> list[list[ObjectName]]:
     """The pods of each backend, in order; a pod may count for several backends, where their labels overlap."""
-    found: list[list[Named]] = [[] for _ in backends]
+    found: list[list[ObjectName]] = [[] for _ in backends]
     by_label, by_name = _ByLabel(backends), _ByName(backends)
     for pod in sorted(pods):
         named = set(by_name.find(pod))
@@ -106,7 +108,7 @@ class _ByLabel:
             if labels:
                 self._backends.setdefault(min(labels, key=lambda label: (count[label], label)), []).append(index)
 
-    def find(self, pod: Named, known: PodLabels) -> Iterator[int]:
+    def find(self, pod: ObjectName, known: PodLabels) -> Iterator[int]:
         for label, value in known.of_pod.get(pod, {}).items():
             yield from self._backends.get((pod.namespace, label, value), ())
 
@@ -115,19 +117,19 @@ class _ByName:
     """Backends by the name of their scale target, which begins the names of its pods; the longest one wins."""
 
     def __init__(self, backends: Sequence[TrackedBackend]) -> None:
-        self._backends: dict[Named, list[int]] = {}
+        self._backends: dict[ObjectName, list[int]] = {}
         self._endings: list[re.Pattern[str] | None] = []
         for index, backend in enumerate(backends):
             target = backend.scale_target
-            self._backends.setdefault(Named(target.namespace, target.name), []).append(index)
+            self._backends.setdefault(ObjectName(target.namespace, target.name), []).append(index)
             ending = KINDS[target.kind].pod_names if target.kind in KINDS else ""
             role = re.escape(target.part) if target.part else ANY_ROLE
             self._endings.append(re.compile(ending.replace(ROLE, role)) if ending else None)
 
-    def find(self, pod: Named) -> list[int]:
+    def find(self, pod: ObjectName) -> list[int]:
         end = pod.name.rfind("-") if len(pod.name) <= LONGEST_NAME else -1
         while end > 0:
-            named = self._backends.get(Named(pod.namespace, pod.name[:end]), ())
+            named = self._backends.get(ObjectName(pod.namespace, pod.name[:end]), ())
             found = [index for index in named if (ending := self._endings[index]) and ending.fullmatch(pod.name, end)]
             if found:
                 return found

@@ -35,7 +35,7 @@ RATE_WINDOW_S = 120.0
 """Over which counters are read as rates: two scrapes a minute apart are in it."""
 
 
-class Asked(StrEnum):
+class TrackedQuantity(StrEnum):
     """What a query is for; for a metric its name follows after a space, for a policy's own that of the policy, too."""
 
     READY = "tracked_ready"
@@ -57,14 +57,18 @@ class Asked(StrEnum):
         return f"{self} {metric}"
 
 
-ACTIVITY = {Name.COMPLETIONS: Asked.FINISHED, Name.RUNNING: Asked.RUNNING, Name.WAITING: Asked.WAITING}
+ACTIVITY = {
+    Name.COMPLETIONS: TrackedQuantity.FINISHED,
+    Name.RUNNING: TrackedQuantity.RUNNING,
+    Name.WAITING: TrackedQuantity.WAITING,
+}
 """What tells an idle pod, whatever its engine."""
-REPLICAS_OF = {"Deployment": Asked.DEPLOYMENTS, "StatefulSet": Asked.STATEFUL_SETS}
+REPLICAS_OF = {"Deployment": TrackedQuantity.DEPLOYMENTS, "StatefulSet": TrackedQuantity.STATEFUL_SETS}
 """Which series tells the replicas of a kind; of any other its pods are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WholeQuery:
     """A query before it is cut: `text` with `$where` for the matchers, asked about the pods of `targets`.
 
     `grid` None asks about now. Each pod is expected to answer with so many `series`. Without `named` namespaces it is
@@ -107,24 +111,26 @@ def tracking_queries(
     return (*cut, *_external(ours, cluster.name, settings, grid))
 
 
-def _about_pods(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[Question]:
+def _about_pods(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[WholeQuery]:
     place = f"{names.namespace}, {names.pod}"
     ready = f'max by ({place}) (kube_pod_status_ready{{condition="true",$where}})'
     # a pod that was evicted, or is done, stays for a while and never comes back
     over = 'kube_pod_status_phase{phase=~"Failed|Succeeded",$where} == 1'
-    yield Question(quantity=Asked.READY, text=f"{ready} unless on ({place}) ({over})", targets=targets, grid=grid)
+    yield WholeQuery(
+        quantity=TrackedQuantity.READY, text=f"{ready} unless on ({place}) ({over})", targets=targets, grid=grid
+    )
     if any(each.scale_target.kind not in REPLICAS_OF for target in targets for each in target.backends):
         text = 'count(kube_pod_status_ready{condition="true",$where})'
-        yield Question(quantity=Asked.COUNTED, text=text, targets=targets, grid=grid, named=False)
+        yield WholeQuery(quantity=TrackedQuantity.COUNTED, text=text, targets=targets, grid=grid, named=False)
     labels = selected_labels(targets)
     if labels:
         window = duration(max(grid.end_s - grid.start_s, grid.step_s))
         has_one = " or ".join(f'last_over_time(kube_pod_labels{{{label}!="",$where}}[{window}])' for label in labels)
         text = f"group by ({place}, {', '.join(labels)}) ({has_one})"
-        yield Question(quantity=Asked.POD_LABELS, text=text, targets=targets, grid=None)
+        yield WholeQuery(quantity=TrackedQuantity.POD_LABELS, text=text, targets=targets, grid=None)
 
 
-def _about_replicas(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[Question]:
+def _about_replicas(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[WholeQuery]:
     kinds = {each.scale_target.kind for target in targets for each in target.backends}
     for kind, label, candidates in (
         ("Deployment", "deployment", ("kube_deployment_spec_replicas", "kube_deployment_status_replicas")),
@@ -132,14 +138,14 @@ def _about_replicas(targets: tuple[TrackedTarget, ...], grid: Grid, names: Label
     ):
         if kind in kinds:
             text = " or ".join(f"max by ({names.namespace}, {label}) ({each}{{$where}})" for each in candidates)
-            yield Question(quantity=REPLICAS_OF[kind], text=text, targets=_scaling(targets, kind), grid=grid)
+            yield WholeQuery(quantity=REPLICAS_OF[kind], text=text, targets=_scaling(targets, kind), grid=grid)
 
 
 def _scaling(targets: tuple[TrackedTarget, ...], kind: str) -> tuple[TrackedTarget, ...]:
     return tuple(each for each in targets if any(backend.scale_target.kind == kind for backend in each.backends))
 
 
-def _about_metrics(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[Question]:
+def _about_metrics(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[WholeQuery]:
     following: dict[str, dict[ResourceKey, TrackedTarget]] = {}
     place = f"{names.namespace}, {names.pod}"
     for target in targets:
@@ -149,31 +155,34 @@ def _about_metrics(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelN
         concerned = tuple(following[metric].values())
         series = f"{metric}{{$where}}"
         several = f"count by ({place}) ({series}) > 1"
-        yield Question(
-            quantity=Asked.METRIC.of(metric), text=f"sum by ({place}) ({series})", targets=concerned, grid=grid
+        yield WholeQuery(
+            quantity=TrackedQuantity.METRIC.of(metric),
+            text=f"sum by ({place}) ({series})",
+            targets=concerned,
+            grid=grid,
         )
         if is_counter(metric):
             text = f"sum by ({place}) (rate({series}[{duration(RATE_WINDOW_S)}]))"
-            yield Question(quantity=Asked.RATE.of(metric), text=text, targets=concerned, grid=grid)
+            yield WholeQuery(quantity=TrackedQuantity.RATE.of(metric), text=text, targets=concerned, grid=grid)
         else:
-            yield Question(
-                quantity=Asked.BUCKETS.of(metric),
+            yield WholeQuery(
+                quantity=TrackedQuantity.BUCKETS.of(metric),
                 text=f"sum by ({place}, le) ({metric}_bucket{{$where}})",
                 targets=concerned,
                 grid=reach_back(grid, EXPIRY_S),
                 series=BUCKETS,
             )
             several += f' or count by ({place}) ({metric}_bucket{{le="+Inf",$where}}) > 1'
-        yield Question(quantity=Asked.LABEL_SETS.of(metric), text=several, targets=concerned, grid=None)
+        yield WholeQuery(quantity=TrackedQuantity.LABEL_SETS.of(metric), text=several, targets=concerned, grid=None)
 
 
-def _about_activity(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[Question]:
+def _about_activity(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[WholeQuery]:
     waiting = tuple(target for target in targets if target.grace_s > 0)
     for quantity in QUANTITIES if waiting else ():
         if quantity.name in ACTIVITY:
             by_pod = replace(quantity, by=("namespace", "pod"))
             text = render(by_pod, names, "$where", RATE_WINDOW_S)
-            yield Question(quantity=ACTIVITY[quantity.name], text=text, targets=waiting, grid=grid)
+            yield WholeQuery(quantity=ACTIVITY[quantity.name], text=text, targets=waiting, grid=grid)
 
 
 def _external(
@@ -184,7 +193,7 @@ def _external(
     for target in targets:
         for metric, _, source in external_metrics(target):
             if not foreign_origin(source, settings):
-                texts.setdefault(source.query, Asked.EXTERNAL.of(f"{target.key.label} {metric}"))
+                texts.setdefault(source.query, TrackedQuantity.EXTERNAL.of(f"{target.key.label} {metric}"))
     for text, quantity in texts.items():
         yield Query(
             cluster=cluster,
@@ -197,7 +206,7 @@ def _external(
 
 
 def _cut(
-    question: Question, cluster: str, settings: PrometheusSettings, grid: Grid, sample_budget: int
+    question: WholeQuery, cluster: str, settings: PrometheusSettings, grid: Grid, sample_budget: int
 ) -> Iterator[Query]:
     """The question as queries, none of which is expected to answer with more than `sample_budget` points."""
     expected = _expected_series(question)
@@ -220,7 +229,7 @@ def _cut(
             )
 
 
-def _expected_series(question: Question) -> Mapping[str, int]:
+def _expected_series(question: WholeQuery) -> Mapping[str, int]:
     """The series of each namespace, by the replicas that Git has."""
     expected: dict[str, int] = {}
     for target in question.targets:

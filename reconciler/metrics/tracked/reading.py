@@ -11,13 +11,13 @@ from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode
-from reconciler.metrics.reading.readings import Named, grouped
+from reconciler.metrics.reading.readings import ObjectName, grouped
 from reconciler.metrics.tracked.grid import Floats, Table, grid_for, tabulate
 from reconciler.metrics.tracked.histograms import Bucket, percentiles_of
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, read_pod_labels
-from reconciler.metrics.tracked.queries import ACTIVITY, REPLICAS_OF, Asked
+from reconciler.metrics.tracked.queries import ACTIVITY, REPLICAS_OF, TrackedQuantity
 from reconciler.metrics.tracked.sources import is_askable, is_counter, pod_metrics
-from reconciler.metrics.tracked.totals import Crew
+from reconciler.metrics.tracked.totals import BackendPods
 
 KIND_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]
@@ -30,9 +30,9 @@ class MetricRows:
     `label_sets` counts those of a pod where it has several.
     """
 
-    values: Table[Named]
-    rates: Table[Named] | None
-    label_sets: Mapping[Named, int]
+    values: Table[ObjectName]
+    rates: Table[ObjectName] | None
+    label_sets: Mapping[ObjectName, int]
     quantity: str
 
 
@@ -43,13 +43,13 @@ class ClusterReading:
     grid: Grid
     backends: tuple[TrackedBackend, ...]
     labels: PodLabels
-    ready: Table[Named]
-    crew: Crew
+    ready: Table[ObjectName]
+    backend_pods: BackendPods
     replicas: Floats
     unready: Floats
-    told: Mapping[str, Table[Named]]
+    told: Mapping[str, Table[ObjectName]]
     metrics: Mapping[str, MetricRows]
-    activity: tuple[Table[Named], ...]
+    activity: tuple[Table[ObjectName], ...]
     external: Mapping[str, Elements]
     """By the text of the query."""
     quantities: Mapping[str, str]
@@ -69,26 +69,28 @@ def read_cluster(
     asked = grouped((answer.query.quantity, answer) for answer in answers)
     reader = _Reader(asked=asked, grid=grid, names=names)
     backends = tuple(backend for target in targets for backend in target.backends)
-    ready = reader.pods(Asked.READY)
+    ready = reader.pods(TrackedQuantity.READY)
     metrics = {name: reader.metric(name) for name in _metrics(targets)}
     activity = tuple(reader.pods(quantity) for quantity in ACTIVITY.values() if quantity in asked)
-    labels = read_pod_labels(asked.get(Asked.POD_LABELS, ()), names)
+    labels = read_pod_labels(asked.get(TrackedQuantity.POD_LABELS, ()), names)
     tables = (ready, *activity, *(metric.values for metric in metrics.values()))
-    crew = _crew(find_pods(backends, {pod for table in tables for pod in table.rows}, labels), ready, grid)
+    backend_pods = _backend_pods(
+        find_pods(backends, {pod for table in tables for pod in table.rows}, labels), ready, grid
+    )
     told = {kind: reader.workloads(kind) for kind in REPLICAS_OF}
-    counted = reader.elements(() if ready.failed else asked.get(Asked.COUNTED, ()))
-    replicas = _replicas(backends, crew, told, counted)
+    counted = reader.elements(() if ready.failed else asked.get(TrackedQuantity.COUNTED, ()))
+    replicas = _replicas(backends, backend_pods, told, counted)
     pods_each = np.array([max(backend.pods_per_replica, 1) for backend in backends], dtype=np.float64)
-    own = (answer for answer in answers if answer.query.quantity.startswith(Asked.EXTERNAL))
+    own = (answer for answer in answers if answer.query.quantity.startswith(TrackedQuantity.EXTERNAL))
     texts = grouped((answer.query.text, answer) for answer in own)
     return ClusterReading(
         grid=grid,
         backends=backends,
         labels=labels,
         ready=ready,
-        crew=replace(crew, expected=replicas * pods_each[:, None]),
+        backend_pods=replace(backend_pods, expected=replicas * pods_each[:, None]),
         replicas=replicas,
-        unready=crew.unready(),
+        unready=backend_pods.unready(),
         told=told,
         metrics=metrics,
         activity=activity,
@@ -111,76 +113,81 @@ class _Reader:
     grid: Grid
     names: LabelNames
 
-    def pods(self, quantity: str) -> Table[Named]:
+    def pods(self, quantity: str) -> Table[ObjectName]:
         return tabulate(self.asked.get(quantity, ()), self.grid, self._pod)
 
-    def workloads(self, kind: str) -> Table[Named]:
+    def workloads(self, kind: str) -> Table[ObjectName]:
         label = KIND_LABELS[kind]
         return tabulate(
             self.asked.get(REPLICAS_OF[kind], ()),
             self.grid,
-            lambda labels: Named(labels.get(self.names.namespace, ""), labels.get(label, "")),
+            lambda labels: ObjectName(labels.get(self.names.namespace, ""), labels.get(label, "")),
         )
 
     def elements(self, answers: Sequence[Answer]) -> Elements:
         return tabulate(answers, self.grid, lambda labels: tuple(sorted(labels.items())))
 
     def metric(self, name: str) -> MetricRows:
-        values = self.pods(Asked.METRIC.of(name))
+        values = self.pods(TrackedQuantity.METRIC.of(name))
         percentiles = self._percentiles(name) if not values.rows else values
         is_histogram = not values.rows and bool(percentiles.rows or percentiles.failed)
         values = percentiles if is_histogram else values
         return MetricRows(
             values=_with_unusable(values),
-            rates=self.pods(Asked.RATE.of(name)) if is_counter(name) else None,
-            label_sets=self._label_sets(self.asked.get(Asked.LABEL_SETS.of(name), ())),
-            quantity=(Asked.BUCKETS if is_histogram else Asked.METRIC).of(name),
+            rates=self.pods(TrackedQuantity.RATE.of(name)) if is_counter(name) else None,
+            label_sets=self._label_sets(self.asked.get(TrackedQuantity.LABEL_SETS.of(name), ())),
+            quantity=(TrackedQuantity.BUCKETS if is_histogram else TrackedQuantity.METRIC).of(name),
         )
 
-    def _percentiles(self, name: str) -> Table[Named]:
-        answers = self.asked.get(Asked.BUCKETS.of(name), ())
+    def _percentiles(self, name: str) -> Table[ObjectName]:
+        answers = self.asked.get(TrackedQuantity.BUCKETS.of(name), ())
         since_s = min((answer.query.start_s for answer in answers), default=self.grid.start_s)
         ticks = self.grid.count + max(round((self.grid.start_s - since_s) / self.grid.step_s), 0)
         longer = Grid(start_s=self.grid.end_s - (ticks - 1) * self.grid.step_s, step_s=self.grid.step_s, count=ticks)
         table = percentiles_of(tabulate(answers, longer, self._bucket), longer)
         return replace(table, rows={pod: values[-self.grid.count :] for pod, values in table.rows.items()})
 
-    def _label_sets(self, answers: Sequence[Answer]) -> dict[Named, int]:
+    def _label_sets(self, answers: Sequence[Answer]) -> dict[ObjectName, int]:
         decoded = [decode(answer) for answer in answers]
         samples = [sample for found in decoded if not isinstance(found, NoAnswer) for sample in found]
         return {self._pod(sample.labels): int(sample.value) for sample in samples if 1 < sample.value < 1e9}
 
-    def _pod(self, labels: Mapping[str, str]) -> Named:
-        return Named(labels.get(self.names.namespace, ""), labels.get(self.names.pod, ""))
+    def _pod(self, labels: Mapping[str, str]) -> ObjectName:
+        return ObjectName(labels.get(self.names.namespace, ""), labels.get(self.names.pod, ""))
 
     def _bucket(self, labels: Mapping[str, str]) -> Bucket:
         return Bucket(pod=self._pod(labels), bound=labels.get("le", ""))
 
 
-def _with_unusable(table: Table[Named]) -> Table[Named]:
+def _with_unusable(table: Table[ObjectName]) -> Table[ObjectName]:
     """The table with the pods noted that reported what no metric target is about."""
     unusable = {pod: int(np.count_nonzero((values < 0) | np.isinf(values))) for pod, values in table.rows.items()}
     words = {pod: f"{count} readings are negative or infinite, and missing" for pod, count in unusable.items() if count}
     return replace(table, oddities={**words, **table.oddities}) if words else table
 
 
-def _crew(found: Sequence[Sequence[Named]], ready: Table[Named], grid: Grid) -> Crew:
+def _backend_pods(found: Sequence[Sequence[ObjectName]], ready: Table[ObjectName], grid: Grid) -> BackendPods:
     pods = {pod: index for index, pod in enumerate(sorted({pod for each in found for pod in each}))}
     members = tuple(np.array([pods[pod] for pod in each], dtype=np.int64) for each in found)
     unknown = np.full((len(found), grid.count), np.nan)
-    crew = Crew(pods=pods, members=members, ready=np.full((len(pods), grid.count), np.nan), expected=unknown)
-    return replace(crew, ready=crew.rows(ready.rows))
+    backend_pods = BackendPods(
+        pods=pods, members=members, ready=np.full((len(pods), grid.count), np.nan), expected=unknown
+    )
+    return replace(backend_pods, ready=backend_pods.rows(ready.rows))
 
 
 def _replicas(
-    backends: Sequence[TrackedBackend], crew: Crew, told: Mapping[str, Table[Named]], counted: Elements
+    backends: Sequence[TrackedBackend],
+    backend_pods: BackendPods,
+    told: Mapping[str, Table[ObjectName]],
+    counted: Elements,
 ) -> Floats:
     """The replicas of the time: those set where a series tells them, else the pods there were.
 
     That there were none is known only while pods are counted at all, and only of a workload whose pods have been
     found before, or that has none in Git: pods that are not found are not gone.
     """
-    present = crew.present()
+    present = backend_pods.present()
     is_counting = np.zeros(present.shape[1], dtype=np.bool_)
     for row in counted.rows.values():
         is_counting |= ~np.isnan(row)
@@ -188,7 +195,7 @@ def _replicas(
     for index, backend in enumerate(backends):
         target = backend.scale_target
         if target.kind in told:
-            known = told[target.kind].rows.get(Named(target.namespace, target.name))
+            known = told[target.kind].rows.get(ObjectName(target.namespace, target.name))
             replicas[index] = np.nan if known is None else known
         elif present[index].any() or backend.replicas == 0:
             count = np.ceil(present[index] / max(backend.pods_per_replica, 1))

@@ -15,7 +15,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.reading.decoding import printable
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.metrics.tracked.grid import Integers
 from reconciler.metrics.tracked.pods import unexported
 from reconciler.metrics.tracked.reading import ClusterReading, Elements
@@ -34,12 +34,12 @@ def unasked(name: str, cluster: ClusterSettings | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A target beside all that was read of its cluster; `first` is the index of its first backend there."""
+class TargetReading:
+    """A target with what was read of its `cluster`, where its first backend has the index `first`."""
 
     target: TrackedTarget
     first: int
-    reading: ClusterReading
+    cluster: ClusterReading
     series: ClusterSeries
     settings: PrometheusSettings | None
 
@@ -61,19 +61,19 @@ class Case:
 
     def _notes(self) -> Iterator[str]:
         for metric, position, source in pod_metrics(self.target):
-            absent = unexported(source.selector.requirements, self.reading.labels)
+            absent = unexported(source.selector.requirements, self.cluster.labels)
             if absent and self.series.followers[self.first + position, metric].rows.size:
                 yield f"no pod is said to have the label {', '.join(absent)}, and so every pod counts as without it"
 
     def _about_replicas(self, backend: TrackedBackend, index: int) -> Iterator[str]:
         """Why the replicas of now are not known."""
-        if not np.isnan(self.reading.replicas[index, -1]):
+        if not np.isnan(self.cluster.replicas[index, -1]):
             return
         target, named = backend.scale_target, _named(backend)
-        table = self.reading.told.get(target.kind, self.reading.ready)
+        table = self.cluster.told.get(target.kind, self.cluster.ready)
         if table.failed:
             yield table.failed.reason
-        elif target.kind in self.reading.told or self.reading.crew.members[index].size:
+        elif target.kind in self.cluster.told or self.cluster.backend_pods.members[index].size:
             yield f"no series tells how many replicas {named} has now: is kube-state-metrics scraped?"
         else:
             yield self._unfound(backend)
@@ -81,9 +81,9 @@ class Case:
     def _unfound(self, backend: TrackedBackend) -> str:
         """Why a workload that should have pods has none that we know of."""
         asked = LabelSelector(match_labels=backend.pod_labels).requirements
-        absent = unexported(asked, self.reading.labels)
-        if self.reading.labels.failed:
-            return self.reading.labels.failed.reason
+        absent = unexported(asked, self.cluster.labels)
+        if self.cluster.labels.failed:
+            return self.cluster.labels.failed.reason
         if absent:
             return f"no pod of {_named(backend)} is known: {ALLOWED.format(labels=','.join(absent))}"
         labels = ",".join(f"{key}={value}" for key, value in sorted(backend.pod_labels.items()))
@@ -91,9 +91,9 @@ class Case:
 
     def _about_pods(self, metric: str, index: int, source: PodMetric) -> Iterator[str]:
         """Why a metric of pods is not read, or not of all of them."""
-        name, backend = printable(source.name), self.reading.backends[index]
+        name, backend = printable(source.name), self.cluster.backends[index]
         rows, totals = self.series.followers[index, metric].rows, self.series.pods.get((index, metric))
-        found = self.reading.metrics.get(source.name)
+        found = self.cluster.metrics.get(source.name)
         if found is None or totals is None:
             yield f"metric {name}: no series can have that name"
         elif found.values.failed or not found.values.asked:
@@ -110,18 +110,18 @@ class Case:
             yield from odd
 
     def _nobody_to_ask(self, backend: TrackedBackend, index: int, source: PodMetric) -> str:
-        if self.reading.crew.members[index].size:
-            absent = unexported(source.selector.requirements, self.reading.labels)
+        if self.cluster.backend_pods.members[index].size:
+            absent = unexported(source.selector.requirements, self.cluster.labels)
             why = ALLOWED.format(labels=",".join(absent)) if absent else "is the selector right?"
             return f"no pod of {_named(backend)} is selected for {printable(source.name)}: {why}"
-        if self.reading.replicas[index, -1] == 0:
+        if self.cluster.replicas[index, -1] == 0:
             return f"{_named(backend)} has no pods: at zero replicas nothing reports {printable(source.name)}"
         return self._unfound(backend)
 
-    def _oddities(self, name: str, rows: Integers, oddities: Mapping[Named, str]) -> Iterator[str]:
+    def _oddities(self, name: str, rows: Integers, oddities: Mapping[ObjectName, str]) -> Iterator[str]:
         if not oddities:
             return
-        pods = list(self.reading.crew.pods)
+        pods = list(self.cluster.backend_pods.pods)
         odd = [pods[row] for row in rows.tolist() if pods[row] in oddities]
         for pod in odd[:SHOWN_PODS]:
             yield f"{name} of pod {printable(pod.name)}: {oddities[pod]}"
@@ -132,7 +132,7 @@ class Case:
         """Why a policy's own query has no number now, or had none for a while."""
         name = printable(metric)
         origin = foreign_origin(source, self.settings) if self.settings else ""
-        answered = self.reading.external.get(source.query)
+        answered = self.cluster.external.get(source.query)
         if origin:
             yield f"metric {name} is meant for {printable(origin)}, another server than this cluster's: not asked"
         elif answered is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from reconciler.domain.declared.tracking import EVERY_POD, PodMetric, PodTotals, Series, TrackedTarget
 from reconciler.domain.settings import PrometheusSettings
-from reconciler.metrics.reading.readings import Named, grouped
+from reconciler.metrics.reading.readings import ObjectName, grouped
 from reconciler.metrics.tracked.grid import Floats, Integers, Table, lone_values
 from reconciler.metrics.tracked.pods import is_selected
 from reconciler.metrics.tracked.reading import ClusterReading, Elements
@@ -20,7 +20,7 @@ Place: TypeAlias = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """A backend that follows a metric of pods, with those of its pods (rows of the crew) that the metric is about."""
+    """A backend that follows a metric of pods; `rows` are the pods of `BackendPods` that the metric is about."""
 
     place: Place
     source: PodMetric
@@ -70,9 +70,11 @@ def only_elements(elements: Elements, ticks: int) -> tuple[Floats, Integers]:
 
 def read_activity(members: Sequence[int], reading: ClusterReading) -> Series | None:
     """What the ready pods of these backends finish in a second and have under way, None when no engine tells."""
-    rows = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(reading.crew.members[each] for each in members)]))
-    ready = reading.crew.ready[rows] == 1
-    told = np.array([reading.crew.rows(table.rows)[rows] for table in reading.activity])
+    rows = np.unique(
+        np.concatenate([np.zeros(0, dtype=np.int64), *(reading.backend_pods.members[each] for each in members)])
+    )
+    ready = reading.backend_pods.ready[rows] == 1
+    told = np.array([reading.backend_pods.rows(table.rows)[rows] for table in reading.activity])
     told = np.where(np.isfinite(told) & (told >= 0), told, np.nan)
     if not reading.activity or np.isnan(told).all():
         return None
@@ -84,27 +86,29 @@ def read_activity(members: Sequence[int], reading: ClusterReading) -> Series | N
 
 
 def _followers(targets: Sequence[TrackedTarget], reading: ClusterReading) -> Iterator[Follower]:
-    pods = list(reading.crew.pods)
+    pods = list(reading.backend_pods.pods)
     first = 0
     for target in targets:
         for metric, position, source in pod_metrics(target):
-            rows = reading.crew.members[first + position]
+            rows = reading.backend_pods.members[first + position]
             if source.selector != EVERY_POD:
                 rows = _selected(source, rows, pods, reading)
             yield Follower(place=(first + position, metric), source=source, rows=rows)
         first += len(target.backends)
 
 
-def _selected(source: PodMetric, rows: Integers, pods: Sequence[Named], reading: ClusterReading) -> Integers:
+def _selected(source: PodMetric, rows: Integers, pods: Sequence[ObjectName], reading: ClusterReading) -> Integers:
     chosen = [row for row in rows.tolist() if is_selected(source.selector.requirements, pods[row], reading.labels)]
     return np.array(chosen, dtype=np.int64)
 
 
 def _totals(
-    followers: Sequence[Follower], table: Table[Named], reading: ClusterReading
+    followers: Sequence[Follower], table: Table[ObjectName], reading: ClusterReading
 ) -> Iterator[tuple[Place, PodTotals]]:
-    crew = reading.crew.following([each.place[0] for each in followers], [each.rows for each in followers])
-    totals = crew.totals(table.rows)
+    backend_pods = reading.backend_pods.following(
+        [each.place[0] for each in followers], [each.rows for each in followers]
+    )
+    totals = backend_pods.totals(table.rows)
     columns = zip(followers, totals.total, totals.reporting, totals.missing, strict=True)
     for follower, total, reporting, missing in columns:
         yield (

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.metrics.tracked.grid import Bools, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class MetricTotals:
     """A metric over the ready pods of each backend, arrays of shape (backends, ticks); see `PodTotals`."""
 
     total: Floats
@@ -19,19 +19,19 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class BackendPods:
     """The pods of each backend, and where each of them was ready: 1, was not: 0, and was not seen: NaN.
 
     `ready` has shape (pods, ticks). `expected`, shape (backends, ticks), are the pods that there should have been by
     the replicas of the time, NaN where unknown.
     """
 
-    pods: Mapping[Named, int]
+    pods: Mapping[ObjectName, int]
     members: tuple[Integers, ...]
     ready: Floats
     expected: Floats
 
-    def rows(self, found: Mapping[Named, Floats]) -> Floats:
+    def rows(self, found: Mapping[ObjectName, Floats]) -> Floats:
         """The series of pods as one array of shape (pods, ticks); pods of nobody are left out."""
         rows = np.full(self.ready.shape, np.nan)
         for pod, values in found.items():
@@ -39,7 +39,7 @@ class Crew:
                 rows[self.pods[pod]] = values
         return rows
 
-    def following(self, backends: Sequence[int], members: Sequence[Integers]) -> "Crew":
+    def following(self, backends: Sequence[int], members: Sequence[Integers]) -> "BackendPods":
         """Some of the backends, each with those of its pods; fewer pods than it has are not those its replicas tell."""
         fewer = [rows.size < self.members[index].size for index, rows in zip(backends, members, strict=True)]
         expected = np.where(np.array(fewer, dtype=np.bool_)[:, None], np.nan, self.expected[list(backends)])
@@ -53,7 +53,7 @@ class Crew:
         """How many of them were not ready."""
         return add_up(self.members, self.ready == 0)
 
-    def totals(self, found: Mapping[Named, Floats]) -> Totals:
+    def totals(self, found: Mapping[ObjectName, Floats]) -> MetricTotals:
         """The sum of a metric over ready pods; where nobody tells of any of them, over those that report."""
         values = self.rows(found)
         known = np.isfinite(values) & (values >= 0)
@@ -67,7 +67,7 @@ class Crew:
         )
         silent = add_up(self.members, (self.ready == 1) & ~known)
         lacking = np.fmax(self.expected - reporting, 0.0)
-        return Totals(
+        return MetricTotals(
             total=np.where(reporting > 0, total, np.nan),
             reporting=reporting,
             missing=np.where(untold & ~np.isnan(lacking), lacking, silent),

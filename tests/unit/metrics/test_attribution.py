@@ -8,14 +8,14 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.attribution import attribution_of
 from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.readings import Named, PodSeries, Readings
+from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries
 
 POD = "llama-h100-7c9d8f6b5-x2x4z"
 
 
-def name_of(variants: Any, readings: Readings | None = None, *, pod: str = POD, **labels: str) -> str:
-    series = PodSeries(labels.get("namespace", "llm"), pod, labels.get("model", "llama"), labels.get("variant", ""))
-    found = attribution_of(variants, readings or Readings()).variant_of(series)
+def name_of(variants: Any, readings: MetricReadings | None = None, *, pod: str = POD, **labels: str) -> str:
+    series = ReplicaSeries(labels.get("namespace", "llm"), pod, labels.get("model", "llama"), labels.get("variant", ""))
+    found = attribution_of(variants, readings or MetricReadings()).variant_of(series)
     return found.name if found else ""
 
 
@@ -26,7 +26,7 @@ def test_the_label_on_the_series_comes_first(make_variant: Any) -> None:
 
 def test_then_the_label_on_the_pod(make_variant: Any) -> None:
     variants = [make_variant("llama-h100"), make_variant("other")]
-    readings = Readings(owners={Name.POD_LABELS: {Named("llm", POD): "other"}})
+    readings = MetricReadings(owners={Name.POD_LABELS: {ObjectName("llm", POD): "other"}})
     assert name_of(variants, readings) == "other"
     assert name_of(variants, readings, variant="unknown") == "other"
     assert name_of(variants, readings, namespace="elsewhere") == ""
@@ -34,10 +34,10 @@ def test_then_the_label_on_the_pod(make_variant: Any) -> None:
 
 def test_then_the_deployment_that_owns_the_replica_set(make_variant: Any) -> None:
     variants = [make_variant("llama-h100"), make_variant("other", target="served-by")]
-    readings = Readings(
+    readings = MetricReadings(
         owners={
-            Name.POD_OWNER: {Named("llm", POD): "rs-1"},
-            Name.REPLICASET_OWNER: {Named("llm", "rs-1"): "served-by"},
+            Name.POD_OWNER: {ObjectName("llm", POD): "rs-1"},
+            Name.REPLICASET_OWNER: {ObjectName("llm", "rs-1"): "served-by"},
         }
     )
     assert name_of(variants, readings) == "other"
@@ -95,4 +95,4 @@ def test_two_owners_of_one_pod_are_both_disbelieved(make_fleet: Any) -> None:
     fleet = make_fleet().add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="a")
     fleet.add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="b")
     readings = read(fleet.answers, LabelNames())
-    assert readings.owner_of(Name.POD_LABELS, Named("llm", "p")) == ""
+    assert readings.owner_of(Name.POD_LABELS, ObjectName("llm", "p")) == ""

@@ -12,7 +12,7 @@ from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import PastArrivals
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics import Name, Needs, queries_for, read_observed
+from reconciler.metrics import Name, QueryNeeds, queries_for, read_observed
 
 PROMETHEUS = PrometheusSettings(url="http://p")
 CLUSTER = ClusterSettings(name="prod", prometheus=PROMETHEUS)
@@ -27,7 +27,7 @@ LLAMA, ADAPTER = {"namespace": "llm", "model_name": "llama"}, {"namespace": "llm
 def asked(
     cluster: ClusterSettings = CLUSTER, payback_s: float = 3600.0, models: Mapping[str, int] | None = None
 ) -> list[Query]:
-    needs = Needs(past=models or {"llm": 1}, payback_s=payback_s)
+    needs = QueryNeeds(past=models or {"llm": 1}, payback_s=payback_s)
     return [each for each in queries_for(cluster, {"llm": 4}, NOW_S, needs=needs) if each.step_s is not None]
 
 

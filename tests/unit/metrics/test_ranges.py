@@ -18,7 +18,7 @@ from reconciler.metrics import (
     SATURATION_QUANTITIES,
     TRACED_HISTORY,
     Name,
-    Needs,
+    QueryNeeds,
     history_queries,
     queries_for,
 )
@@ -35,7 +35,7 @@ def asked(*names: Name, step_s: float = 60.0, namespaces: dict[str, int] | None 
 
 
 def test_needs_add_their_quantities_in_their_namespaces_alone() -> None:
-    needs = Needs(saturation={"full": 3}, traced={"traced": 2})
+    needs = QueryNeeds(saturation={"full": 3}, traced={"traced": 2})
     queries = queries_for(PLAIN, {"llm": 3, "full": 3, "traced": 2}, NOW_S, needs=needs)
     plain = queries_for(PLAIN, {"llm": 3, "full": 3, "traced": 2}, NOW_S)
     assert queries[: len(plain)] == plain
@@ -52,7 +52,7 @@ def test_needs_add_their_quantities_in_their_namespaces_alone() -> None:
 
 
 def test_the_retention_period_and_the_hour_are_windows_of_the_queries() -> None:
-    queries = queries_for(PLAIN, {"llm": 3}, NOW_S, needs=Needs(saturation={"llm": 3}, retention_s=1800.0))
+    queries = queries_for(PLAIN, {"llm": 3}, NOW_S, needs=QueryNeeds(saturation={"llm": 3}, retention_s=1800.0))
     texts = {query.quantity: query.text for query in reversed(queries)}
     assert texts["requests_in_retention"].count("[30m]") == texts["requests_in_retention"].count("[")
     assert "last_over_time(vllm:cache_config_info" in texts["stored_kv_tokens"]
@@ -62,7 +62,7 @@ def test_the_retention_period_and_the_hour_are_windows_of_the_queries() -> None:
 
 
 def test_instants_that_a_server_without_namespaces_answers_are_asked_once_however_many_namespaces_there_are() -> None:
-    needs = Needs(saturation={f"team-{index}": 100 for index in range(100)})
+    needs = QueryNeeds(saturation={f"team-{index}": 100 for index in range(100)})
     queries = queries_for(PLAIN, dict(needs.saturation), NOW_S, needs=needs, series_budget=1000)
     counts = {name: sum(query.quantity == name for query in queries if query.step_s is None) for name in Name}
     assert counts[Name.FLOW_CONTROL_QUEUE_SIZE] == counts[Name.FLOW_CONTROL_QUEUE_BYTES] == 1
@@ -70,7 +70,7 @@ def test_instants_that_a_server_without_namespaces_answers_are_asked_once_howeve
 
 
 def test_label_values_are_kept_apart_by_those_labels() -> None:
-    queries = queries_for(PLAIN, {"llm": 3}, NOW_S, needs=Needs(saturation={"llm": 3}))
+    queries = queries_for(PLAIN, {"llm": 3}, NOW_S, needs=QueryNeeds(saturation={"llm": 3}))
     text = next(query.text for query in queries if query.quantity == "kv_tokens")
     by = "namespace, pod, model_name, llm_d_ai_variant"
     assert text.startswith(
@@ -142,14 +142,14 @@ def test_without_time_namespaces_or_prometheus_no_history_is_asked() -> None:
     assert history_queries(PLAIN, {}, *HOUR, 60.0, [Name.ITL]) == ()
     assert history_queries(PLAIN, {"llm": 1}, NOW_S, NOW_S - 60.0, 15.0, [Name.ITL]) == ()
     assert history_queries(ClusterSettings(name="a"), {"llm": 1}, *HOUR, 60.0, [Name.ITL]) == ()
-    assert queries_for(PLAIN, {}, NOW_S, needs=Needs(saturation={"llm": 1})) == ()
+    assert queries_for(PLAIN, {}, NOW_S, needs=QueryNeeds(saturation={"llm": 1})) == ()
 
 
 def test_hostile_names_are_escaped_in_every_text() -> None:
     hostile = {'a"} or vector(1) or up{b="': 1, "back\\slash": 1, "a|.*": 1}
     names = {"namespace": "exported_namespace", "pod": "kube_pod", "model": "served_model"}
     spelled = replace(PLAIN, prometheus=PrometheusSettings(url="http://p", match_labels={"c": '"'}, label_names=names))
-    queries = queries_for(spelled, hostile, NOW_S, needs=Needs(saturation=hostile, traced=hostile))
+    queries = queries_for(spelled, hostile, NOW_S, needs=QueryNeeds(saturation=hostile, traced=hostile))
     listed = 'a\\"\\\\} or vector\\\\(1\\\\) or up\\\\{b=\\"|a\\\\|\\\\.\\\\*|back\\\\\\\\slash"'
     for query in queries:
         anywhere = "|" if query.quantity.startswith("flow_control") else ""

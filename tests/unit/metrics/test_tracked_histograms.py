@@ -9,17 +9,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.metrics.grids import Grid
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.metrics.tracked.grid import Floats, Table
 from reconciler.metrics.tracked.histograms import Bucket, percentile_since, percentiles_of, recent_percentiles
 
 NAN = float("nan")
-POD = Named("llm", "chat-0")
+POD = ObjectName("llm", "chat-0")
 TICKS = 30
 GRID = Grid(start_s=0.0, step_s=15.0, count=TICKS)
 
 
-def histogram(pod: Named = POD, /, **bounds: Floats) -> dict[Bucket, Floats]:
+def histogram(pod: ObjectName = POD, /, **bounds: Floats) -> dict[Bucket, Floats]:
     spelled = {name.removeprefix("le_").replace("_", "."): counts for name, counts in bounds.items()}
     return {Bucket(pod=pod, bound=bound.replace("Inf", "+Inf")): counts for bound, counts in spelled.items()}
 
@@ -141,7 +141,7 @@ def test_whatever_is_counted_nothing_is_raised_and_nothing_infinite_comes_out(co
 
 
 def test_two_pods_with_other_buckets_do_not_know_of_each_other() -> None:
-    other = Named("llm", "chat-1")
+    other = ObjectName("llm", "chat-1")
     rows = {
         **histogram(le_1=growing(9.0), le_Inf=growing(9.0)),
         **histogram(other, le_8=growing(9.0), le_Inf=growing(9.0)),

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.domain.identity import ResourceKey
-from reconciler.metrics.reading.readings import Named
+from reconciler.metrics.reading.readings import ObjectName
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, is_selected
 
 NAME, ENTRY, ROLE = (f"modelserving.volcano.sh/{each}" for each in ("name", "entry", "role"))
@@ -26,14 +26,14 @@ def backend(
 
 def exported(pods: Mapping[str, Mapping[str, str]]) -> PodLabels:
     return PodLabels(
-        of_pod={Named("llm", pod): labels for pod, labels in pods.items()},
+        of_pod={ObjectName("llm", pod): labels for pod, labels in pods.items()},
         exports=frozenset(name for labels in pods.values() for name in labels),
         changed=frozenset(),
     )
 
 
 def found(backends: list[TrackedBackend], pods: list[str], known: PodLabels = NO_LABELS) -> list[list[str]]:
-    return [[pod.name for pod in each] for each in find_pods(backends, [Named("llm", pod) for pod in pods], known)]
+    return [[pod.name for pod in each] for each in find_pods(backends, [ObjectName("llm", pod) for pod in pods], known)]
 
 
 def labels(name: str, *, entry: bool = True) -> dict[str, str]:
@@ -86,7 +86,7 @@ def test_another_namespace_is_another_workload() -> None:
 
 def test_a_pod_whose_labels_changed_goes_by_its_name() -> None:
     known = replace(
-        exported({"chat-0-server-0-0": labels("code")}), changed=frozenset({Named("llm", "chat-0-server-0-0")})
+        exported({"chat-0-server-0-0": labels("code")}), changed=frozenset({ObjectName("llm", "chat-0-server-0-0")})
     )
     assert found([backend("chat"), backend("code")], ["chat-0-server-0-0"], known) == [["chat-0-server-0-0"], []]
 
@@ -114,8 +114,8 @@ def test_a_selector_means_what_it_means_in_kubernetes(
     """Of pods with the value a, the value z, without the label; and where no pod shows it."""
     known = exported({"with-a": {"label_tier": "a"}, "with-z": {"label_tier": "z"}, "without": {}})
     requirement = [LabelRequirement(key="tier", operator=operator, values=values)]
-    got = [is_selected(requirement, Named("llm", pod), known) for pod in ("with-a", "with-z", "without")]
-    assert (*got, is_selected(requirement, Named("llm", "any"), NO_LABELS)) == verdicts
+    got = [is_selected(requirement, ObjectName("llm", pod), known) for pod in ("with-a", "with-z", "without")]
+    assert (*got, is_selected(requirement, ObjectName("llm", "any"), NO_LABELS)) == verdicts
 
 
 def test_all_requirements_must_hold() -> None:
@@ -123,7 +123,7 @@ def test_all_requirements_must_hold() -> None:
     tier = LabelRequirement(key="tier", operator=IN, values=("a",))
     unknown = LabelRequirement(key="zone", operator=EXISTS)
     other = LabelRequirement(key="tier", operator=IN, values=("b",))
-    pod = Named("llm", "x")
+    pod = ObjectName("llm", "x")
     assert is_selected([], pod, known) is True
     assert is_selected([tier, unknown], pod, known) is None
     assert is_selected([unknown, other], pod, known) is False
