@@ -7,10 +7,10 @@
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.helm import DEPLOYING_KINDS, helm_place, is_switched_off
-from reconciler.placement.insertions import overlay_insertion
 from reconciler.placement.markers import MarkerComment, read_markers
 from reconciler.placement.objects import BuiltObject, Obstacle, Root
 from reconciler.placement.origins import OriginKind, ValueOrigin
+from reconciler.placement.overlays import overlay_insertion
 from reconciler.placement.ownership import Owner, owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
 from reconciler.placement.repository import ManifestRepository, is_kustomization

@@ -9,7 +9,7 @@ from reconciler.manifests import Field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import AS_BUILT, SourceField, origin_of_source, value_at
-from reconciler.placement.overlay_patches import NoPatchError, OverlayPatches, way_through
+from reconciler.placement.overlays import NoPatchError, OverlayPatches, way_through
 
 _Readings: TypeAlias = dict[Field | None, dict[Field, list[BuiltObject]]]
 

@@ -81,7 +81,7 @@ class SourceField:
         return SourceField(self.document, (*self.field, *parts), self.kind, self.embedding)
 
     def of_kind(self, kind: OriginKind) -> "SourceField":
-        """The same place under another kind."""
+        """This place with another kind of origin."""
         return SourceField(self.document, self.field, kind, self.embedding)
 
     def get(self, key: str) -> "SourceField | None":

@@ -44,5 +44,5 @@ def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
 
 
 def report_duplicate(found: BrokenResource, severity: Severity = Severity.ERROR) -> Finding:
-    """What is said of one of them."""
+    """The finding about one of several resources with one name."""
     return Finding(place=replace(found.place, field="metadata.name"), severity=severity, message=found.reason)

@@ -87,7 +87,7 @@ class _Systems:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all of them."""
+        """What is wrong in the resources of all these systems."""
         return (*self.llmaz.findings, *self.inference.findings, *self.kthena.findings)
 
 

@@ -14,7 +14,7 @@ POOL_GROUP = "inference.networking.k8s.io"
 EXPERIMENTAL_GROUP = "inference.networking.x-k8s.io"
 ROUTER_GROUP = "llm-d.ai"
 DEFAULT_PRIORITY = 0
-"""Of requests that no objective speaks for, and of an objective that does not say."""
+"""The priority of requests that no objective speaks for, and of an objective that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

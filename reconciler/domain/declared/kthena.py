@@ -310,7 +310,7 @@ class ServingRole:
 
     @property
     def replicas(self) -> int:
-        """Of each group; 1 where none are written."""
+        """How many replicas of the role each group has; 1 where none are written."""
         return 1 if self.workload.replicas is None else self.workload.replicas
 
 

@@ -28,7 +28,7 @@ class LaunchSettings:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Its settings that are counts."""
+        """The values of all settings that are counts."""
         optional = self.max_batched_tokens, self.max_model_tokens, self.num_blocks_override
         return (self.block_tokens, self.tensor_parallel, self.max_num_seqs, *(each or 0 for each in optional))
 

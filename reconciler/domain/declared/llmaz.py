@@ -41,7 +41,7 @@ class ModelSource:
 
     @property
     def protocol(self) -> str:
-        """Of the address that is used, in lower case; empty when a hub is used."""
+        """The protocol of the address that is used, in lower case; empty when a hub is used."""
         return "" if self.hub is not None else self.uri.partition("://")[0].lower()
 
 

@@ -124,7 +124,7 @@ class ZeroRules:
     is_enabled: bool | None = None
     retention_s: float = DEFAULT_RETENTION_S
     place: Place | None = None
-    """Of the entry that says whether it does."""
+    """The entry that says so."""
 
 
 Entry = TypeVar("Entry", SaturationEntry, ZeroEntry)

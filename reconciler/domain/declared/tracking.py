@@ -10,7 +10,7 @@ from reconciler.domain.identity import ResourceKey
 SYNC_PERIOD_S = 15.0
 """How often upstream's controller runs, unless its flag says otherwise."""
 LONGEST_WINDOW_S = 1_800.0
-"""Of every window, hold and grace period: the limit of upstream's webhook."""
+"""The longest window, hold or grace period that upstream's webhook allows."""
 
 Series: TypeAlias = tuple[float, ...]
 """One number a tick, NaN where nobody knows."""
@@ -54,7 +54,7 @@ class Panic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behavior:
-    """How a recommendation becomes a count."""
+    """How a recommended count is limited before it is set: the rates of growth, of panic and of shrinking."""
 
     down: Rate
     up: Rate

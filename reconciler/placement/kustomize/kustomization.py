@@ -179,7 +179,7 @@ def read_document(document: Document) -> Kustomization:
 
 
 def _sourced(source: SourceField, *, is_component: bool) -> SourceField:
-    """The same place; what a component writes is the component's, else it is a patch."""
+    """The place as an origin: of a component, or else of a patch."""
     return source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
 
 

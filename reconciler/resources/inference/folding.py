@@ -99,7 +99,7 @@ def _report_reference(ref: PoolRef, key: ResourceKey, groups: Sequence[str]) -> 
 
 
 def _check_names(declared: Inference) -> Iterator[Finding]:
-    """Of two InferenceModels for one name the older one counts, and Git knows no age."""
+    """Findings for InferenceModels of one pool and model name: a cluster keeps the older one, and Git knows no age."""
     first: dict[tuple[ResourceKey, str, str, str], InferenceModel] = {}
     for model in declared.models:
         scope = ResourceKey(cluster=model.key.cluster, namespace=model.key.namespace, kind="", name="")

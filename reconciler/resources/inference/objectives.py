@@ -64,7 +64,7 @@ def read_objective(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def read_inference_model(source: KubernetesObject) -> Iterator[Piece]:
-    """The same of the older kind."""
+    """The InferenceModel, or the broken resource, and all that must be said about it."""
     yield from read_resource(
         source,
         _InferenceModelSpec,

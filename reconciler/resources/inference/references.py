@@ -28,7 +28,7 @@ class PoolRefFields(Shape):
 
 
 class ExperimentalPoolRefFields(PoolRefFields):
-    """The same before pools had a group of their own."""
+    """A pool by its name, in the experimental group unless another is written."""
 
     group: Group = EXPERIMENTAL_GROUP
 

@@ -41,7 +41,7 @@ def _era_of(source: KubernetesObject, fields: BindingFields) -> Era:
 
 
 def _written(fields: BindingFields) -> tuple[str, AnyHomogeneousFields | AnyHeterogeneousFields]:
-    """The only target that is there."""
+    """The name and the value of the one target field that is written."""
     single, group = fields.scaling_configuration, fields.optimizer_configuration
     targets = zip((*_OLD, *_NEW), (single, group, fields.homogeneous_target, fields.heterogeneous_target), strict=True)
     return next((name, target) for name, target in targets if target is not None)

@@ -32,7 +32,7 @@ MaxReplicas: TypeAlias = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
 
 class StableFields(Shape):
-    """How far a count may move in a period."""
+    """`stablePolicy` and `scaleDown`: how far a count may move in a period."""
 
     instances: Count | None = None
     percent: Percent | None = None
@@ -42,7 +42,10 @@ class StableFields(Shape):
 
 
 class PanicFields(Shape):
-    """When growth turns urgent. The schema requires `period`; published examples leave it out."""
+    """`panicPolicy`: when counts grow faster, and for how long.
+
+    The schema requires `period`; published examples leave it out.
+    """
 
     percent: Percent | None = None
     period: Window | None = None
@@ -51,14 +54,14 @@ class PanicFields(Shape):
 
 
 class ScaleUpFields(Shape):
-    """Growth at ease and in haste."""
+    """`scaleUp`: the usual growth, and the faster one of panic mode."""
 
     stable_policy: StableFields | None = None
     panic_policy: PanicFields | None = None
 
 
 class BehaviorFields(Shape):
-    """Growth and shrinking."""
+    """`behavior`: how a count may grow and shrink."""
 
     scale_up: ScaleUpFields | None = None
     scale_down: StableFields | None = None
@@ -72,7 +75,7 @@ class MetricFields(Shape):
 
 
 class MetricFieldsBeforeV1(Shape):
-    """The same before v1.0."""
+    """A metric as it was written before v1.0."""
 
     metric_name: NonEmpty
     target_value: Quantity
@@ -86,7 +89,7 @@ class PolicyFields(Shape):
 
 
 class PolicyFieldsBeforeV1(PolicyFields):
-    """Of G0 to G3, in a resource of its own or inside a Model."""
+    """An AutoscalingPolicySpec of G0 to G3, in a resource of its own or inside a Model."""
 
     metrics: Annotated[list[MetricFieldsBeforeV1], Field(min_length=1)]
 

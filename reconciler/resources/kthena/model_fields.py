@@ -48,7 +48,7 @@ class WorkerFields(Shape):
 
 
 class LoraFields(Shape):
-    """An adapter."""
+    """A LoRA adapter that a backend serves."""
 
     name: Name
     artifact_url: ArtifactUrl = None
@@ -75,7 +75,7 @@ class BackendFields(Shape):
 
 
 class BackendFieldsBeforeG3(BackendFields, ReplicaBoundsFields):
-    """One of several. G0 wrote `cost`, `config`, `loraAdapterRefs` and `autoscalingPolicyRef`."""
+    """One of a Model's backends. Only G0 wrote `cost`, `config`, `loraAdapterRefs` and `autoscalingPolicyRef`."""
 
     name: Name
     scaling_cost: Count | None = None
@@ -90,11 +90,11 @@ class BackendFieldsBeforeG3(BackendFields, ReplicaBoundsFields):
 
 
 class BackendFieldsG3(BackendFields, ReplicaBoundsFields):
-    """The only one, scaled by the policy of its ModelBooster."""
+    """The only backend of a ModelBooster whose own policy scales it."""
 
 
 class BackendFieldsG4(BackendFields):
-    """The only one, scaled by policies elsewhere if at all."""
+    """The only backend of a ModelBooster with fixed replicas: other resources scale it, if any do."""
 
     replicas: MinReplicas | None = None
 
@@ -138,7 +138,7 @@ class ModelFields(Shape):
 
 
 class ModelFieldsBeforeG3(ModelFields):
-    """Of a Model, and of a ModelBooster with several backends."""
+    """The spec of a Model, and of a ModelBooster with several backends."""
 
     backends: Annotated[list[BackendFieldsBeforeG3], Field(min_length=1)]
     autoscaling_policy: PolicyFieldsBeforeV1 | None = None
@@ -147,14 +147,14 @@ class ModelFieldsBeforeG3(ModelFields):
 
 
 class BoosterFieldsG3(ModelFields):
-    """Of a ModelBooster with one backend and a policy."""
+    """The spec of a ModelBooster with one backend and a policy."""
 
     backend: BackendFieldsG3
     autoscaling_policy: PolicyFieldsBeforeV1 | None = None
 
 
 class BoosterFieldsG4(ModelFields):
-    """Of a ModelBooster with fixed replicas."""
+    """The spec of a ModelBooster with fixed replicas."""
 
     backend: BackendFieldsG4
 

@@ -65,7 +65,7 @@ def read_model(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def read_booster(source: KubernetesObject) -> Iterator[Piece]:
-    """The same of a ModelBooster."""
+    """The ModelBooster, or the broken resource, and all that must be said about it."""
     yield from read_with(source, _tell_booster)
 
 
@@ -183,7 +183,7 @@ def _add_older(
 
 
 def _replicas_of(fields: AnyBackendFields, *, is_scaled: bool) -> tuple[int, int, tuple[str, ...]]:
-    """Both bounds, and the fields that hold the number in Git: where nothing scales, the webhook wants both equal."""
+    """The bounds of its replicas, and the fields that hold the count: both bounds where nothing scales it."""
     if isinstance(fields, BackendFieldsG4):
         replicas = 1 if fields.replicas is None else fields.replicas
         return replicas, replicas, ("replicas",)

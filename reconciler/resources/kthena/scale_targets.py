@@ -97,7 +97,7 @@ def _find_in_serving(serving: ServingResource, role_name: str, generation: Gener
 
 
 def _pods_of_group(serving: ServingResource, generation: Generation) -> int:
-    """Those pods of a group that have the labels of its generation: the leader's, later each role's entry pods."""
+    """How many pods of a group have its generation's labels: those of the leader, since G3 each role's entry pods."""
     if generation in (Generation.G1, Generation.G2):
         leader = serving.role(_LEADER)
         return max(leader.replicas * (1 + leader.worker_replicas), 1) if leader else 1
@@ -105,7 +105,7 @@ def _pods_of_group(serving: ServingResource, generation: Generation) -> int:
 
 
 def pods_of_backend(backend: ModelBackend, generation: Generation) -> int:
-    """The same of the workload that is made from a backend, whose server becomes the leader."""
+    """How many pods with the labels of its generation one replica of a backend has; its server becomes the leader."""
     if generation in (Generation.G1, Generation.G2):
         return max(sum(worker.num_pods for worker in backend.workers if worker.type == _SERVER), 1)
     return max(sum(1 if worker.replicas is None else worker.replicas for worker in backend.workers), 1)

@@ -160,7 +160,7 @@ def check_heterogeneous(
 
 
 def check_bounds(source: KubernetesObject, fields: ReplicaBoundsFields, path: FieldPath) -> Iterator[Finding]:
-    """Not the wrong way round: upstream accepts that and then never rests."""
+    """A finding where minReplicas is above maxReplicas: upstream accepts that and then never rests."""
     if fields.min_replicas > fields.max_replicas:
         message = f"expected at most maxReplicas ({fields.max_replicas}), got {fields.min_replicas}"
         yield source.complain((*path, "minReplicas"), message)

@@ -68,13 +68,13 @@ class ServingRoleFields(LooseShape):
 
 
 class GroupFields(LooseShape):
-    """One group."""
+    """The template of a serving group: its roles."""
 
     roles: Annotated[list[ServingRoleFields], Field(min_length=1)]
 
 
 class SpecFields(LooseShape):
-    """Several groups."""
+    """The spec of a ModelServing: how many groups, and what each is made of."""
 
     replicas: object = None
     template: GroupFields

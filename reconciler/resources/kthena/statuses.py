@@ -38,7 +38,7 @@ class DisaggregatedStatus(Shape):
 
 
 class PolicyStatus(Shape):
-    """Of an AutoscalingPolicy; empty before v1.0."""
+    """The status of an AutoscalingPolicy; empty before v1.0."""
 
     observed_generation: Generation | None = None
     conditions: list[ConditionFields] | None = None
@@ -48,7 +48,7 @@ class PolicyStatus(Shape):
 
 
 class BindingStatus(Shape):
-    """Of an AutoscalingPolicyBinding: always empty."""
+    """The status of an AutoscalingPolicyBinding: always empty."""
 
 
 class BackendStatus(Shape):
@@ -60,7 +60,7 @@ class BackendStatus(Shape):
 
 
 class ModelStatus(Shape):
-    """Of a Model or ModelBooster."""
+    """The status of a Model or ModelBooster."""
 
     conditions: list[ConditionFields] | None = None
     backend_statuses: list[BackendStatus] | None = None

@@ -20,7 +20,7 @@ class EndpointFields(Shape):
 
 
 class EndpointFieldsG3(EndpointFields):
-    """The same, of some of the pods."""
+    """Where those pods that a selector picks export their metrics (G3)."""
 
     label_selector: SelectorFields | None = None
 
@@ -62,7 +62,7 @@ class SourceFields(Shape):
 
 
 class TypedSourceFields(SourceFields):
-    """The same in a binding, for the few weeks that bindings had sources."""
+    """Where one metric is read, as bindings wrote it for the few weeks that they had sources: with a type."""
 
     type: str | None = None
 
@@ -111,7 +111,7 @@ class HomogeneousFieldsBeforeG3(ReplicaBoundsFields):
 
 
 class ParamFieldsBeforeG3(HomogeneousFieldsBeforeG3):
-    """One of several workloads."""
+    """One workload of a group in `optimizerConfiguration`, with what a replica of it costs."""
 
     cost: Count | None = None
 
@@ -130,7 +130,7 @@ class HomogeneousFieldsG3(ReplicaBoundsFields):
 
 
 class ParamFieldsG3(HomogeneousFieldsG3):
-    """One of several workloads."""
+    """One workload of a group in a binding's `heterogeneousTarget`, with what a replica of it costs."""
 
     cost: Count | None = None
 
@@ -149,7 +149,7 @@ class HomogeneousFields(ReplicaBoundsFields):
 
 
 class ParamFields(HomogeneousFields):
-    """One of several workloads."""
+    """One workload of a group in a policy's `heterogeneousTarget`, with what a replica of it costs."""
 
     cost: Count | None = None
 

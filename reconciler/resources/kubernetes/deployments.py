@@ -56,7 +56,7 @@ def read_deployment(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def read_stateful_set(source: KubernetesObject) -> Iterator[Piece]:
-    """The same of a StatefulSet."""
+    """The workload of a StatefulSet, or the broken resource, and all that must be said about it."""
     yield from _read(source, _STATEFUL_SET_FIELDS)
 
 

@@ -26,7 +26,7 @@ _REPLICAS = ("spec", "replicas")
 
 
 class TemplateMetadata(LooseShape):
-    """Of the pods."""
+    """The metadata of a pod template: labels are all that is read."""
 
     labels: dict[str, str | None] | None = None
 
@@ -53,7 +53,7 @@ class PodTemplate:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of its pods."""
+        """The labels that its pods get."""
         return read_texts(self.fields.metadata.labels if self.fields.metadata else None)
 
 

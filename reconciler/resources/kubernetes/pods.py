@@ -70,7 +70,7 @@ class NodeAffinity(LooseShape):
 
 
 class Affinity(LooseShape):
-    """Of a pod."""
+    """The affinity of a pod: only that to nodes is read."""
 
     node_affinity: NodeAffinity | None = None
 

@@ -27,7 +27,7 @@ class LoadByLength(Shape):
 
 
 class LoadByDirection(Shape):
-    """The same with input and output tokens."""
+    """Requests per minute, input and output tokens per request, as text."""
 
     arrival_rate: str
     avg_input_tokens: str
