@@ -22,11 +22,12 @@ demo: $(VENV)/installed  ## Plan and propose for a sample repository, on this ma
 test: $(VENV)/installed-dev  ## Run all tests; those that need an absent server or tool are skipped by name
 	$(PYTHON) -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/installed-dev  ## Check style, types, imports and workflows
+lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workflows
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/vulture
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github/workflows
 
