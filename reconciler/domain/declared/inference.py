@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.declared.objects import Condition
 from reconciler.domain.identity import Place, ResourceKey
 
 POOL_GROUP = "inference.networking.k8s.io"
@@ -40,7 +39,6 @@ class InferenceObjective:
     pool: PoolRef
     priority: int = DEFAULT_PRIORITY
     priority_place: Place | None = None
-    conditions: tuple[Condition, ...] = ()
 
 
 class Criticality(StrEnum):
@@ -57,16 +55,8 @@ class Criticality(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedModel:
-    """A model that requests are sent to; weights are relative, None where all are alike."""
-
-    name: str
-    weight: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceModel:
-    """The older objective: a model's name in requests, its criticality, and the models that serve it."""
+    """The older objective: a model's name in requests and its criticality."""
 
     key: ResourceKey
     group: str
@@ -75,27 +65,6 @@ class InferenceModel:
     pool: PoolRef
     criticality: Criticality = Criticality.STANDARD
     criticality_place: Place | None = None
-    targets: tuple[WeightedModel, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointPicker:
-    """What chooses a pod for each request; `port` is None where its kind needs none."""
-
-    name: str
-    group: str = ""
-    kind: str = "Service"
-    port: int | None = None
-    failure_mode: str = "FailClose"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolParent:
-    """What a gateway says of a pool."""
-
-    name: str
-    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +78,6 @@ class InferencePool:
     group: str
     place: Place
     selector: Mapping[str, str]
-    app_protocol: str = "http"
-    picker: EndpointPicker | None = None
-    parents: tuple[PoolParent, ...] = ()
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether pods with these labels are in it; an empty selector selects none."""
@@ -119,24 +85,13 @@ class InferencePool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteRule:
-    """Which models in requests are replaced, all when none is named, and by which."""
-
-    matches: tuple[str, ...]
-    targets: tuple[WeightedModel, ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRewrite:
-    """Rules by which a pool's requests are sent to other models, the first that fits."""
+    """That requests of a pool are sent to other models; by which rules changes no count."""
 
     key: ResourceKey
     group: str
     place: Place
     pool: PoolRef
-    rules: tuple[RewriteRule, ...] = ()
-    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

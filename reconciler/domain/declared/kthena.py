@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from reconciler.domain.declared.objects import Annotation, Condition, DocumentRef
+from reconciler.domain.declared.objects import Annotation, DocumentRef
 from reconciler.domain.declared.tracking import (
     EVERY_POD,
     Generation,
@@ -144,7 +144,6 @@ class PolicyResource:
     target: TargetSpec | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
-    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,32 +163,6 @@ class BindingResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StringMatch:
-    """How a text is matched: `exact`, `prefix` or `regex`."""
-
-    how: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMatch:
-    """Which requests are for a model: all of it holds."""
-
-    headers: Mapping[str, StringMatch] = field(default_factory=dict)
-    uri: StringMatch | None = None
-    model: StringMatch | None = None
-    place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoraAdapter:
-    """An adapter that a backend serves under its own name."""
-
-    name: str
-    artifact_url: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """Pods of one type that a replica of a backend has: `replicas` times `pods`, None when not written.
 
@@ -198,11 +171,8 @@ class Worker:
 
     type: str
     place: Place
-    image: str = ""
     replicas: int | None = None
     pods: int | None = None
-    limits: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
     affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -230,15 +200,12 @@ class ModelBackend:
     min_replicas: int
     max_replicas: int
     place: Place
-    model_uri: str = ""
-    cache_uri: str = ""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    env_from: tuple[str, ...] = ()
     cost: int = 0
     route_weight: int = 100
     scale_to_zero_grace_s: float | None = None
     workers: tuple[Worker, ...] = ()
-    lora_adapters: tuple[LoraAdapter, ...] = ()
+    lora_adapters: tuple[str, ...] = ()
+    """The names under which it serves adapters besides its model."""
     policy: PolicySpec | None = None
     policy_ref: str = ""
     policy_ref_place: Place | None = None
@@ -261,15 +228,14 @@ class ModelResource:
     label_prefix: str
     model_id: str
     backends: tuple[ModelBackend, ...]
-    owner: str = ""
-    match: ModelMatch | None = None
+    matched_name: str | None = None
+    """The exact name that requests for it bear, where its match says one."""
     policy: PolicySpec | None = None
     policy_ref: str = ""
     policy_ref_place: Place | None = None
     cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
     labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
-    conditions: tuple[Condition, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
 
     @property
@@ -280,9 +246,8 @@ class ModelResource:
     @property
     def served_names(self) -> tuple[str, ...]:
         """Under which names requests ask for it: its own, the one it is matched by, and those of its adapters."""
-        match = self.match.model if self.match else None
-        matched = (match.value,) if match and match.how == "exact" else ()
-        loras = (lora.name for backend in self.backends for lora in backend.lora_adapters)
+        matched = () if self.matched_name is None else (self.matched_name,)
+        loras = (name for backend in self.backends for name in backend.lora_adapters)
         named = (name for backend in self.backends for name in backend.workload.served_names)
         return tuple(dict.fromkeys((self.model_id, *matched, *named, *loras)))
 

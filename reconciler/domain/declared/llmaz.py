@@ -8,52 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.declared.objects import Condition
-from reconciler.domain.declared.tracking import LabelSelector
 from reconciler.domain.identity import Place, ResourceKey
 
-DEFAULT_OWNER = "llmaz"
 DEFAULT_BACKEND = "vllm"
 MODEL_LABEL = "llmaz.io/model-name"
 FAMILY_LABEL = "llmaz.io/model-family-name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelHub:
-    """A model on a hub: the whole repository, one file of it, or what the patterns leave."""
-
-    name: str = "Huggingface"
-    model_id: str = ""
-    filename: str = ""
-    revision: str = "main"
-    allow_patterns: tuple[str, ...] = ()
-    ignore_patterns: tuple[str, ...] = ()
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSource:
-    """Where the weights come from; of both only the hub is used."""
-
-    hub: ModelHub | None = None
-    uri: str = ""
-    place: Place
-
-    @property
-    def protocol(self) -> str:
-        """The protocol of the address that is used, in lower case; empty when a hub is used."""
-        return "" if self.hub is not None else self.uri.partition("://")[0].lower()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
-    """Accelerators that a replica may run on.
-
-    `limits` are quantities as written; `devices` counts the accelerators among them.
-    """
+    """Accelerators that a replica may run on; `devices` counts them by resource."""
 
     name: str
-    limits: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
@@ -72,12 +38,9 @@ class OpenModel:
     key: ResourceKey
     place: Place
     family_name: str
-    source: ModelSource
+    protocol: str = ""
+    """Of the address that its weights come from, in lower case; empty where a hub has them."""
     flavors: tuple[Flavor, ...] = ()
-    owned_by: str = DEFAULT_OWNER
-    created_at: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    conditions: tuple[Condition, ...] = ()
 
     def find_flavor(self, name: str) -> Flavor | None:
         """The flavor of that name, as llmaz finds it: the first."""
@@ -149,20 +112,10 @@ class ModelClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvVar:
-    """A variable of the backend: its value, or in words where it comes from."""
+    """A variable of the backend; empty where its value comes from elsewhere."""
 
     name: str
     value: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
-    """What the backend's container asks for; quantities as written, `devices` counts the accelerators among them."""
-
-    limits: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
-    devices: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,55 +127,8 @@ class BackendConfig:
     config_name: str = ""
     args: tuple[str, ...] = ()
     envs: tuple[EnvVar, ...] = ()
-    resources: Amounts = field(default_factory=Amounts)
-    shared_memory_size: str = ""
+    devices: Mapping[str, int] = field(default_factory=dict)
     place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HpaMetric:
-    """One metric of a trigger.
-
-    `type` is Resource, ContainerResource, Pods, Object or External; `amount` is of `target_type`: a fraction for
-    Utilization, else in the metric's own unit; None when it is not written.
-    """
-
-    type: str
-    name: str = ""
-    container: str = ""
-    described_object: str = ""
-    selector: LabelSelector | None = None
-    target_type: str = ""
-    amount: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HpaPolicy:
-    """At most `value` pods or percent in `period_s`."""
-
-    type: str
-    value: int
-    period_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HpaRules:
-    """How fast an HPA may go in one direction."""
-
-    stabilization_s: float | None = None
-    select_policy: str = "Max"
-    policies: tuple[HpaPolicy, ...] = ()
-    tolerance: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HpaTrigger:
-    """What makes llmaz create a HorizontalPodAutoscaler, which then owns the replicas."""
-
-    metrics: tuple[HpaMetric, ...] = ()
-    scale_up: HpaRules | None = None
-    scale_down: HpaRules | None = None
-    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +137,8 @@ class ElasticConfig:
 
     min_replicas: int = 1
     max_replicas: int
-    trigger: HpaTrigger | None = None
+    trigger_place: Place | None = None
+    """Where what makes llmaz create a HorizontalPodAutoscaler stands, which then owns the replicas."""
     place: Place
 
 
@@ -246,7 +153,6 @@ class Playground:
     backend: BackendConfig = field(default_factory=BackendConfig)
     elastic: ElasticConfig | None = None
     skips_loader: bool = False
-    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +164,7 @@ class InferenceService:
     claim: ModelClaim
     replicas: int = 1
     size: int = 1
-    restart_policy: str = "RecreateGroupOnPodRestart"
     skips_loader: bool = False
-    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,10 +173,8 @@ class RecommendedConfig:
 
     name: str
     args: tuple[str, ...] = ()
-    resources: Amounts = field(default_factory=Amounts)
-    shared_memory_size: str = ""
-    trigger: HpaTrigger | None = None
-    place: Place
+    devices: Mapping[str, int] = field(default_factory=dict)
+    trigger_place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +205,6 @@ class GlobalConfig:
     cluster: str
     place: Place
     scheduler_name: str = ""
-    init_container_image: str = ""
 
 
 Serving = Playground | InferenceService

@@ -11,7 +11,6 @@ from reconciler.domain.declared.inference import (
     Criticality,
     InferenceModel,
     InferenceObjective,
-    WeightedModel,
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.inference.references import (
@@ -22,7 +21,6 @@ from reconciler.resources.inference.references import (
     as_pool_ref,
     group_of,
 )
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
@@ -93,7 +91,6 @@ def _build_objective(source: KubernetesObject, spec: ObjectiveFields) -> Iterato
         pool=as_pool_ref(source, spec.pool_ref),
         priority=DEFAULT_PRIORITY if spec.priority is None else spec.priority,
         priority_place=None if spec.priority is None else source.locate(_PRIORITY),
-        conditions=read_conditions(source.fields.get("status")),
     )
 
 
@@ -105,7 +102,6 @@ def _check_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterato
 
 
 def _build_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterator[Piece]:
-    targets = spec.target_models or ()
     yield InferenceModel(
         key=source.key,
         group=group_of(source),
@@ -114,6 +110,4 @@ def _build_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterato
         pool=as_pool_ref(source, spec.pool_ref),
         criticality=Criticality(spec.criticality or Criticality.STANDARD),
         criticality_place=None if spec.criticality is None else source.locate(_CRITICALITY),
-        targets=tuple(WeightedModel(name=target.name, weight=target.weight) for target in targets),
-        conditions=read_conditions(source.fields.get("status")),
     )

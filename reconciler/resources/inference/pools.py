@@ -1,15 +1,13 @@
 """InferencePool, in its own group and in the experimental one before it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.inference import POOL_GROUP, EndpointPicker, InferencePool, PoolParent
+from reconciler.domain.declared.inference import POOL_GROUP, InferencePool
 from reconciler.domain.findings import Finding
 from reconciler.resources.inference.references import Group, KindName, ObjectName, Port, group_of
-from reconciler.resources.kubernetes.conditions import read_conditions
-from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import Shape
@@ -64,7 +62,7 @@ def read_pool(source: KubernetesObject) -> Iterator[Piece]:
             _PoolSpec,
             named=("selector",),
             check=lambda spec: _check(source, spec),
-            build=lambda spec: _build(source, spec),
+            build=lambda spec: _build(source, spec.selector.match_labels),
         )
         return
     yield from read_resource(
@@ -72,7 +70,7 @@ def read_pool(source: KubernetesObject) -> Iterator[Piece]:
         _ExperimentalSpec,
         named=("selector",),
         check=lambda _: (),
-        build=lambda spec: _build_experimental(source, spec),
+        build=lambda spec: _build(source, spec.selector),
     )
 
 
@@ -89,48 +87,5 @@ def _check(source: KubernetesObject, spec: _PoolSpec) -> Iterator[Finding]:
         yield source.complain(("spec", "endpointPickerRef", "port"), message)
 
 
-def _build(source: KubernetesObject, spec: _PoolSpec) -> Iterator[Piece]:
-    picker = spec.endpoint_picker_ref
-    yield InferencePool(
-        key=source.key,
-        group=group_of(source),
-        place=source.place,
-        selector=spec.selector.match_labels,
-        app_protocol=spec.app_protocol,
-        picker=None if picker is None else _as_picker(picker, picker.port.number if picker.port else None),
-        parents=_read_parents(source),
-    )
-
-
-def _build_experimental(source: KubernetesObject, spec: _ExperimentalSpec) -> Iterator[Piece]:
-    picker = spec.extension_ref
-    yield InferencePool(
-        key=source.key,
-        group=group_of(source),
-        place=source.place,
-        selector=spec.selector,
-        picker=None if picker is None else _as_picker(picker, picker.port_number or _ASSUMED_PORT),
-        parents=_read_parents(source),
-    )
-
-
-def _as_picker(fields: _Extension, port: int | None) -> EndpointPicker:
-    return EndpointPicker(
-        name=fields.name, group=fields.group, kind=fields.kind, port=port, failure_mode=fields.failure_mode
-    )
-
-
-def _read_parents(source: KubernetesObject) -> tuple[PoolParent, ...]:
-    """What gateways said, as far as it is well-formed; the experimental group spells the list in the singular."""
-    status = mapping_at(source.fields, ("status",))
-    listed = status.get("parents", status.get("parent"))
-    entries: Sequence[object] = listed if isinstance(listed, list) else ()
-    return tuple(_as_parent(entry) for entry in entries if isinstance(entry, dict))
-
-
-def _as_parent(entry: dict[str, object]) -> PoolParent:
-    name = mapping_at(entry, ("parentRef",)).get("name")
-    return PoolParent(
-        name=name if isinstance(name, str) else "",
-        conditions=read_conditions(entry),
-    )
+def _build(source: KubernetesObject, selector: Mapping[str, str]) -> Iterator[Piece]:
+    yield InferencePool(key=source.key, group=group_of(source), place=source.place, selector=selector)

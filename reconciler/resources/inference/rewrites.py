@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.inference import ModelRewrite, RewriteRule, WeightedModel
+from reconciler.domain.declared.inference import ModelRewrite
 from reconciler.resources.inference.references import PoolRefFields, Weight, as_pool_ref, group_of
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import NonEmpty, Shape
@@ -54,17 +53,4 @@ def _build(source: KubernetesObject, spec: _RewriteSpec) -> Iterator[Piece]:
         group=group_of(source),
         place=source.place,
         pool=as_pool_ref(source, spec.pool_ref),
-        rules=tuple(_as_rule(source, index, rule) for index, rule in enumerate(spec.rules or ())),
-        conditions=read_conditions(source.fields.get("status")),
-    )
-
-
-def _as_rule(source: KubernetesObject, index: int, rule: _Rule) -> RewriteRule:
-    matches = rule.matches or []
-    # A match without a model fits every request, and so does its rule.
-    is_generic = not matches or any(match.model is None for match in matches)
-    return RewriteRule(
-        matches=() if is_generic else tuple(match.model.value for match in matches if match.model is not None),
-        targets=tuple(WeightedModel(name=each.model_rewrite, weight=each.weight) for each in rule.targets),
-        place=source.locate(("spec", "rules", index)),
     )

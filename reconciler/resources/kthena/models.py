@@ -5,12 +5,9 @@ from dataclasses import replace
 
 from reconciler.domain.declared.kthena import (
     DEFAULT_COST_EXPANSION_PERCENT,
-    LoraAdapter,
     ModelBackend,
-    ModelMatch,
     ModelResource,
     PolicySpec,
-    StringMatch,
     Worker,
 )
 from reconciler.domain.declared.objects import FieldPath
@@ -27,7 +24,6 @@ from reconciler.resources.kthena.model_fields import (
     BoosterFieldsG4,
     MatchFields,
     ModelFieldsBeforeG3,
-    StringMatchFields,
 )
 from reconciler.resources.kthena.model_rules import PlacedBackend, backends_of, check_model, has_policy, ref_name
 from reconciler.resources.kthena.policy_specs import read_spec
@@ -43,7 +39,6 @@ from reconciler.resources.kthena.workers import (
     read_served_name,
     read_worker,
 )
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.pods import agree_on_nodes, agree_on_values
 from reconciler.resources.kubernetes.quantities import parse_duration
 from reconciler.resources.objects import KubernetesObject, Piece
@@ -102,7 +97,6 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
     older = fields if isinstance(fields, ModelFieldsBeforeG3) else None
     reference = older.autoscaling_policy_ref if older else None
     rate = older.cost_expansion_rate_percent if older else None
-    status = source.fields.get("status")
     return ModelResource(
         key=source.key,
         document=source.ref,
@@ -110,16 +104,14 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
         generation=era.generation,
         label_prefix=era.label_prefix,
         model_id=fields.name or source.name,
-        owner=fields.owner or "",
         backends=tuple(_read_backend(source, fields, each, settings) for each in backends_of(fields)),
-        match=None if fields.model_match is None else _read_match(source, fields.model_match),
+        matched_name=_matched_name(fields.model_match),
         policy=_read_policy(source, fields, ("spec",)),
         policy_ref=ref_name(reference),
         policy_ref_place=source.locate(("spec", "autoscalingPolicyRef")) if reference else None,
         cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
         labels=source.labels,
         settings=settings,
-        conditions=read_conditions(status),
         places={place.field: place for place in _cite(source, ("spec",), _CITED_OF_SPEC)},
     )
 
@@ -150,10 +142,6 @@ def _read_backend(
         min_replicas=lowest,
         max_replicas=highest,
         place=source.locate(path),
-        model_uri=fields.model_uri,
-        cache_uri=fields.cache_uri or "",
-        env=read_env(fields.env),
-        env_from=tuple(_read_env_from(fields.env_from)),
         workers=workers,
         places={place.field: place for place in _cite(source, path, _CITED)},
     )
@@ -175,7 +163,7 @@ def _add_older(
         cost=fields.scaling_cost or fields.cost or 0,
         route_weight=_DEFAULT_ROUTE_WEIGHT if weight is None else weight,
         scale_to_zero_grace_s=parse_duration(grace) if grace else _DEFAULT_GRACE_S if has_policy(model) else None,
-        lora_adapters=tuple(LoraAdapter(name=each.name, artifact_url=each.artifact_url or "") for each in loras),
+        lora_adapters=tuple(each.name for each in loras),
         policy=_read_policy(source, fields, path),
         policy_ref=ref_name(reference),
         policy_ref_place=source.locate((*path, "autoscalingPolicyRef")) if reference else None,
@@ -245,30 +233,6 @@ def read_env(entries: Sequence[Mapping[str, object]] | None) -> dict[str, str]:
     return {str(entry["name"]): str(entry["value"]) for entry in entries or () if {"name", "value"} <= entry.keys()}
 
 
-def _read_env_from(entries: Sequence[Mapping[str, object]] | None) -> Iterator[str]:
-    for entry in entries or ():
-        for kind, reference in entry.items():
-            if isinstance(reference, dict) and isinstance(reference.get("name"), str):
-                yield f"{kind}/{reference['name']}"
-
-
-def _read_match(source: KubernetesObject, fields: MatchFields) -> ModelMatch:
-    model = fields.body.model if fields.body else None
-    return ModelMatch(
-        headers={name: _read_string(each) for name, each in (fields.headers or {}).items()},
-        uri=None if fields.uri is None else _read_string(fields.uri),
-        model=None if model is None else _read_string(model),
-        place=source.locate(("spec", "modelMatch")),
-    )
-
-
-def _read_string(fields: StringMatchFields | str) -> StringMatch:
-    if isinstance(fields, str):
-        return StringMatch(how="exact", value=fields)
-    written = (("exact", fields.exact), ("prefix", fields.prefix), ("regex", fields.regex))
-    return next((StringMatch(how=how, value=value) for how, value in written if value is not None))
-
-
 def _cite(source: KubernetesObject, path: FieldPath, names: Sequence[str]) -> Iterator[Place]:
     value: object = source.fields
     for part in path:
@@ -279,3 +243,8 @@ def _cite(source: KubernetesObject, path: FieldPath, names: Sequence[str]) -> It
     for name in names:
         if isinstance(value, dict) and value.get(name) is not None:
             yield source.locate((*path, name))
+
+
+def _matched_name(match: MatchFields | None) -> str | None:
+    model = match.body.model if match is not None and match.body else None
+    return model if model is None or isinstance(model, str) else model.exact

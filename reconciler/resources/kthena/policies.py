@@ -19,7 +19,6 @@ from reconciler.resources.kthena.scaled_targets import (
 )
 from reconciler.resources.kthena.statuses import PolicyStatus
 from reconciler.resources.kthena.target_fields import TargetPolicyFields
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.objects import KubernetesObject, Piece
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
@@ -74,7 +73,6 @@ def _check_targets(source: KubernetesObject, fields: TargetPolicyFields) -> Iter
 
 
 def _build(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings) -> PolicyResource:
-    status = source.fields.get("status")
     return PolicyResource(
         key=source.key,
         document=source.ref,
@@ -83,7 +81,6 @@ def _build(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings
         target=_read_target(source, fields) if isinstance(fields, TargetPolicyFields) else None,
         labels=source.labels,
         settings=settings,
-        conditions=read_conditions(status),
     )
 
 

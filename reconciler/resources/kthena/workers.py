@@ -39,20 +39,13 @@ def read_worker(source: KubernetesObject, fields: WorkerFields, path: FieldPath)
     return Worker(
         type=fields.type or DEFAULT_TYPE,
         place=source.locate(path),
-        image=fields.image or "",
         replicas=fields.replicas,
         pods=fields.pods,
-        limits=_texts(resources.limits),
-        requests=_texts(resources.requests),
         devices=dict(_devices(resources)),
         affinity=read_affinity(PodSpec(affinity=fields.affinity)),
         node_selector={key: value or "" for key, value in (fields.node_selector or {}).items()},
         config={name.lstrip("-").replace("_", "-"): _text(value) for name, value in (fields.config or {}).items()},
     )
-
-
-def _texts(quantities: Mapping[str, int | float | str | None] | None) -> dict[str, str]:
-    return {resource: "" if quantity is None else str(quantity) for resource, quantity in (quantities or {}).items()}
 
 
 def _text(value: object) -> str:

@@ -30,11 +30,6 @@ Written = Annotated[
 Quantities = dict[str, Written]
 
 
-def as_texts(quantities: Mapping[str, int | str] | None) -> dict[str, str]:
-    """Quantities as they are written."""
-    return {resource: str(written) for resource, written in (quantities or {}).items()}
-
-
 def count_devices(*quantities: Mapping[str, int | str] | None) -> dict[str, int]:
     """The accelerators among quantities that `check_devices` found nothing wrong with; earlier ones count first."""
     counts: dict[str, int] = {}

@@ -38,5 +38,4 @@ def read_global_config(source: KubernetesObject, entries: Mapping[str, object]) 
             cluster=source.cluster,
             place=source.locate(("data", _KEY)),
             scheduler_name=validated.value.scheduler_name or "",
-            init_container_image=validated.value.init_container_image,
         )

@@ -33,7 +33,7 @@ def run_backend(
         engine = tell_engine(runtime.image, (*runtime.command, *args)) or engine
     return replace(
         workload,
-        devices={**(config.resources.devices if config else {}), **backend.resources.devices},
+        devices={**(config.devices if config else {}), **backend.devices},
         served_names=(claim.main.name,),
         engine=engine,
         launch=read_launch(engine, args, variables),

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.llmaz import DEFAULT_OWNER, Flavor, ModelHub, ModelSource, OpenModel
+from reconciler.domain.declared.llmaz import Flavor, OpenModel
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
-from reconciler.resources.kubernetes.conditions import Time, read_conditions
-from reconciler.resources.llmaz.fields import Quantities, as_texts, check_devices, check_name, count_devices
+from reconciler.resources.kubernetes.conditions import Time
+from reconciler.resources.llmaz.fields import Quantities, check_devices, check_name, count_devices
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import Shape
@@ -61,7 +61,7 @@ class OpenModelFields(Shape):
     family_name: str
     source: _ModelSourceFields
     inference_config: _InferenceConfig | None = None
-    owned_by: str = DEFAULT_OWNER
+    owned_by: str = "llmaz"
     created_at: Time | None = None
 
 
@@ -142,35 +142,14 @@ def _build(source: KubernetesObject, spec: OpenModelFields) -> Iterator[Piece]:
         key=source.key,
         place=source.place,
         family_name=spec.family_name,
-        source=ModelSource(
-            hub=_as_hub(source, spec.source.hub) if spec.source.hub else None,
-            uri=spec.source.uri or "",
-            place=source.locate(("spec", "source")),
-        ),
+        protocol="" if spec.source.hub else (spec.source.uri or "").partition("://")[0].lower(),
         flavors=tuple(_as_flavor(source, index, flavor) for index, flavor in enumerate(_flavors_of(spec))),
-        owned_by=spec.owned_by,
-        created_at=spec.created_at or "",
-        labels=source.labels,
-        conditions=read_conditions(source.fields.get("status")),
-    )
-
-
-def _as_hub(source: KubernetesObject, hub: _Hub) -> ModelHub:
-    return ModelHub(
-        name=hub.name,
-        model_id=hub.model_id,
-        filename=hub.filename or "",
-        revision=hub.revision or "main",
-        allow_patterns=tuple(hub.allow_patterns or ()),
-        ignore_patterns=tuple(hub.ignore_patterns or ()),
-        place=source.locate(("spec", "source", "modelHub")),
     )
 
 
 def _as_flavor(source: KubernetesObject, index: int, flavor: _Flavor) -> Flavor:
     return Flavor(
         name=flavor.name,
-        limits=as_texts(flavor.limits),
         devices=count_devices(flavor.limits),
         node_selector=flavor.node_selector or {},
         params=flavor.params or {},

@@ -8,17 +8,16 @@ from pydantic import Field
 from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, ElasticConfig, ModelClaim, Playground
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.pod_templates import mapping_at, read_scale_target
 from reconciler.resources.llmaz.backends import (
     EnvFields,
     ResourcesFields,
     TriggerFields,
-    as_amounts,
-    as_trigger,
     as_variables,
     check_resources,
     check_trigger,
+    devices_of,
+    place_of_trigger,
 )
 from reconciler.resources.llmaz.claims import (
     CLAIM,
@@ -122,7 +121,6 @@ def _build(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterator[Piece]:
             backend=backend,
             elastic=_as_elastic(source, spec.elastic_config),
             skips_loader=skips_loader(source),
-            conditions=read_conditions(source.fields.get("status")),
         )
 
 
@@ -141,8 +139,7 @@ def _as_backend(source: KubernetesObject, backend: _Backend | None) -> BackendCo
         config_name=backend.config_name or "",
         args=tuple(backend.args or ()),
         envs=as_variables(backend.envs),
-        resources=as_amounts(backend.resources),
-        shared_memory_size="" if backend.shared_memory_size is None else str(backend.shared_memory_size),
+        devices=devices_of(backend.resources),
         place=source.locate(_BACKEND),
     )
 
@@ -153,6 +150,6 @@ def _as_elastic(source: KubernetesObject, elastic: _Elastic | None) -> ElasticCo
     return ElasticConfig(
         min_replicas=elastic.min_replicas,
         max_replicas=elastic.max_replicas,
-        trigger=as_trigger(source, (*_ELASTIC, "scaleTrigger"), elastic.scale_trigger),
+        trigger_place=place_of_trigger(source, (*_ELASTIC, "scaleTrigger"), elastic.scale_trigger),
         place=source.locate(_ELASTIC),
     )

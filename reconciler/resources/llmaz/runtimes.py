@@ -13,11 +13,11 @@ from reconciler.resources.llmaz.backends import (
     EnvFields,
     ResourcesFields,
     TriggerFields,
-    as_amounts,
-    as_trigger,
     as_variables,
     check_resources,
     check_trigger,
+    devices_of,
+    place_of_trigger,
 )
 from reconciler.resources.llmaz.fields import Written
 from reconciler.resources.objects import KubernetesObject, Piece
@@ -118,8 +118,6 @@ def _as_config(source: KubernetesObject, index: int, config: _RecommendedConfigF
     return RecommendedConfig(
         name=config.name,
         args=tuple(config.args or ()),
-        resources=as_amounts(config.resources),
-        shared_memory_size="" if config.shared_memory_size is None else str(config.shared_memory_size),
-        trigger=as_trigger(source, (*path, "scaleTrigger"), config.scale_trigger),
-        place=source.locate(path),
+        devices=devices_of(config.resources),
+        trigger_place=place_of_trigger(source, (*path, "scaleTrigger"), config.scale_trigger),
     )

@@ -176,8 +176,8 @@ def find_owners(llmaz: Llmaz) -> Iterator[ReplicaOwner]:
 def _find_trigger(playground: Playground, runtime: BackendRuntime | None) -> Place | None:
     if playground.elastic is None:
         return None
-    if playground.elastic.trigger is not None:
-        return playground.elastic.trigger.place
+    if playground.elastic.trigger_place is not None:
+        return playground.elastic.trigger_place
     name = SPECULATIVE_CONFIG if playground.claim.is_speculative else DEFAULT_CONFIG
     config = runtime.find_config(name) if runtime is not None else None
-    return config.trigger.place if config is not None and config.trigger is not None else None
+    return config.trigger_place if config is not None else None

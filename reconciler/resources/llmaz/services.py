@@ -9,7 +9,6 @@ from pydantic import Field
 from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding
-from reconciler.resources.kubernetes.conditions import read_conditions
 from reconciler.resources.kubernetes.leader_workers import split_group
 from reconciler.resources.kubernetes.pod_templates import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.quantities import IntOrString
@@ -97,7 +96,5 @@ def _build(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Piece]:
             claim=claim,
             replicas=1 if piece.replicas is None else piece.replicas,
             size=group.size,
-            restart_policy=group.restart_policy,
             skips_loader=skips_loader(source),
-            conditions=read_conditions(source.fields.get("status")),
         )

@@ -65,9 +65,9 @@ def _check_fallbacks(ranked: list[RankedFlavor], place: Place) -> Iterator[Findi
 
 
 def _check_loader(serving: Serving, model: OpenModel) -> Iterator[Finding]:
-    if model.source.protocol in _UNLOADED and not serving.skips_loader:
+    if model.protocol in _UNLOADED and not serving.skips_loader:
         message = (
-            f"the weights are at {model.source.protocol}://, which llmaz's loader cannot read: annotate {SKIP_LOADER} "
+            f"the weights are at {model.protocol}://, which llmaz's loader cannot read: annotate {SKIP_LOADER} "
             '"true" and let the backend read them'
         )
         yield _warn(serving.claim.place, message)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.inference import EndpointPicker, InferencePool
+from reconciler.domain.declared.inference import InferencePool
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -30,15 +30,13 @@ def test_a_pool_is_carried_over_field_by_field(load: Load, write: Write) -> None
     spec = spec.replace("endpointPickerRef", "appProtocol: kubernetes.io/h2c, endpointPickerRef")
     pool = pool_of(load(write("InferencePool", spec, annotations='{inference.networking.x-k8s.io/export: "x"}')))
     assert (pool.group, pool.key.label) == ("inference.networking.k8s.io", "llm/chat")
-    assert (pool.selector, pool.app_protocol) == ({"app": "vllm"}, "kubernetes.io/h2c")
-    assert pool.picker == EndpointPicker(name="epp", port=9002, failure_mode="FailOpen")
+    assert pool.selector == {"app": "vllm"}
 
 
 @pytest.mark.parametrize("version", [OLDER, "inference.networking.x-k8s.io/v1alpha1"])
 def test_a_pool_of_the_experimental_group_has_a_flat_selector(load: Load, write: Write, version: str) -> None:
     pool = pool_of(load(write("InferencePool", FLAT, version=version)))
     assert (pool.group, pool.selector) == ("inference.networking.x-k8s.io", {"app": "vllm"})
-    assert pool.picker == EndpointPicker(name="epp", port=9002)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +84,6 @@ def test_a_pool_that_is_refused(load: Load, write: Write, told: Told, was: str, 
 def test_a_label_key_may_have_a_prefix(load: Load, write: Write) -> None:
     pool = pool_of(load(write("InferencePool", BASE.replace("app: vllm", "example.com/x: vllm"))))
     assert pool.selector == {"example.com/x": "vllm"}
-
-
-def test_what_gateways_say_of_a_pool_is_carried(load: Load, write: Write) -> None:
-    condition = (
-        '{type: Accepted, status: "True", reason: Accepted, message: "", lastTransitionTime: "2026-01-09T22:00:00Z"}'
-    )
-    status = f"status: {{parents: [{{parentRef: {{name: g}}, controllerName: a.b/c, conditions: [{condition}]}}, 3]}}\n"
-    (parent,) = pool_of(load(write("InferencePool", BASE).replace("---\n", status))).parents
-    assert parent.name == "g"
-    assert parent.conditions[0].reason == "Accepted"
-    older = status.replace("parents:", "parent:")
-    assert pool_of(load(write("InferencePool", FLAT, version=OLDER).replace("---\n", older))).parents == (parent,)
 
 
 def test_pools_of_one_name_in_two_groups_are_two_pools(load: Load, write: Write) -> None:

@@ -51,7 +51,7 @@ def test_pools_models_and_rewrites_are_read_in_every_shape(
         "flat",
     }
     assert [each.criticality.value for each in declared.models] == ["Critical", "Standard"]
-    assert {each.key.name: len(each.rules) for each in declared.rewrites} == {"canary": 1, "generic": 2}
+    assert {each.key.name for each in declared.rewrites} == {"canary", "generic"}
 
 
 def test_what_is_wrong_with_them_is_told_line_by_line(shapes: tuple[Declaration, tuple[InputError, ...]]) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import EnvVar, HpaMetric, HpaPolicy, HpaRules, ModelRole, Playground
-from reconciler.domain.declared.tracking import LabelSelector
+from reconciler.domain.declared.llmaz import EnvVar, ModelRole, Playground
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place
 from reconciler.manifests import parse_documents
@@ -82,36 +81,14 @@ def test_a_playground_is_carried_over_field_by_field(load: Load, write: Write) -
     assert backend.args == ("--enable-metrics", "--tp", "2")
     assert backend.envs == (
         EnvVar(name="HF_HOME", value="/cache"),
-        EnvVar(name="HF_TOKEN", source="secretKeyRef hf/token"),
-        EnvVar(name="POD", source="fieldRef metadata.name"),
+        EnvVar(name="HF_TOKEN"),
+        EnvVar(name="POD"),
     )
-    assert backend.resources.requests == {"cpu": "4", "memory": "8Gi"}
-    assert backend.resources.limits == {"cpu": "8", "nvidia.com/gpu": "1"}
-    assert backend.resources.devices == {"nvidia.com/gpu": 1}
-    assert backend.shared_memory_size == "2Gi"
+    assert backend.devices == {"nvidia.com/gpu": 1}
     assert elastic is not None
     assert (elastic.min_replicas, elastic.max_replicas) == (1, 3)
-    trigger = elastic.trigger
-    assert trigger is not None
-    assert trigger.metrics == (
-        HpaMetric(type="Resource", name="cpu", target_type="Utilization", amount=0.5),
-        HpaMetric(
-            type="Pods",
-            name="waiting",
-            selector=LabelSelector(match_labels={"app": "q"}),
-            target_type="AverageValue",
-            amount=0.5,
-        ),
-        HpaMetric(type="ContainerResource", name="memory", container="c", target_type="Value", amount=2.0**30),
-        HpaMetric(type="Object", name="m", described_object="Service s", target_type="Value", amount=3.0),
-    )
-    assert trigger.scale_down == HpaRules(
-        stabilization_s=300.0,
-        select_policy="Min",
-        tolerance=0.1,
-        policies=(HpaPolicy(type="Pods", value=1, period_s=60.0),),
-    )
-    assert trigger.scale_up is None
+    assert elastic.trigger_place is not None
+    assert elastic.trigger_place.field == "spec.elasticConfig.scaleTrigger"
 
 
 def test_the_scale_target_of_a_playground_runs_its_backend(load: Load, write: Write) -> None:
