@@ -9,10 +9,9 @@ from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models
 from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import decision_for
-from reconciler.decision.problem.demands import load_variations
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import FormulatedProblem, formulate
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.model_problem import ModelProblem, load_variations
 from reconciler.decision.projection import Projection
 from reconciler.decision.staging.devices import wait_for_devices
 from reconciler.decision.staging.draining import keep_serving

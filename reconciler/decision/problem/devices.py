@@ -1,9 +1,13 @@
-"""What the inventory means for a plan: pools for the solver, what a replica takes of them, and what is not known."""
+"""What the inventory means for a plan: pools for the solver, what replicas take of them, and what is not known."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Catalog
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.provenance import Figure, Source, SourceKind
 from reconciler.domain.requirements import Pool
@@ -12,7 +16,7 @@ from reconciler.domain.variants import Variant
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.metrics import Name
 from reconciler.snapshot.catalogs import find_or_name
-from reconciler.snapshot.inventory.pools import accelerators_of, devices_now, wanted_devices
+from reconciler.snapshot.inventory.pools import accelerators_of, devices_now, is_counted_by_pods, wanted_devices
 
 UNLIMITED = "accelerators unlimited, so scarcity was not considered"
 
@@ -136,3 +140,46 @@ def _held_by(pool: DevicePool) -> str:
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+Drawn = Mapping[ResourceKey, Mapping[str, int]]
+"""What a replica of each variant takes of each pool where it runs now."""
+
+
+def surplus_devices(states: Iterable[VariantState], drawn: Drawn, blind: Collection[str]) -> Drawn:
+    """By held variant what its replicas beyond Git take of each pool; where that is not counted by pods already.
+
+    `blind` are the pools of which nobody knows who holds devices.
+    """
+    found: dict[ResourceKey, dict[str, int]] = {}
+    for state in states:
+        count, key = state.surplus_replicas, state.variant.key
+        is_told = is_counted_by_pods(state.variant)
+        taken = {name: each * count for name, each in drawn[key].items() if count and (name in blind or not is_told)}
+        if taken:
+            found[key] = taken
+    return found
+
+
+def pools_beside(
+    pools: Iterable[Pool], surplus: Drawn, current: Mapping[ResourceKey, Allocation], drawn: Drawn
+) -> tuple[Pool, ...]:
+    """The pools without what runs beyond Git.
+
+    Nobody is shrunk for it: what Git says that runs stays possible, for replicas that are just replaced count twice.
+    """
+    planned, gone = Counter[str](), Counter[str]()
+    for key, allocation in current.items():
+        planned.update({name: each * allocation.replicas for name, each in drawn[key].items()})
+    for taken in surplus.values():
+        gone.update(taken)
+    return tuple(
+        replace(pool, devices=max(pool.devices - gone[pool.name], min(pool.devices, planned[pool.name])))
+        for pool in pools
+    )
+
+
+def surplus_words(taken: Mapping[str, int]) -> str:
+    """What a held variant takes beyond Git, as a note."""
+    pools = " and ".join(f"{count} of {name}" for name, count in sorted(taken.items()))
+    return f"more of its replicas run than Git says: the {pools} that they take are nobody else's"

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from reconciler.decision.problem.demands import ModelDemand
-from reconciler.decision.problem.devices import Devices
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.devices import Devices, pools_beside, surplus_devices, surplus_words
+from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem
 from reconciler.decision.problem.needs import Needs
-from reconciler.decision.problem.surplus import pools_beside, surplus_devices, surplus_words
 from reconciler.decision.problem.terms import bounds_of, priority_of, start_share
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold

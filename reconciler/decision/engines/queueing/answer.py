@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, ReplicaCapacity
-from reconciler.decision.problem.demands import ModelDemand
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import idle_replicas
 from reconciler.decision.variant_states import VariantState

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.engines.queueing.capacities import ReplicaCapacity
-from reconciler.decision.problem.demands import ModelDemand, demand_of
 from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem, demand_of
 from reconciler.decision.problem.terms import (
     bounds_of,
     current_weight,
