@@ -16,7 +16,7 @@ from requests.exceptions import SSLError
 
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.github_failures import Failure, Refusal, explain_refusal
-from reconciler.forge.redaction import redact
+from reconciler.http.redaction import Redactor
 
 if TYPE_CHECKING:
     from github.Requester import Requester
@@ -49,7 +49,7 @@ class GitHubClient:
 
     def __init__(self, base_url: str, token: str, *, token_name: str, patience: Patience | None = None) -> None:
         self._patience = patience or Patience()
-        self._token = token
+        self._redactor = Redactor((token, f"x-access-token:{token}"))
         self._token_name = token_name
         self._requester = _open_requester(base_url, token, self._patience)
 
@@ -82,7 +82,7 @@ class GitHubClient:
         answer = self._request("POST", self._requester.graphql_url, action, body=body)
         if isinstance(answer, dict) and not answer.get("errors"):
             return answer.get("data")
-        shown = f"{action}: {redact(json.dumps(answer), self._token)}"
+        shown = f"{action}: {self._redactor.show(json.dumps(answer))}"
         raise TransientError(shown) if _is_limited(answer) else ConfigurationError(shown)
 
     def _request(
@@ -146,13 +146,13 @@ class GitHubClient:
         return Refusal(
             status=status,
             headers=headers,
-            message=redact(message, self._token),
+            message=self._redactor.show(message),
             errors=errors,
             documentation_url=str(fields.get("documentation_url", "")),
         )
 
     def _shown(self, action: str, error: Exception) -> str:
-        return f"{action}: {redact(str(error) or type(error).__name__, self._token)}"
+        return f"{action}: {self._redactor.show(str(error) or type(error).__name__)}"
 
     def _certificate_advice(self, action: str, error: Exception) -> str:
         return f"{self._shown(action, error)}; set REQUESTS_CA_BUNDLE to your certificate authority's file"

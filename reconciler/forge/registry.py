@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import Forge
-from reconciler.forge.redaction import redact
 from reconciler.forge.remotes import parse_remote
+from reconciler.http.redaction import Redactor
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -44,7 +44,7 @@ def _kind_of(remote: str) -> str:
     address = parse_remote(remote)
     if address is not None and address.host == "github.com":
         return "github"
-    host = address.host if address else redact(remote, "")
+    host = address.host if address else Redactor().show(remote)
     raise ConfigurationError(f"{host}: no forge is known by this host: set forge.kind ({', '.join(sorted(FORGES))})")
 
 
@@ -55,7 +55,7 @@ def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None)
     address = parse_remote(remote)
     if address is None:
         raise ConfigurationError(
-            f"{redact(remote, '')}: expected https://HOST/OWNER/NAME or git@HOST:OWNER/NAME for forge.kind github"
+            f"{Redactor().show(remote)}: expected https://HOST/OWNER/NAME or git@HOST:OWNER/NAME for forge.kind github"
         )
     if token is None or not token.text.strip():
         raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or GITHUB_TOKEN")
@@ -70,7 +70,7 @@ def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None) 
     directory = _directory(remote)
     if directory is None:
         raise ConfigurationError(
-            f"{redact(remote, '')}: forge.kind local works only with a bare repository on this machine"
+            f"{Redactor().show(remote)}: forge.kind local works only with a bare repository on this machine"
         )
     return Local(directory)
 
@@ -100,8 +100,8 @@ def _checked_api_url(url: str) -> str:
     plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
     if not host or not plain or parts.scheme not in {"https", "http"}:
         raise ConfigurationError(
-            f"forge.url: expected an address like https://github.example.com/api/v3, found {redact(url, '')}"
+            f"forge.url: expected an address like https://github.example.com/api/v3, found {Redactor().show(url)}"
         )
     if parts.scheme == "http" and host not in LOOPBACK_HOSTS:
-        raise ConfigurationError(f"forge.url: {redact(url, '')} would send the token in the clear; use https://")
+        raise ConfigurationError(f"forge.url: {Redactor().show(url)} would send the token in the clear; use https://")
     return url.rstrip("/")

@@ -82,7 +82,7 @@ class Clone(Repository):
         if completed.status == 0:
             return
         if not any(line.startswith(b"!") for line in completed.stdout.splitlines()):
-            raise explain_failure(action, completed.status, completed.stderr, self.git.credentials)
+            raise explain_failure(action, completed.status, completed.stderr, self.git.redactor)
         # The remote answered and refused. Why, its present state tells better than any text.
         found = _list_remote(self.git, branch_ref(branch)).get(branch_ref(branch))
         if found == wanted:
@@ -91,7 +91,7 @@ class Clone(Repository):
             raise RivalRunError(
                 f"{action}: another run or person moved it to {found or 'nothing'} meanwhile; left alone"
             )
-        reason = shorten(completed.stdout + completed.stderr, self.git.credentials)
+        reason = shorten(completed.stdout + completed.stderr, self.git.redactor)
         raise TransientError(f"{action}: the remote refused it (branch protection or a hook?): {reason}")
 
     @property
@@ -160,7 +160,7 @@ def _fetch(git: GitCommand, branch: str, depth: int) -> str:
     if b"couldn't find remote ref" in completed.stderr:
         raise RivalRunError(f"{action}: the branch was deleted meanwhile")
     if completed.status != 0:
-        raise explain_failure(action, completed.status, completed.stderr, git.credentials)
+        raise explain_failure(action, completed.status, completed.stderr, git.redactor)
     output = git.run("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", action=action)
     return check_object_id(output.strip().decode("ascii", "replace"))
 

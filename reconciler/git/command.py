@@ -18,6 +18,7 @@ from reconciler.git.credentials import Credentials
 from reconciler.git.environment import build_environment, inherited_git_variables
 from reconciler.git.failures import explain_failure
 from reconciler.git.remotes import Remote
+from reconciler.http.redaction import Redactor
 
 if TYPE_CHECKING:
     from git.cmd import Git
@@ -51,6 +52,11 @@ class GitCommand:
     credentials: Credentials | None = None
     timeout_s: float = TIMEOUT_S
 
+    @property
+    def redactor(self) -> Redactor:
+        """Takes secrets out of what git says."""
+        return self.credentials.redactor if self.credentials else Redactor()
+
     def run(self, *arguments: str, action: str, stdin: bytes = b"") -> bytes:
         """Run git and return what it printed; `action` tells a person what was tried.
 
@@ -58,7 +64,7 @@ class GitCommand:
         """
         completed = self.attempt(*arguments, action=action, stdin=stdin)
         if completed.status != 0:
-            raise explain_failure(action, completed.status, completed.stderr, self.credentials)
+            raise explain_failure(action, completed.status, completed.stderr, self.redactor)
         return completed.stdout
 
     def attempt(self, *arguments: str, action: str, stdin: bytes = b"") -> Completed:

@@ -7,9 +7,7 @@ which `LC_ALL=C` keeps in English. What is not recognised is transient: the next
 import re
 
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.git.credentials import Credentials, redact
-
-MAX_SHOWN = 600
+from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
 
 PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -47,16 +45,17 @@ PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def explain_failure(action: str, status: int, stderr: bytes, credentials: Credentials | None) -> ReconcilerError:
+def explain_failure(action: str, status: int, stderr: bytes, redactor: Redactor) -> ReconcilerError:
     """The error to raise for a git command that ended with `status`; its text holds no secret."""
-    text = shorten(stderr, credentials)
+    text = shorten(stderr, redactor)
     for pattern, advice in PERMANENT:
         if pattern.search(text):
             return ConfigurationError(f"{action}: {advice} ({text})")
     return TransientError(f"{action}: git ended with {status}: {text or 'no message'}")
 
 
-def shorten(output: bytes, credentials: Credentials | None) -> str:
+def shorten(output: bytes, redactor: Redactor) -> str:
     """The end of git's output on one line, redacted; what a server sends is hostile text."""
-    text = redact(output.decode("utf-8", "replace"), credentials)
-    return "; ".join(line.strip() for line in text.splitlines() if line.strip())[-MAX_SHOWN:]
+    text = redactor.hide(output.decode("utf-8", "replace"))
+    lines = (UNPRINTABLE.sub(" ", line).strip() for line in text.splitlines())
+    return "; ".join(filter(None, lines))[-MAX_SHOWN:]

@@ -6,7 +6,8 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.credentials import CONTROL_CHARACTERS, redact
+from reconciler.git.credentials import CONTROL_CHARACTERS
+from reconciler.http.redaction import Redactor
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -29,7 +30,7 @@ class Remote:
     origin: str = ""
 
     def __str__(self) -> str:
-        return redact(self.url, None)
+        return Redactor().show(self.url)
 
     @property
     def upload_pack(self) -> tuple[str, ...]:
@@ -44,8 +45,8 @@ class Remote:
 
 def open_remote(source: str) -> Remote:
     """Check a URL or directory as a person wrote it; ConfigurationError says what is wrong with it."""
-    if not source or CONTROL_CHARACTERS.search(source) or "\n" in source:
-        raise ConfigurationError(f"repository {redact(source, None)!r}: expected a URL or a directory")
+    if not source or CONTROL_CHARACTERS.search(source):
+        raise ConfigurationError(f"repository {Redactor().show(source)!r}: expected a URL or a directory")
     if "://" in source:
         return _open_url(source)
     if SCP_LIKE.fullmatch(source):
@@ -72,7 +73,7 @@ def _open_directory(source: str) -> Remote:
 
 
 def _open_url(url: str) -> Remote:
-    shown = redact(url, None)
+    shown = Redactor().show(url)
     parts = _split(url, shown)
     if parts.scheme == "file":
         return _open_directory(unquote(parts.path))

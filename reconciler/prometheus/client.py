@@ -132,7 +132,7 @@ class PrometheusClient:
             query.quantity,
             _summary(received),
             self._monotonic() - started_s,
-            credentials.redact(query.text),
+            credentials.redactor.show(query.text),
         )
         return outcome
 
@@ -140,14 +140,14 @@ class PrometheusClient:
         """`received` when it can be an answer, else the fault it is, without secrets."""
         where = place_of(url)
         if isinstance(received, Received) and received.status != HTTPStatus.OK:
-            said = credentials.redact(said_by(received.content))
+            said = credentials.redactor.show(said_by(received.content))
             fault = fault_of_status(received.status, said, where, describe(self._settings))
             received = _with_retry_after(fault, received.headers.get("Retry-After", ""))
         elif isinstance(received, Received) and received.content.lstrip()[:1] != b"{":
             reason = f"{where} answered something that is no JSON object: is the URL's path prefix right?"
             received = Fault(reason=reason)
         if isinstance(received, Fault):
-            return replace(received, reason=credentials.redact(received.reason))
+            return replace(received, reason=credentials.redactor.show(received.reason))
         return replace(received, content=credentials.redact_bytes(received.content))
 
     def _count(self) -> None:

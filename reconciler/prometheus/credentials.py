@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
+from reconciler.http.redaction import Redactor
 
 ReadSecret = Callable[[SecretRef], str]
 
-REDACTED = "***"
 SUCCESS = b'{"status":"success"'
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 ENCRYPTED_KEY = re.compile(r"-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED")
@@ -26,24 +25,14 @@ class Credentials:
     ca: str = ""
     cert: str = ""
     key: str = ""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def redact(self, text: str) -> str:
-        """`text` without any of the secrets, on one line."""
-        for secret in self.secrets:
-            text = text.replace(secret, REDACTED)
-        return UNPRINTABLE.sub(" ", text)
+    redactor: Redactor = field(default_factory=Redactor)
 
     def redact_bytes(self, content: bytes) -> bytes:
         """An answer that is recorded, without any of the secrets that its server may echo in an error.
 
         A success stays as it is: a tenant's name may be a secret header and, rightly, a label's value.
         """
-        if content.lstrip().startswith(SUCCESS):
-            return content
-        for secret in self.secrets:
-            content = content.replace(secret.encode("latin-1", "replace"), REDACTED.encode())
-        return content
+        return content if content.lstrip().startswith(SUCCESS) else self.redactor.hide_bytes(content)
 
 
 def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> Credentials:
@@ -60,7 +49,7 @@ def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> C
         ca=_path(settings.tls.ca, "tls.ca", read_secret),
         cert=_path(settings.tls.cert, "tls.cert", read_secret),
         key=_key_path(settings.tls.key, read_secret),
-        secrets=tuple(sorted(filter(None, secrets), key=len, reverse=True)),
+        redactor=Redactor(tuple(secrets)),
     )
 
 
@@ -91,8 +80,8 @@ def _headers(settings: PrometheusSettings, read_secret: ReadSecret) -> Iterator[
         password = _read(settings.basic_auth.password, "basicAuth.password", read_secret)
         if ":" in username:
             raise ConfigurationError("prometheus.basicAuth.username: a user name cannot hold a colon")
-        encoded = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
-        yield "Authorization", f"Basic {encoded}", (password, encoded)
+        pair = f"{username}:{password}"
+        yield "Authorization", f"Basic {base64.b64encode(pair.encode()).decode('ascii')}", (password, pair)
 
 
 def _read(ref: SecretRef, field_name: str, read_secret: ReadSecret) -> str:

@@ -1,6 +1,5 @@
 """Secrets: they are in nothing that people, git or the forge get to see, and go only where the operator said."""
 
-import base64
 import json
 import os
 import subprocess
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge.redaction import secret_forms
 from reconciler.git import Clone
+from reconciler.http.redaction import secret_forms
 from tests.servers.fleet import FULL_NAME, Fleet, Level
 from tests.servers.git_http import Fault
 from tests.servers.tampering import Tampering, tamper_with
@@ -40,8 +39,7 @@ def fleet(make_fleet: Callable[..., Fleet], tampering: Tampering, monkeypatch: p
 
 def spellings(*tokens: str) -> list[bytes]:
     """Every way in which a token may be written."""
-    forms = [form for token in tokens for form in secret_forms(token)]
-    return [form.encode() for form in forms] + [base64.b64encode(token.encode()) for token in tokens]
+    return [form.encode() for token in tokens for form in secret_forms(token, f"x-access-token:{token}")]
 
 
 def files_below(folder: Path) -> Iterable[bytes]:

@@ -12,6 +12,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.git import Clone, Credentials, clone_base
+from reconciler.http.redaction import secret_forms
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git
 
@@ -37,7 +38,7 @@ def commit_on(clone: Clone, author: Identity, content: bytes) -> str:
 
 
 def assert_hidden(text: str, credentials: Credentials) -> None:
-    for form in credentials.secret_forms:
+    for form in secret_forms(*credentials.redactor.secrets):
         assert form not in text
 
 

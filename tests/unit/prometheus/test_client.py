@@ -18,6 +18,7 @@ import pytest
 from reconciler.domain.answers import Answer, AnswerStatus, Query
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError
+from reconciler.http.redaction import Redactor
 from reconciler.prometheus import Limits, PrometheusClient
 from reconciler.prometheus.credentials import Credentials
 
@@ -399,7 +400,7 @@ def test_no_cookie_is_kept(serve: Any, connect: Any, query: Query, replying: Any
 
 
 def test_an_echoed_secret_is_cut_out_of_an_error_and_a_tenants_name_left_in_a_success() -> None:
-    credentials = Credentials(headers={}, secrets=("team-llm",))
+    credentials = Credentials(headers={}, redactor=Redactor(("team-llm",)))
     error = b'{"status":"error","error":"no team-llm here"}'
     success = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"team-llm"}}]}}'
     assert credentials.redact_bytes(error) == b'{"status":"error","error":"no *** here"}'

@@ -1,0 +1,68 @@
+"""Texts without secrets: those that we were given, in every spelling, and whatever has the shape of one."""
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field
+from urllib.parse import quote, quote_plus
+
+REDACTED = "***"
+MAX_SHOWN = 600
+
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
+
+# GitHub's installation tokens hold dots and dashes, GitLab's tokens have a prefix for each kind. What begins in the
+# middle of a word is no web token: else a long hostile word would be read again from each of its characters.
+TOKENS = re.compile(
+    r"(?:gh[a-z]_|github_pat_)[A-Za-z0-9._-]{6,}"
+    r"|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|soat|imt|agent|wt|oas|ffct)-[A-Za-z0-9._-]{10,}"
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+USER_INFO = re.compile(r"(?<=://)[^/?#\s'\"]{1,2000}@")
+HEADERS = re.compile(
+    r"((?:authorization|private-token|job-token|x-api-key|cookie)['\"]?\s{0,9}[:=]\s{0,9}['\"]?)[^\r\n'\"]+",
+    re.IGNORECASE,
+)
+SCHEMES = re.compile(r"\b(Basic|basic|Bearer|bearer)(\s{1,9})(?=[!-~]{0,99}[A-Z0-9+/=])[A-Za-z0-9._~+/-]{16,}=*")
+PARAMETERS = re.compile(r"(?<=[?&])((?:access_|private_|job_)?token|password|client_secret|api_?key)=[^&\s'\"]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Takes secrets out of texts; without `secrets` it knows them by their shape alone. They show in no `repr`."""
+
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def hide(self, text: str) -> str:
+        """`text` without secrets and otherwise as it was, line breaks included."""
+        for form in secret_forms(*self.secrets):
+            text = text.replace(form, REDACTED)
+        text = USER_INFO.sub(f"{REDACTED}@", text)
+        text = TOKENS.sub(REDACTED, text)
+        text = HEADERS.sub(rf"\1{REDACTED}", text)
+        text = SCHEMES.sub(rf"\1\2{REDACTED}", text)
+        return PARAMETERS.sub(rf"\1={REDACTED}", text)
+
+    def show(self, text: str) -> str:
+        """`text` for a person: without secrets, on one short line, without control and invisible characters."""
+        shown = UNPRINTABLE.sub(" ", self.hide(text))
+        return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+
+    def hide_bytes(self, content: bytes) -> bytes:
+        """`hide` for bytes in UTF-8 or Latin 1."""
+        utf8 = tuple(secret.encode("utf-8", "surrogatepass").decode("latin-1") for secret in self.secrets)
+        return Redactor((*self.secrets, *utf8)).hide(content.decode("latin-1")).encode("latin-1")
+
+
+def secret_forms(*secrets: str) -> tuple[str, ...]:
+    """Every way in which the secrets may be spelled in a text, longest first; none for an empty one."""
+    forms: set[str] = set()
+    for secret in filter(None, secrets):
+        content = secret.encode("utf-8", "surrogatepass")
+        forms |= {secret, quote(content, safe=""), quote_plus(content), json.dumps(secret)[1:-1]}
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            encoded = encode(content).decode("ascii")
+            forms |= {encoded, encoded.rstrip("=")}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
