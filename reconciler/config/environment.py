@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from reconciler.config.origins import origin_of
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
+from reconciler.http.addresses import origin_of
 
 DEFAULT_SECRETS_DIRECTORY = "/var/run/secrets/reconciler"
 SECRETS_DIRECTORY = "RECONCILER_SECRETS_DIR"

@@ -9,7 +9,6 @@ from reconciler.config.conversion import convert
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import merge
-from reconciler.config.origins import origin_of
 from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
@@ -18,6 +17,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import Assumption, ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
+from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
 

@@ -8,11 +8,12 @@ from pydantic import BaseModel
 from reconciler.config.connections import SecretSection
 from reconciler.config.environment import Environment, Flags, join_origins
 from reconciler.config.layers import PlacedValue
-from reconciler.config.origins import origin_of, origins_of_remote
+from reconciler.config.origins import origins_of_remote
 from reconciler.config.secrets import find_refusal
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Settings
+from reconciler.http.addresses import origin_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from reconciler.config.origins import origin_of
 from reconciler.domain.variant_settings import SettingDefinition, ValueKind
+from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES
 from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage

@@ -4,6 +4,5 @@ Faults outside are answers, never exceptions; a credential that cannot be read o
 """
 
 from reconciler.prometheus.client import PrometheusClient
-from reconciler.prometheus.limits import Limits
 
-__all__ = ["Limits", "PrometheusClient"]
+__all__ = ["PrometheusClient"]

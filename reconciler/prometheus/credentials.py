@@ -1,38 +1,17 @@
-"""What a request carries to be let in, read anew for each request, and its removal from what a person reads."""
+"""What a request to Prometheus carries to be let in, read anew for each request."""
 
-import base64
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
+from reconciler.http.credentials import Credentials, basic, bearer, check_sendable
 from reconciler.http.redaction import Redactor
 
 ReadSecret = Callable[[SecretRef], str]
 
-SUCCESS = b'{"status":"success"'
-UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 ENCRYPTED_KEY = re.compile(r"-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """Headers and PEM paths of one request; nothing secret shows in `repr`."""
-
-    headers: dict[str, str] = field(repr=False)
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    redactor: Redactor = field(default_factory=Redactor)
-
-    def redact_bytes(self, content: bytes) -> bytes:
-        """An answer that is recorded, without any of the secrets that its server may echo in an error.
-
-        A success stays as it is: a tenant's name may be a secret header and, rightly, a label's value.
-        """
-        return content if content.lstrip().startswith(SUCCESS) else self.redactor.hide_bytes(content)
 
 
 def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> Credentials:
@@ -46,10 +25,10 @@ def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> C
         secrets.extend(secret)
     return Credentials(
         headers=headers,
+        redactor=Redactor(tuple(secrets)),
         ca=_path(settings.tls.ca, "tls.ca", read_secret),
         cert=_path(settings.tls.cert, "tls.cert", read_secret),
         key=_key_path(settings.tls.key, read_secret),
-        redactor=Redactor(tuple(secrets)),
     )
 
 
@@ -67,21 +46,23 @@ def describe(settings: PrometheusSettings) -> str:
 
 
 def _headers(settings: PrometheusSettings, read_secret: ReadSecret) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Name, value, and the secrets in it."""
     for name, given in settings.headers.items():
         if not HEADER_NAME.fullmatch(name):
             raise ConfigurationError(f"prometheus.headers: expected the name of a header, found {name!r}")
         value = _read(given, f"header {name}", read_secret) if isinstance(given, SecretRef) else given
-        yield name, _sendable(value, f"header {name}"), (value,) if isinstance(given, SecretRef) else ()
+        check_sendable(value, f"prometheus.header {name}")
+        yield name, value, (value,) if isinstance(given, SecretRef) else ()
     if settings.bearer_token:
-        token = _sendable(_read(settings.bearer_token, "bearerToken", read_secret), "bearerToken")
-        yield "Authorization", f"Bearer {token}", (token,)
+        token = _read(settings.bearer_token, "bearerToken", read_secret)
+        check_sendable(token, "prometheus.bearerToken")
+        yield "Authorization", bearer(token), (token,)
     if settings.basic_auth:
         username = settings.basic_auth.username
         password = _read(settings.basic_auth.password, "basicAuth.password", read_secret)
         if ":" in username:
             raise ConfigurationError("prometheus.basicAuth.username: a user name cannot hold a colon")
-        pair = f"{username}:{password}"
-        yield "Authorization", f"Basic {base64.b64encode(pair.encode()).decode('ascii')}", (password, pair)
+        yield "Authorization", basic(username, password), (password, f"{username}:{password}")
 
 
 def _read(ref: SecretRef, field_name: str, read_secret: ReadSecret) -> str:
@@ -89,12 +70,6 @@ def _read(ref: SecretRef, field_name: str, read_secret: ReadSecret) -> str:
     if not text.strip():
         raise ConfigurationError(f"prometheus.{field_name}: {ref} is empty")
     return text
-
-
-def _sendable(value: str, field_name: str) -> str:
-    if UNSENDABLE.search(value) or value != value.strip():
-        raise ConfigurationError(f"prometheus.{field_name}: expected one line without spaces around it")
-    return value
 
 
 def _path(ref: SecretRef | None, field_name: str, read_secret: ReadSecret) -> str:

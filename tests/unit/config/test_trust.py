@@ -5,8 +5,9 @@ import pytest
 
 from reconciler.config.environment import Flags
 from reconciler.config.loading import LoadedSettings
-from reconciler.config.origins import origin_of, origins_of_remote
+from reconciler.config.origins import origins_of_remote
 from reconciler.domain.settings import PrometheusSettings, SecretRef
+from reconciler.http.addresses import origin_of
 
 Load = Callable[..., LoadedSettings]
 Check = Callable[..., list[str]]

@@ -1,67 +1,28 @@
 """A Prometheus of a few lines that misbehaves on demand, on a real port."""
 
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from typing import Protocol
-from urllib.parse import parse_qs
 
 import pytest
 
 from reconciler.domain.answers import Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
-from reconciler.prometheus import Limits, PrometheusClient
+from reconciler.http.limits import Limits
+from reconciler.prometheus import PrometheusClient
+from tests.servers.scripted import Respond, ScriptedServer, SteppedClock, reply, serve_script
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
-Respond = Callable[[BaseHTTPRequestHandler], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A request as it arrived."""
-
-    path: str
-    headers: dict[str, str]
-    form: dict[str, list[str]]
-
-
-@dataclass(slots=True)
-class Server:
-    """Answers every POST with `respond` and remembers what was asked."""
-
-    url: str
-    respond: Respond
-    seen: list[Seen] = field(default_factory=list)
-
-
-def reply(body: bytes = EMPTY, status: int = 200, content_type: str = "application/json", **headers: str) -> Respond:
-    """An answer that is complete at once; `Retry_After` stands for the header Retry-After."""
-
-    def respond(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(status)
-        request.send_header("Content-Type", content_type)
-        request.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            request.send_header(name.replace("_", "-"), value)
-        request.end_headers()
-        request.wfile.write(body)
-
-    return respond
-
-
-class Quiet(ThreadingHTTPServer):
-    """Says nothing of clients that leave early: they are what is tested."""
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing."""
+EMPTY_REPLY = reply(EMPTY)
 
 
 class Serve(Protocol):
     """Starts a server."""
 
-    def __call__(self, respond: Respond = ...) -> Server: ...
+    def __call__(self, respond: Respond = ...) -> ScriptedServer: ...
 
 
 @pytest.fixture(autouse=True)
@@ -76,60 +37,14 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start as many servers as the test needs; all end with it."""
-    running: list[ThreadingHTTPServer] = []
-
-    def start(respond: Respond = reply()) -> Server:  # noqa: B008  # an immutable function
-        server = Server(url="", respond=respond)
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
-                server.seen.append(Seen(self.path, dict(self.headers.items()), parse_qs(body)))
-                try:
-                    server.respond(self)
-                except OSError:
-                    self.close_connection = True
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is the library's
-                """Say nothing."""
-
-        listening = Quiet(("127.0.0.1", 0), Handler)
-        listening.daemon_threads = True
-        listening.block_on_close = False
-        running.append(listening)
-        threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
-        server.url = f"http://127.0.0.1:{listening.server_address[1]}"
-        return server
-
-    yield start
-    for listening in running:
-        listening.shutdown()
-        listening.server_close()
-
-
-@dataclass(slots=True)
-class Clock:
-    """Time that passes only when somebody sleeps."""
-
-    now_s: float = 0.0
-    slept: list[float] = field(default_factory=list)
-
-    def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
-        self.slept.append(seconds)
-        self.now_s += seconds
-
-    def monotonic(self) -> float:
-        """The time."""
-        return self.now_s
+    with ExitStack() as stack:
+        yield lambda respond=EMPTY_REPLY: stack.enter_context(serve_script(respond))
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> SteppedClock:
     """A clock at zero."""
-    return Clock()
+    return SteppedClock()
 
 
 class Connect(Protocol):
@@ -141,7 +56,7 @@ class Connect(Protocol):
 
 
 @pytest.fixture
-def connect(clock: Clock) -> Connect:
+def connect(clock: SteppedClock) -> Connect:
     """A client on the test's clock; `secrets` maps environment names to what they hold."""
 
     def make(
@@ -155,7 +70,7 @@ def connect(clock: Clock) -> Connect:
 
         if isinstance(settings, str):
             settings = PrometheusSettings(url=settings)
-        return PrometheusClient(settings, read_secret, limits=limits, sleep=clock.sleep, monotonic=clock.monotonic)
+        return PrometheusClient(settings, read_secret, limits=limits, clock=clock)
 
     return make
 
@@ -169,4 +84,4 @@ def query() -> Query:
 @pytest.fixture
 def replying() -> Callable[..., Respond]:
     """`reply`, for tests that script several answers."""
-    return reply
+    return lambda body=EMPTY, *others, **headers: reply(body, *others, **headers)

@@ -13,7 +13,8 @@ import pytest
 
 from reconciler.domain.answers import AnswerStatus, Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Tls
-from reconciler.prometheus import Limits, PrometheusClient
+from reconciler.http.limits import Limits
+from reconciler.prometheus import PrometheusClient
 
 OPENSSL = shutil.which("openssl") or ""
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'

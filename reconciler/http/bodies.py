@@ -1,7 +1,7 @@
-"""Bodies as they drip in: decompressed, counted after decompression, and stopped at a cap or a deadline."""
+"""Bodies as they arrive: decompressed, and counted before and after it."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from urllib3.exceptions import DecodeError, IncompleteRead
 
@@ -9,23 +9,21 @@ GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
 
 
-def read_capped(chunks: Iterator[bytes], encoding: str, cap: int, is_late: Callable[[], bool]) -> bytes | None:
-    """At most `cap` + 1 bytes of the body, so that a longer one is seen as such; None when it is late.
+def read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
+    """At most `cap` bytes of a body, and whether they are all of it.
 
     Raises DecodeError for an unknown or broken `encoding` and IncompleteRead for compression that breaks off.
     """
     inflate = _inflater(encoding)
     content = bytearray()
+    arrived = 0
     for chunk in chunks:
-        if is_late():
-            return None
+        arrived += len(chunk)
         content += inflate(chunk, cap + 1 - len(content))
-        if len(content) > cap:
-            return bytes(content)
-    if is_late():  # a watchdog ends a dripping answer as if it were complete
-        return None
+        if arrived > cap or len(content) > cap:
+            return bytes(content[:cap]), False
     inflate(b"", 0)
-    return bytes(content)
+    return bytes(content), True
 
 
 def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:
@@ -33,7 +31,7 @@ def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:
     if encoding in ("", "identity"):
         return lambda chunk, room: chunk[:room]
     if encoding not in DEFLATED:
-        raise DecodeError(f"unexpected encoding {encoding!r}")
+        raise DecodeError("unknown compression")
     decoder = zlib.decompressobj(GZIP_OR_ZLIB)
 
     def inflate(chunk: bytes, room: int) -> bytes:
@@ -42,8 +40,11 @@ def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:
                 raise IncompleteRead(0, 1)
             return b""
         try:
-            return decoder.decompress(chunk, room)
+            content = decoder.decompress(chunk, room)
         except zlib.error as error:
             raise DecodeError("broken compression") from error
+        if decoder.unused_data:  # zlib would keep it, however much there is
+            raise DecodeError("more after the end of the compression")
+        return content
 
     return inflate

@@ -1,0 +1,77 @@
+"""One request and its answer, within its caps and its time."""
+
+from collections.abc import Iterator
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from reconciler.http.bodies import read_capped
+from reconciler.http.connections import Watchdog
+from reconciler.http.credentials import Credentials
+from reconciler.http.failures import Failure, FailureKind, Place
+from reconciler.http.limits import Limits
+from reconciler.http.logs import hiding
+from reconciler.http.messages import SUCCESS, Request, Response, retry_after_s
+
+CHUNK_BYTES = 64 * 1024
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
+
+
+def exchange(
+    session: requests.Session,
+    request: Request,
+    credentials: Credentials,
+    *,
+    place: Place,
+    limits: Limits,
+    left_s: float,
+    now_s: float,
+) -> Response | Failure:
+    """What came back within `left_s` seconds, whatever its status; `now_s` is Unix time."""
+    with Watchdog(left_s) as watchdog, hiding(credentials.redactor):
+        try:
+            with _send(session, request, credentials, limits, left_s) as reply:
+                received = _receive(reply, place, limits, now_s)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            received = place.failure_of(error)
+        # a connection that was shut down looks broken, or like the end of an answer
+        return place.silence() if watchdog.has_bitten else received
+
+
+def _send(
+    session: requests.Session, request: Request, credentials: Credentials, limits: Limits, left_s: float
+) -> requests.Response:
+    return session.request(
+        request.method,
+        request.url,
+        params=dict(request.query),
+        data=None if request.form is None else dict(request.form),
+        json=None if request.json is None else dict(request.json),
+        headers={**HEADERS, **request.headers, **credentials.headers},
+        verify=credentials.ca or True,
+        cert=(credentials.cert, credentials.key) if credentials.key else credentials.cert or None,
+        timeout=(min(limits.connect_s, left_s), min(limits.read_s, left_s)),
+        allow_redirects=False,
+        stream=True,
+    )
+
+
+def _receive(reply: requests.Response, place: Place, limits: Limits, now_s: float) -> Response | Failure:
+    is_success = reply.status_code in SUCCESS
+    cap = limits.body_bytes if is_success else limits.error_bytes
+    encoding = reply.headers.get("Content-Encoding", "").strip().lower()
+    content, is_whole = read_capped(_chunks(reply), encoding, cap)
+    if is_success and not is_whole:
+        return place.failure(FailureKind.TOO_LARGE, f"the answer is larger than {cap} bytes")
+    return Response(
+        status=reply.status_code,
+        headers=reply.headers,
+        content=content,
+        redactor=place.redactor,
+        retry_after_s=retry_after_s(reply.headers, now_s),
+    )
+
+
+def _chunks(reply: requests.Response) -> Iterator[bytes]:
+    """What is there of the body: a full chunk would be waited for, however slowly it drips."""
+    return iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
