@@ -7,7 +7,7 @@ from dataclasses import replace
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_request_of, text_of, updated_at_s
-from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
 from reconciler.forge.remotes import RepositoryAddress
@@ -37,10 +37,9 @@ class GitHub:
     name = "github"
     body_limit = 58_000  # GitHub takes 65,536; the rest is for people
 
-    def __init__(self, address: RepositoryAddress, client: GitHubClient, patience: Patience | None = None) -> None:
+    def __init__(self, address: RepositoryAddress, client: GitHubClient) -> None:
         self._address = address
         self._client = client
-        self._patience = patience or Patience()
 
     def check_access(self) -> None:
         """Ask for the repository itself, which needs the token and the name to be right."""
@@ -103,7 +102,7 @@ class GitHub:
                     return None
                 if wait_s is None or not _may_settle(refusal):
                     raise _explain_unprocessable(refusal, base) from None
-                self._patience.sleep(wait_s)
+                self._client.wait(wait_s)
             else:
                 self._request_reviews(created.number, reviewers)
                 return self._label(created, labels)

@@ -9,18 +9,18 @@ from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 def pull_request_of(answer: object) -> PullRequest:
     """The pull request in an answer (full or simple form); TransientError when a field is missing or wrong."""
-    number = _number(answer, "number")
-    closed_at = _optional_text(answer, "closed_at")
+    number = number_of(answer, "number")
+    closed_at = text_of(answer, "closed_at")
     return PullRequest(
         number=number,
         state=_state(answer),
         head_branch=_text(answer, "head", "ref"),
         base_branch=_text(answer, "base", "ref"),
         title=_text(answer, "title"),
-        body=_optional_text(answer, "body"),
+        body=text_of(answer, "body"),
         labels=_labels(answer),
         head_commit=_text(answer, "head", "sha"),
-        is_draft=_find(answer, "draft") is True,
+        is_draft=flag_of(answer, "draft"),
         closed_at_s=_seconds(closed_at) if closed_at else None,
         url=_text(answer, "html_url"),
     )
@@ -28,8 +28,7 @@ def pull_request_of(answer: object) -> PullRequest:
 
 def is_from(answer: object, full_name: str) -> bool:
     """Whether a pull request's head branch is in the repository `full_name`; a deleted fork has none at all."""
-    found = _find(answer, "head", "repo", "full_name")
-    return isinstance(found, str) and found.lower() == full_name.lower()
+    return text_of(answer, "head", "repo", "full_name").lower() == full_name.lower()
 
 
 def updated_at_s(answer: object) -> float:
@@ -39,7 +38,8 @@ def updated_at_s(answer: object) -> float:
 
 def text_of(answer: object, *path: str) -> str:
     """The text at `path`; empty when there is none."""
-    return _optional_text(answer, *path)
+    value = _find(answer, *path)
+    return value if isinstance(value, str) else ""
 
 
 def flag_of(answer: object, *path: str) -> bool:
@@ -49,18 +49,21 @@ def flag_of(answer: object, *path: str) -> bool:
 
 def number_of(answer: object, *path: str) -> int:
     """The whole number at `path`; TransientError when there is none."""
-    return _number(answer, *path)
+    value = _find(answer, *path)
+    if type(value) is not int:
+        raise _unexpected("a whole number", path)
+    return value
 
 
 def _state(answer: object) -> PullRequestState:
-    if _optional_text(answer, "merged_at"):
+    if text_of(answer, "merged_at"):
         return PullRequestState.MERGED
     return PullRequestState.OPEN if _text(answer, "state") == "open" else PullRequestState.CLOSED
 
 
 def _labels(answer: object) -> tuple[str, ...]:
     labels = _find(answer, "labels")
-    names = [_optional_text(label, "name") for label in labels] if isinstance(labels, list) else []
+    names = [text_of(label, "name") for label in labels] if isinstance(labels, list) else []
     return tuple(name for name in names if name)
 
 
@@ -73,22 +76,10 @@ def _find(answer: object, *path: str) -> object:
 
 
 def _text(answer: object, *path: str) -> str:
-    value = _find(answer, *path)
-    if not isinstance(value, str) or not value:
+    text = text_of(answer, *path)
+    if not text:
         raise _unexpected("a text", path)
-    return value
-
-
-def _optional_text(answer: object, *path: str) -> str:
-    value = _find(answer, *path)
-    return value if isinstance(value, str) else ""
-
-
-def _number(answer: object, *path: str) -> int:
-    value = _find(answer, *path)
-    if type(value) is not int:
-        raise _unexpected("a whole number", path)
-    return value
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -3,13 +3,22 @@
 The one exception is documented: a 422 has several meanings that only its `errors` tell apart.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
 
-from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.errors import ConfigurationError, RivalRunError, TransientError
+from reconciler.http.failures import Advice, Failure, FailureKind, Place
+from reconciler.http.messages import Response
 
 PATIENT_WAIT_S = 60.0
 """What GitHub advises at least, when it limits without saying for how long."""
+LONGEST_WAIT_S = 60.0
+"""A longer wait is left to the next run."""
+
+ADVICE: Advice = {
+    FailureKind.REDIRECTED: "credentials never follow there: name the repository's present address",
+    FailureKind.TOO_LARGE: "is this GitHub's API?",
+}
 
 
 class ForbiddenError(ConfigurationError):
@@ -32,42 +41,42 @@ class UnprocessableError(TransientError):
         return any(phrase in str(error.get("message", "")) for error in self.errors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """The error to raise, and how long to wait before trying again first; None: trying again is of no use."""
+def judge(response: Response, place: Place, *, token_name: str, now_s: Callable[[], float]) -> Failure | None:
+    """What to raise for an answer, and whether asking again may help; `token_name` is where the token was read from."""
+    if response.is_success:
+        return None
+    status = response.status
+    content = _json_of(response)
+    said = response.redactor.show(messages_of(content)) or "no message"
+    shown = f"{place.action}: GitHub answered {status}: {said}"
+    if status == 429 or (status == 403 and _is_limit(response, content)):
+        return _limit(shown, _wait_s(response, now_s()))
+    if status >= 500:
+        return _failure(TransientError(shown), wait_s=0.0)
+    if status == 409:
+        return _failure(RivalRunError(f"{shown} (somebody changed it at the same time)"))
+    if status == 422:
+        return _failure(UnprocessableError(shown, _errors_of(content)))
+    advice = _advice(status, token_name)
+    if status == 403:
+        return _failure(ForbiddenError(f"{shown}; {advice}"))
+    return _failure(ConfigurationError(f"{shown}; {advice}") if advice else TransientError(shown))
 
-    error: ReconcilerError
-    wait_s: float | None = None
+
+def messages_of(content: object) -> str:
+    """GitHub's own words in an answer that is no success, as they came."""
+    message = content.get("message") if isinstance(content, dict) else None
+    reasons = [message, *(error.get("message") or error.get("code") for error in _errors_of(content))]
+    return "; ".join(str(reason) for reason in reasons if reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """An answer with an error status; header names are in lower case, `message` is redacted."""
-
-    status: int
-    headers: Mapping[str, str]
-    message: str
-    errors: tuple[Mapping[str, object], ...] = ()
-    documentation_url: str = ""
+def _failure(error: ConfigurationError | TransientError, wait_s: float | None = None) -> Failure:
+    return Failure(kind=FailureKind.REJECTED, error=error, wait_s=wait_s)
 
 
-def explain_refusal(action: str, refusal: Refusal, *, token_name: str, now_s: float) -> Failure:
-    """What to raise for a refusal; `action` says what was tried, `token_name` where the token was read from."""
-    shown = f"{action}: GitHub answered {refusal.status}: {refusal.message or 'no message'}"
-    if refusal.status == 429 or (refusal.status == 403 and _is_limit(refusal)):
-        wait_s = _wait_s(refusal.headers, now_s)
-        return Failure(error=TransientError(f"{shown} (it asks to wait for {wait_s:.0f} s)"), wait_s=wait_s)
-    if refusal.status >= 500:
-        return Failure(error=TransientError(shown), wait_s=0.0)
-    if refusal.status == 409:
-        return Failure(error=RivalRunError(f"{shown} (somebody changed it at the same time)"))
-    if refusal.status == 422:
-        return Failure(error=UnprocessableError(shown, refusal.errors))
-    if refusal.status == 403:
-        return Failure(error=ForbiddenError(f"{shown}; {_advice(403, token_name)}"))
-    if advice := _advice(refusal.status, token_name):
-        return Failure(error=ConfigurationError(f"{shown}; {advice}"))
-    return Failure(error=TransientError(shown))
+def _limit(shown: str, wait_s: float) -> Failure:
+    error = TransientError(f"{shown} (it asks to wait for {wait_s:.0f} s)")
+    return _failure(error, wait_s if wait_s <= LONGEST_WAIT_S else None)
 
 
 def _advice(status: int, token_name: str) -> str:
@@ -83,22 +92,32 @@ def _advice(status: int, token_name: str) -> str:
     }.get(status, "")
 
 
-def _is_limit(refusal: Refusal) -> bool:
+def _is_limit(response: Response, content: object) -> bool:
+    documentation = content.get("documentation_url") if isinstance(content, dict) else None
     return (
-        "retry-after" in refusal.headers
-        or refusal.headers.get("x-ratelimit-remaining") == "0"
-        or "rate-limit" in refusal.documentation_url
+        "Retry-After" in response.headers
+        or response.headers.get("X-RateLimit-Remaining") == "0"
+        or "rate-limit" in str(documentation)
     )
 
 
-def _wait_s(headers: Mapping[str, str], now_s: float) -> float:
-    if (retry_after_s := _number(headers.get("retry-after"))) is not None:
-        return max(0.0, retry_after_s)
-    reset_s = _number(headers.get("x-ratelimit-reset"))
-    if headers.get("x-ratelimit-remaining") == "0" and reset_s is not None:
-        return max(0.0, reset_s - now_s)
+def _wait_s(response: Response, now_s: float) -> float:
+    if response.retry_after_s is not None:
+        return response.retry_after_s
+    reset = response.headers.get("X-RateLimit-Reset", "")
+    if response.headers.get("X-RateLimit-Remaining") == "0" and reset.isascii() and reset.isdigit() and len(reset) < 16:
+        return max(0.0, float(reset) - now_s)
     return PATIENT_WAIT_S
 
 
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 16 else None
+def _json_of(response: Response) -> object:
+    try:
+        content: object = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None
+    return content
+
+
+def _errors_of(content: object) -> tuple[Mapping[str, object], ...]:
+    listed = content.get("errors") if isinstance(content, dict) else None
+    return tuple(error for error in listed if isinstance(error, dict)) if isinstance(listed, list) else ()

@@ -9,9 +9,8 @@ from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import Forge
 from reconciler.forge.remotes import parse_remote
+from reconciler.http.addresses import checked_root, sends_in_the_clear
 from reconciler.http.redaction import Redactor
-
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +91,7 @@ def _directory(remote: str) -> Path | None:
 
 def _checked_api_url(url: str) -> str:
     """`url` when a token may be sent there; ConfigurationError otherwise."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        raise ConfigurationError("forge.url: expected an address like https://github.example.com/api/v3") from None
-    plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
-    if not host or not plain or parts.scheme not in {"https", "http"}:
-        raise ConfigurationError(
-            f"forge.url: expected an address like https://github.example.com/api/v3, found {Redactor().show(url)}"
-        )
-    if parts.scheme == "http" and host not in LOOPBACK_HOSTS:
-        raise ConfigurationError(f"forge.url: {Redactor().show(url)} would send the token in the clear; use https://")
-    return url.rstrip("/")
+    root = checked_root(url, "forge.url")
+    if sends_in_the_clear(root):
+        raise ConfigurationError(f"forge.url: {root} would send the token in the clear; use https://")
+    return root

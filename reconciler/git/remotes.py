@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.errors import ConfigurationError
 from reconciler.git.credentials import CONTROL_CHARACTERS
+from reconciler.http.addresses import LOOPBACK_HOSTS
 from reconciler.http.redaction import Redactor
 
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^-:].*")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge import github, github_client
+from reconciler.http.clock import Clock as DoorClock
 from tests.servers.fleet import Day, Fleet, day_around, history_of, make_template, open_fleet
 from tests.servers.git_http import is_available
 from tests.servers.git_workshop import Workshop
@@ -67,9 +67,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub's pauses take no time."""
-    patience = github_client.Patience(seconds_between_writes=0.0, sleep=lambda _seconds: None)
-    for module in (github, github_client):
-        monkeypatch.setattr(module, "Patience", lambda: patience)
+    monkeypatch.setattr(DoorClock, "sleep", lambda _clock, _seconds: None)
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ import pytest
 from reconciler.domain.settings import ForgeSettings
 from reconciler.forge import Forge, ForgeToken, Marker, forge_for, withdrawn, write_marker
 from reconciler.forge.github import GitHub
-from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.remotes import RepositoryAddress
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.github_contract import Exchange, find_description, load_contract
+from tests.servers.scripted import SteppedClock
 
 pytestmark = [
     pytest.mark.integration,
@@ -75,9 +76,8 @@ def live_through_everything(forge: Forge) -> None:
 
 
 def test_every_operation_of_ours_is_as_github_describes_it(server: GitHubServer) -> None:
-    patience = Patience(seconds_between_writes=0.0, sleep=lambda _: None)
-    client = GitHubClient(server.url, server.token, token_name="the test's token", patience=patience)
-    live_through_everything(GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client, patience))
+    client = GitHubClient(server.url, server.token, token_name="the test's token", clock=SteppedClock())
+    live_through_everything(GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client))
     assert server.operations == OPERATIONS
     assert server.violations == []
 

@@ -135,7 +135,8 @@ class GitHubServer:
     """The state behind the server, and a person's hands on it.
 
     `has_graphql`, `labels_work` and `has_user` switch parts off; `hide_new_for` keeps a new pull request out of that
-    many lists; `faults` go wrong once or more; `requests` grows with each request.
+    many lists; `next_page` is where its Link headers lead; `faults` go wrong once or more; `requests` grows with each
+    request.
     """
 
     def __init__(self, contract: Contract | None) -> None:
@@ -146,6 +147,7 @@ class GitHubServer:
         self.has_user = True
         self.has_graphql = True
         self.hide_new_for = 0
+        self.next_page = "http://evil.invalid"
         self.now_s = START_S
         self.requests: list[LoggedRequest] = []
         self.faults: list[Fault] = []
@@ -317,7 +319,7 @@ class GitHubServer:
         shown = found[(page - 1) * size : page * size]
         headers = {}
         if page * size < len(found):  # an address that must not be followed: paging is by number
-            headers["Link"] = f'<http://evil.invalid/steal?page={page + 1}>; rel="next"'
+            headers["Link"] = f'<{self.next_page}/steal?page={page + 1}>; rel="next"'
         body = [simple_pull_request_object(self.url, self._view(repository, each)) for each in shown]
         return Answer(status=200, body=body, headers=headers)
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import reconciler.cli.run
 from reconciler.cli.main import invoke
-from reconciler.forge import github, github_client
 from reconciler.forge.github import GitHub
 from reconciler.forge.local import Local
 from reconciler.git import Clone
+from reconciler.http.clock import Clock
 
 PATIENCE_S = 30.0
 
@@ -78,9 +78,7 @@ def main() -> None:
     step, now_s, *arguments = sys.argv[1:]
     halt_at(step)
     setattr(reconciler.cli.run, "time", SimpleNamespace(time=lambda: float(now_s)))  # noqa: B010  # the fleet's time
-    patience = github_client.Patience(seconds_between_writes=0.0, sleep=lambda _seconds: None)
-    for module in (github, github_client):
-        setattr(module, "Patience", lambda: patience)  # noqa: B010  # no pause takes time
+    setattr(Clock, "sleep", lambda _clock, _seconds: None)  # noqa: B010  # no pause takes time
     sys.exit(invoke(arguments))
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from reconciler.forge import Forge, parse_remote
 from reconciler.forge.github import GitHub
-from reconciler.forge.github_client import GitHubClient, Patience
+from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.local import Local
 from tests.servers.git_workshop import run_git
-from tests.servers.github import GitHubServer, serve_github
+from tests.servers.github import START_S, GitHubServer, serve_github
+from tests.servers.scripted import SteppedClock
 
 FULL_NAME = "acme/fleet"
 
@@ -46,18 +47,27 @@ class GitHubStage:
 
     server: GitHubServer
     repository: Path
-    waits_s: list[float] = field(default_factory=list)
+    write_pause_s: float = 0.0
+    clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
+
+    @property
+    def waits_s(self) -> list[float]:
+        """For how long it waited, each time."""
+        return self.clock.slept
 
     def open(self, *, token: str | None = None, url: str | None = None, remote: str = FULL_NAME) -> GitHub:
         """The forge under test."""
         address = parse_remote(f"https://github.com/{remote}")
         if address is None:
             raise AssertionError(remote)
-        patience = Patience(seconds_between_writes=0.0, sleep=self.waits_s.append, now_s=lambda: self.server.now_s)
         client = GitHubClient(
-            url or self.server.url, token or self.server.token, token_name="variable FORGE_TOKEN", patience=patience
+            url or self.server.url,
+            token or self.server.token,
+            token_name="variable FORGE_TOKEN",
+            write_pause_s=self.write_pause_s,
+            clock=self.clock,
         )
-        return GitHub(address, client, patience)
+        return GitHub(address, client)
 
     def push(self, branch: str) -> str:
         """A head branch with one commit of its own."""

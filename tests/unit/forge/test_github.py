@@ -5,13 +5,13 @@ import re
 from typing import Any
 
 import pytest
-from requests import PreparedRequest, Response, Session
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge import NEUTRAL_IDENTITY, PullRequestState
 from tests.servers.git_workshop import run_git
 from tests.servers.github import Answer, Fault
+from tests.servers.scripted import reply, serve_script
 
 HEAD = "reconciler/prod-llm"
 CREATE = r"/pulls$"
@@ -140,20 +140,13 @@ def test_closed_ones_are_read_no_further_back_than_asked(github: Any) -> None:
     ]
 
 
-def test_no_request_goes_to_an_address_from_a_link_header(github: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    send = Session.send
-
-    def listen(session: Session, request: PreparedRequest, **options: Any) -> Response:
-        seen.append(request.url or "")
-        return send(session, request, **options)
-
-    monkeypatch.setattr(Session, "send", listen)
+def test_no_request_goes_to_an_address_from_a_link_header(github: Any) -> None:
     for number in range(101):
         github.server.open_pull_request("acme/fleet", head=f"reconciler/{number}", fork="acme/fleet")
-    assert len(listed(github.open())) == 101
-    assert seen
-    assert all(url.startswith(github.server.url) for url in seen)
+    with serve_script(reply(b"[]")) as elsewhere:
+        github.server.next_page = elsewhere.url
+        assert len(listed(github.open())) == 101
+    assert elsewhere.seen == []
 
 
 def test_only_open_ones_of_ours_are_asked_for_a_merge_queue(github: Any) -> None:
@@ -321,6 +314,18 @@ def test_a_pull_request_that_is_gone_is_a_matter_of_configuration(github: Any) -
 # Patience
 
 
+def test_writes_are_a_second_apart_and_reads_are_not(github: Any) -> None:
+    github.write_pause_s = 1.0
+    github.push(HEAD)
+    forge = github.open()
+    create(forge, labels=("reconciler",), reviewers=("alice",))
+    listed(forge)
+    assert github.waits_s == [1.0, 1.0]
+    github.clock.time_s += 0.25
+    forge.update(1, title="Other")
+    assert github.waits_s == [1.0, 1.0, 0.75]
+
+
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_a_failing_server_is_asked_again_a_few_times(github: Any, status: int) -> None:
     github.server.fail("GET", "^/repos", status=status, times=3)
@@ -430,8 +435,7 @@ def test_no_error_and_no_log_holds_the_token_even_if_the_server_repeats_it(
         github.open().check_access()
     assert "canary" not in str(caught.value)
     assert caught.value.__cause__ is None
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("reconciler")]
-    assert not any("canary" in message for message in ours)
+    assert "canary" not in caplog.text
     github.server.violations.clear()
 
 
