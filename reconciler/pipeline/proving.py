@@ -1,23 +1,20 @@
 """Render proof: Kustomize itself says what a plan changes of the objects that a cluster gets."""
 
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.domain.plan import Decision, Outcome
-from reconciler.errors import ConfigurationError, InputError
+from reconciler.errors import InputError
 from reconciler.git import EntryKind, Repository
 from reconciler.manifests import Field, Value, format_field, parse_documents
 from reconciler.pipeline.prepare import Prepared
 from reconciler.placement import DEPLOYING_KINDS, Fleet
+from reconciler.rendering import Kustomize, find_kustomize
 from reconciler.resources import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 
-TOOLS = (("kustomize", ("kustomize", "build")), ("kubectl", ("kubectl", "kustomize")))
-TIMEOUT_S = 120.0
 _COUNTS = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})
 _PLACING = frozenset({"nodeSelector", "resources", "inferenceFlavors"})
 """Where a change of accelerator shows in a scale target."""
@@ -54,7 +51,7 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
     Raises ConfigurationError without a tool, InputError when anything but the wanted fields differs. The tool fetches
     what a remote base names; nothing else here leaves the machine.
     """
-    name, command = _find_tool()
+    kustomize = find_kustomize()
     files = {path: body for change_set in prepared.edited.change_sets for path, body in change_set.files.items()}
     roots, unrendered = _roots_of(_build(prepared), files)
     wishes = _Wishes.of(prepared)
@@ -63,21 +60,14 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
         folder = Path(name_of_folder)
         if roots:
             _check_out(repository, folder)
-        before = {root: _render(command, folder, root) for root in roots}
+        before = {root: _render(kustomize, folder, root) for root in roots}
         for path, body in files.items() if roots else ():
             (folder / path).write_bytes(body)
         for root in roots:
-            after = _render(command, folder, root)
+            after = _render(kustomize, folder, root)
             changed += _compare(root, before[root], after, wishes)
             objects += len(after)
-    return Proof(tool=name, roots=len(roots), objects=objects, changed=changed, unrendered=unrendered)
-
-
-def _find_tool() -> tuple[str, tuple[str, ...]]:
-    for name, command in TOOLS:
-        if shutil.which(name):
-            return name, command
-    raise ConfigurationError("--prove: expected kustomize or kubectl on the PATH, found neither")
+    return Proof(tool=kustomize.name, roots=len(roots), objects=objects, changed=changed, unrendered=unrendered)
 
 
 def _build(prepared: Prepared) -> Fleet:
@@ -106,23 +96,8 @@ def _check_out(repository: Repository, folder: Path) -> None:
         (folder / entry.path).write_bytes(body)
 
 
-def _render(command: tuple[str, ...], folder: Path, root: str) -> Objects:
-    try:
-        done = subprocess.run(
-            [*command, str(folder / root)],
-            capture_output=True,
-            check=False,
-            timeout=TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigurationError(f"--prove: {command[0]} did not render {root or '.'}: {error}") from error
-    if done.returncode != 0:
-        words = done.stderr.decode("utf-8", "replace").strip().replace(str(folder), "").splitlines()
-        raise InputError(
-            root or ".", 0, "", f"{command[0]} does not render it: {words[-1] if words else 'no reason given'}"
-        )
-    values = (document.value for document in parse_documents(root, done.stdout))
+def _render(kustomize: Kustomize, folder: Path, root: str) -> Objects:
+    values = (document.value for document in parse_documents(root, kustomize.build(folder, root)))
     return {_name_of(value): value for value in values if isinstance(value, dict)}
 
 
