@@ -1,13 +1,14 @@
 """What an answer of Prometheus means that holds no result, and what to do about it."""
 
 import json
-from http import HTTPStatus
 
 from reconciler.http.failures import Advice, Failure, FailureKind, Place
 from reconciler.http.messages import Response
 
+OK = 200
+NOT_FOUND = 404
 RECOVERABLE = frozenset({429, 500, 502, 503, 504})
-REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+REFUSED = frozenset({401, 403})
 CONTENT_TYPES = frozenset({"", "application/json", "text/plain"})
 QUOTED_CHARACTERS = 300
 PREFIX = "is the URL's path prefix right?"
@@ -23,7 +24,7 @@ HOPELESS = frozenset({FailureKind.UNREACHABLE, FailureKind.UNTRUSTED, FailureKin
 
 def judge(response: Response, place: Place, credential: str) -> Failure | None:
     """Why `response` can be no answer; `credential` names what would have been refused."""
-    if response.status != HTTPStatus.OK:
+    if response.status != OK:
         return _judge_status(response, place, credential)
     if response.content_type not in CONTENT_TYPES:
         what = f"answered {response.content_type}, not a Prometheus API: {PREFIX}"
@@ -39,7 +40,7 @@ def _judge_status(response: Response, place: Place, credential: str) -> Failure:
     if response.status in REFUSED:
         refused = f"{credential} was refused" if credential else "it wants a credential: set prometheus.bearerToken"
         return place.failure(FailureKind.REFUSED, f"{response.status}, {refused}{words}")
-    if response.status == HTTPStatus.NOT_FOUND:
+    if response.status == NOT_FOUND:
         return place.failure(FailureKind.REFUSED, f"404, no Prometheus API there: {PREFIX}")
     wait_s = (response.retry_after_s or 0.0) if response.status in RECOVERABLE else None
     return place.failure(FailureKind.REJECTED, f"{response.status}{words}", wait_s=wait_s)

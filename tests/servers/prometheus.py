@@ -4,11 +4,11 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import ProxyHandler, build_opener  # noqa: TID251  # a server of the tests, not the product
 
 PROMETHEUS = shutil.which("prometheus") or ""
 PROMTOOL = shutil.which("promtool") or ""
@@ -141,7 +141,7 @@ def _served(blocks: Path, directory: Path) -> Iterator[str]:
 
 
 def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = build_opener(ProxyHandler({}))
     for _ in range(300):
         if process.poll() is not None:
             break

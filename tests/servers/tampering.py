@@ -2,11 +2,11 @@
 
 import contextlib
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import ProxyHandler, build_opener  # noqa: TID251  # a server of the tests, not the product
 
 Change = Callable[[bytes], bytes]
 
@@ -72,7 +72,7 @@ class _Connection(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def _truth(self, form: bytes) -> bytes:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener = build_opener(ProxyHandler({}))
         with opener.open(f"{self.source}{self.path}", data=form, timeout=30) as answer:
             return bytes(answer.read())
 
