@@ -1,10 +1,10 @@
 """The token for one remote."""
 
-import base64
 import re
 from dataclasses import dataclass, field
 
 from reconciler.errors import ConfigurationError
+from reconciler.http.credentials import basic
 from reconciler.http.redaction import Redactor
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -28,13 +28,9 @@ class Credentials:
     @property
     def authorization(self) -> str:
         """The HTTP header that carries them."""
-        return f"Authorization: Basic {base64.b64encode(self._pair.encode()).decode('ascii')}"
+        return f"Authorization: {basic(self.username, self.token)}"
 
     @property
     def redactor(self) -> Redactor:
         """Takes the token out of what git says, in every spelling."""
-        return Redactor((self.token, self._pair))
-
-    @property
-    def _pair(self) -> str:
-        return f"{self.username}:{self.token}"
+        return Redactor((self.token, f"{self.username}:{self.token}"))

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.errors import ConfigurationError
 from reconciler.git.credentials import CONTROL_CHARACTERS
-from reconciler.http.addresses import LOOPBACK_HOSTS
+from reconciler.http.addresses import sends_in_the_clear
 from reconciler.http.redaction import Redactor
 
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -90,7 +90,7 @@ def _open_url(url: str) -> Remote:
         )
     if (parts.username or "").startswith("-"):
         raise ConfigurationError(f"repository {shown}: no valid user name")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+    if sends_in_the_clear(url):
         raise ConfigurationError(f"repository {shown}: http:// sends tokens in the clear; use https://")
     origin = "" if parts.scheme == "ssh" else f"{parts.scheme}://{parts.netloc}"
     return Remote(url=url, protocol=parts.scheme, origin=origin)

@@ -44,9 +44,9 @@ def checked_root(url: str, setting: str) -> str:
 
 
 def sends_in_the_clear(url: str) -> bool:
-    """Whether what is sent to `url` can be read on its way: anything but TLS that leaves this machine."""
+    """Whether what is sent to `url` can be read on its way: plain HTTP that leaves this machine."""
     parts = urlsplit(url)
-    return parts.scheme != "https" and (parts.hostname or "") not in LOOPBACK_HOSTS
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS
 
 
 def place_of(url: str) -> str:
