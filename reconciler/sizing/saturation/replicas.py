@@ -3,7 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, UpstreamQueue
@@ -89,36 +90,17 @@ def _cleaned(replica: ReplicaMetrics) -> ReplicaMetrics:
             faults[name] = f"{name} {fault}"
     if not faults:
         return replica
-    sound = {name: None if name in faults else getattr(replica, name) for name in _QUANTITIES}
-    return _with(replica, sound, {**replica.reasons, **faults})
+    sound: dict[str, Any] = {name: None if name in faults else getattr(replica, name) for name in _QUANTITIES}
+    return replace(replica, **sound, reasons={**replica.reasons, **faults})
 
 
 def _merged(reports: list[ReplicaMetrics]) -> ReplicaMetrics:
     if len(reports) == 1:
         return reports[0]
-    larger = {name: _largest([getattr(report, name) for report in reports]) for name in _QUANTITIES}
+    larger: dict[str, Any] = {name: _largest([getattr(report, name) for report in reports]) for name in _QUANTITIES}
     missing = {name for name, value in larger.items() if value is None}
     reasons = {name: why for report in reports for name, why in sorted(report.reasons.items()) if name in missing}
-    return _with(reports[0], larger, reasons)
-
-
-def _with(
-    replica: ReplicaMetrics, quantities: Mapping[str, float | None], reasons: Mapping[str, str]
-) -> ReplicaMetrics:
-    return ReplicaMetrics(
-        pod=replica.pod,
-        variant=replica.variant,
-        instance=replica.instance,
-        kv_cache_usage=quantities["kv_cache_usage"],
-        num_waiting=quantities["num_waiting"],
-        input_tokens=quantities["input_tokens"],
-        output_tokens=quantities["output_tokens"],
-        num_blocks=quantities["num_blocks"],
-        block_tokens=quantities["block_tokens"],
-        total_kv_tokens=quantities["total_kv_tokens"],
-        prefix_hit_rate=quantities["prefix_hit_rate"],
-        reasons=reasons,
-    )
+    return replace(reports[0], **larger, reasons=reasons)
 
 
 def _largest(values: list[float | None]) -> float | None:
