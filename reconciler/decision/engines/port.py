@@ -22,6 +22,9 @@ from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 
+Models = Mapping[ModelKey, Sequence[VariantState]]
+"""The variants of each model."""
+
 
 class EngineQuestion(Enum):
     """What an engine may want to know of a model from Prometheus."""
@@ -117,5 +120,10 @@ class SizingEngine(Protocol):
         """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""
         return ""
 
-    def size(self, given: SizingInput, states: Sequence[VariantState]) -> EngineAnswer:
-        """What it requires for the models of these variants, which are all that it sizes."""
+    def size(self, given: SizingInput, models: Models) -> EngineAnswer:
+        """What it requires for these models, which are all that it sizes."""
+
+
+def has_learned(members: Iterable[Variant]) -> bool:
+    """Whether any of the profiles was learned."""
+    return any(option.profile.learning is not None for each in members for option in each.options)

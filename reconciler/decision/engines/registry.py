@@ -10,6 +10,7 @@ from reconciler.decision.engines.tracking.engine import TRACKING
 from reconciler.decision.engines.wva.engine import WVA_V1, WVA_V2
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.engines import Engine
+from reconciler.domain.identity import ModelKey
 
 _QUEUEING = QueueingEngine()
 ENGINES: Mapping[Engine, SizingEngine] = {
@@ -23,7 +24,7 @@ EXPECTED = _QUEUEING
 
 def size_models(given: SizingInput, states: Iterable[VariantState]) -> dict[Engine, EngineAnswer]:
     """The answer of every engine that sizes any of the variants, in the order of `ENGINES`."""
-    asked: dict[Engine, list[VariantState]] = {}
+    asked: dict[Engine, dict[ModelKey, list[VariantState]]] = {}
     for state in states:
-        asked.setdefault(state.engine, []).append(state)
+        asked.setdefault(state.engine, {}).setdefault(state.variant.model, []).append(state)
     return {name: engine.size(given, asked[name]) for name, engine in ENGINES.items() if name in asked}

@@ -1,19 +1,25 @@
 """The engine `queueing`: replicas as queues, sized from a profile so that each keeps its service class."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from reconciler.decision.engines.port import Admission, EngineQuestion, Lacks, SizingEngine, SizingInput
+from reconciler.decision.engines.port import (
+    Admission,
+    EngineQuestion,
+    Lacks,
+    Models,
+    SizingEngine,
+    SizingInput,
+    has_learned,
+)
 from reconciler.decision.engines.queueing.answer import QueueAnswer
-from reconciler.decision.engines.queueing.capacities import Capacities, ReplicaCapacity, SizingRow
+from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.law_targets import PREFILL_DECODE
-from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
-from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.loads import Load, Observation
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Snapshot
@@ -54,40 +60,26 @@ class QueueingEngine(SizingEngine):
             return f"{variant.current.accelerator} has no profile"
         return str(state.gap or "")
 
-    def size(self, given: SizingInput, states: Sequence[VariantState]) -> QueueAnswer:
+    def size(self, given: SizingInput, models: Models) -> QueueAnswer:
+        states = [state for members in models.values() for state in members]
         corrections = {
             state.variant.key: correction
             for state in states
             if (correction := _correction(given.snapshot, state.variant)) is not None
         }
         capacities = Capacities([row for state in states for row in _rows(state, corrections.get(state.variant.key))])
-        return QueueAnswer(
-            capacities=capacities, corrections=corrections, problems=_problems(given, states, capacities.of)
-        )
-
-
-def has_learned(members: Iterable[Variant]) -> bool:
-    """Whether any of the profiles was learned."""
-    return any(option.profile.learning is not None for each in members for option in each.options)
-
-
-def _problems(
-    given: SizingInput, states: Sequence[VariantState], capacities: Mapping[CandidateKey, ReplicaCapacity]
-) -> dict[ModelKey, ModelProblem]:
-    models: dict[ModelKey, list[VariantState]] = {}
-    for state in states:
-        models.setdefault(state.variant.model, []).append(state)
-    return {
-        model: QueueProblem(
-            model=model,
-            members=members,
-            capacities=capacities,
-            devices=given.devices,
-            variation=given.variations.get(model),
-        ).problem(load.arrival_rate_per_s)
-        for model, members in models.items()
-        if (load := members[0].load) is not None
-    }
+        problems = {
+            model: QueueProblem(
+                model=model,
+                members=members,
+                capacities=capacities.of,
+                devices=given.devices,
+                variation=given.variations.get(model),
+            ).problem(load.arrival_rate_per_s)
+            for model, members in models.items()
+            if (load := members[0].load) is not None
+        }
+        return QueueAnswer(capacities=capacities, corrections=corrections, problems=problems)
 
 
 def _rows(state: VariantState, correction: Correction | None) -> Iterable[SizingRow]:

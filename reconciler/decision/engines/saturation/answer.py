@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.decision.engines.port import EngineAnswer, SizingInput
+from reconciler.decision.engines.port import EngineAnswer, Models, SizingInput
 from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.model_problem import ModelProblem
@@ -41,7 +41,7 @@ class FullnessAnswer(EngineAnswer):
     def of(
         cls,
         given: SizingInput,
-        models: Mapping[ModelKey, Sequence[VariantState]],
+        models: Models,
         answers: Mapping[ModelKey, SaturationAnswer],
     ) -> "FullnessAnswer":
         """The answers with the models' problems that follow from them."""

@@ -3,14 +3,20 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from reconciler.decision.engines.port import Admission, EngineQuestion, Lacks, SizingEngine, SizingInput
+from reconciler.decision.engines.port import (
+    Admission,
+    EngineQuestion,
+    Lacks,
+    Models,
+    SizingEngine,
+    SizingInput,
+    has_learned,
+)
 from reconciler.decision.engines.saturation.answer import FullnessAnswer
 from reconciler.decision.engines.saturation.readings import read_model
-from reconciler.decision.variant_states import VariantState
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
 from reconciler.domain.holds import NOT_ASKED, hold_of
-from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Load
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -42,8 +48,7 @@ class SaturationEngine(SizingEngine):
 
     def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
         asked = {EngineQuestion.LOAD, EngineQuestion.REPLICAS}
-        is_learned = any(option.profile.learning is not None for each in members for option in each.options)
-        return asked | {EngineQuestion.TRACES} if is_learned or self.wants_traces(rules) else asked
+        return asked | {EngineQuestion.TRACES} if has_learned(members) or self.wants_traces(rules) else asked
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         observation = snapshot.observed.observations.get(variant.key)
@@ -51,11 +56,8 @@ class SaturationEngine(SizingEngine):
             return Lacks(metrics=NOT_ASKED)
         return Lacks(metrics=hold_of(observation.absence) if observation.absence is not None else None)
 
-    def size(self, given: SizingInput, states: Sequence[VariantState]) -> FullnessAnswer:
+    def size(self, given: SizingInput, models: Models) -> FullnessAnswer:
         """Upstream's modes decide a whole cluster at once."""
-        models: dict[ModelKey, list[VariantState]] = {}
-        for state in states:
-            models.setdefault(state.variant.model, []).append(state)
         clusters: dict[str, list[ModelReadings]] = {}
         for model, members in sorted(models.items()):
             variants = [state.variant for state in members]

@@ -8,6 +8,7 @@ from reconciler.decision.engines.port import (
     EngineAnswer,
     EngineQuestion,
     Lacks,
+    Models,
     SizingEngine,
     SizingInput,
 )
@@ -53,15 +54,12 @@ class TrackingEngine(SizingEngine):
         words = f"{self.name} needs metric targets, and no policy gives any for it"
         return Lacks(means=Hold(kind=HoldKind.METRIC_TARGETS_MISSING, words=words))
 
-    def size(self, given: SizingInput, states: Sequence[VariantState]) -> "TrackingAnswer":
+    def size(self, given: SizingInput, models: Models) -> "TrackingAnswer":
         """Policies are followed together, as their controller does."""
         snapshot = given.snapshot
-        followed = {state.variant.tracked_by for state in states}
+        followed = {state.variant.tracked_by for members in models.values() for state in members}
         targets = [target for target in snapshot.tracked if target.key in followed]
         answers = track_targets(targets, snapshot.histories, snapshot.now_s, self.rule_of)
-        models: dict[ModelKey, list[VariantState]] = {}
-        for state in states:
-            models.setdefault(state.variant.model, []).append(state)
         return TrackingAnswer(
             answers=answers,
             problems={model: _problem(model, members, answers) for model, members in models.items()},
