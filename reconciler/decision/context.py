@@ -7,10 +7,9 @@ from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.projection import Projection
-from reconciler.decision.staging.proposals import StagedPlan
+from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.engines import Engine
-from reconciler.domain.holds import Hold
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Shortfall, Solution
 
@@ -19,14 +18,21 @@ from reconciler.domain.solutions import Shortfall, Solution
 class DecisionContext:
     """The snapshot, what was asked of the optimizer and answered, and what is expected before and after."""
 
-    snapshot: Snapshot
+    situation: Situation
     answers: Mapping[Engine, EngineAnswer]
-    formulated: FormulatedProblem
     variations: Mapping[ModelKey, LoadVariation]
     solution: Solution
     staged: StagedPlan
     before: Projection
     after: Projection
     shortfalls: Mapping[ModelKey, Shortfall]
-    held: Mapping[ResourceKey, Hold]
-    """Why a variant that was free stays as it is: nothing could be chosen for it, or rules contradict each other."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is decided from."""
+        return self.situation.snapshot
+
+    @property
+    def formulated(self) -> FormulatedProblem:
+        """What the optimizer was asked."""
+        return self.situation.formulated

@@ -11,6 +11,7 @@ from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
+from reconciler.domain.proposals import ProposedChange
 from reconciler.domain.provenance import Figure
 from reconciler.domain.solutions import Sensitivity, SharedUse, SolveStatus
 
@@ -103,6 +104,27 @@ class MovedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationChange:
+    """What a plan does to one variant, with the verdict of the guard rails."""
+
+    variant: ResourceKey
+    current: Allocation
+    desired: Allocation
+    verdict: Verdict
+
+    @property
+    def proposed(self) -> ProposedChange:
+        """The change as a pull request carries it."""
+        return ProposedChange(
+            resource=str(self.variant),
+            replicas_before=self.current.replicas,
+            replicas_after=self.desired.replicas,
+            accelerator_before=self.current.accelerator,
+            accelerator_after=self.desired.accelerator,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What happens to one variant, why, and what it is expected to change.
 
@@ -146,6 +168,11 @@ class Decision:
     caution: str = ""
 
     @property
+    def change(self) -> AllocationChange:
+        """What it does to its variant, if anything."""
+        return AllocationChange(variant=self.variant, current=self.current, desired=self.desired, verdict=self.verdict)
+
+    @property
     def is_accelerator_change(self) -> bool:
         """Whether the variant moves to another accelerator."""
         return self.current.accelerator != self.desired.accelerator
@@ -182,7 +209,7 @@ class GroupPlan:
     @property
     def fingerprint(self) -> str:
         """sha256 over the sorted (resource, field, value, verdict) of the changes; empty without a change."""
-        return decision_fingerprint(self.changes)
+        return decision_fingerprint(decision.change for decision in self.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,16 +264,16 @@ class Plan:
         return tuple(decision for decision in self.decisions if decision.outcome is outcome)
 
 
-def decision_fingerprint(changes: Iterable[Decision]) -> str:
+def decision_fingerprint(changes: Iterable[AllocationChange]) -> str:
     """sha256 over the sorted (resource, field, value, verdict): no observation in it; empty for no change."""
-    rows = sorted(row for decision in changes for row in _fingerprint_rows(decision))
+    rows = sorted(row for change in changes for row in _fingerprint_rows(change))
     if not rows:
         return ""
     return hashlib.sha256("\n".join("\0".join(row) for row in rows).encode()).hexdigest()
 
 
-def _fingerprint_rows(decision: Decision) -> Iterable[tuple[str, str, str, str]]:
-    verdict = f"{decision.verdict.kind} {decision.verdict.rule}".strip()
-    yield str(decision.variant), "replicas", str(decision.desired.replicas), verdict
-    if decision.is_accelerator_change:
-        yield str(decision.variant), "accelerator", decision.desired.accelerator, verdict
+def _fingerprint_rows(change: AllocationChange) -> Iterable[tuple[str, str, str, str]]:
+    verdict = f"{change.verdict.kind} {change.verdict.rule}".strip()
+    yield str(change.variant), "replicas", str(change.desired.replicas), verdict
+    if change.current.accelerator != change.desired.accelerator:
+        yield str(change.variant), "accelerator", change.desired.accelerator, verdict

@@ -1,7 +1,11 @@
 """Proposals: our pull requests as decide sees them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from reconciler.domain.allocations import Allocation
+from reconciler.domain.identity import ResourceKey
 
 
 class ProposalState(StrEnum):
@@ -22,6 +26,10 @@ class ProposedChange:
     replicas_after: int
     accelerator_before: str
     accelerator_after: str
+
+    def merged(self, current: Allocation) -> Allocation:
+        """What the variant would have, were it merged; empty names no accelerator, so it keeps the one it runs on."""
+        return Allocation(accelerator=self.accelerator_after or current.accelerator, replicas=self.replicas_after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +56,14 @@ class Proposal:
     title: str = ""
     body_digest: str = ""
     url: str = ""
+
+    def merged(self, current: Mapping[ResourceKey, Allocation]) -> dict[ResourceKey, Allocation]:
+        """What the variants that have `current` would have, were it merged.
+
+        What it says nothing of stays: so does an accelerator that was not known when it was proposed.
+        """
+        changes = {change.resource: change for change in self.changes}
+        return {
+            key: now if (change := changes.get(str(key))) is None else change.merged(now)
+            for key, now in current.items()
+        }

@@ -1,37 +1,38 @@
-"""Tells one variant's decision: its numbers, its verdict and the steps that led to it."""
+"""Tells the decision of one resource: its numbers, its verdict and the steps that led to it."""
 
 from reconciler.decision.context import DecisionContext
 from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.explanation.steps import steps_of
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
+from reconciler.decision.staging.verdicts import verdict_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.holds import Hold
+from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.loads import Observation
-from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Verdict, VerdictKind
-from reconciler.domain.variant_settings import GROUP
+from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection
 from reconciler.domain.variants import Variant
 
 
 def decision_for(context: DecisionContext, state: VariantState) -> Decision:
     """The decision of one variant, numbers rounded before they enter the plan."""
     variant = state.variant
-    desired = context.staged.allocations[variant.key]
-    hold = state.hold or context.held.get(variant.key)
-    outcome = _outcome(variant, desired, hold)
+    staged = context.staged
+    desired, hold = staged.allocations[variant.key], staged.holds.get(variant.key)
+    outcome = staged.outcome(context.situation, variant.key)
     need = context.formulated.needs.of_variant(variant.key)
     observation = context.snapshot.observed.observations.get(variant.key)
     key = variant.key.on(variant.current.accelerator)
     return Decision(
         variant=variant.key,
         model=variant.model,
-        group=variant.settings[GROUP].value,
+        group=context.situation.group_of[variant.key],
         outcome=outcome,
         current=variant.current,
         desired=desired,
-        verdict=_verdict(outcome, hold),
-        steps=steps_of(context, state, desired, outcome, hold),
+        verdict=staged.verdicts[variant.key],
+        steps=steps_of(context, state, outcome),
         hold=hold,
         place=str(variant.place),
         written_at=_written_at(variant, desired),
@@ -52,8 +53,25 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(state, observation),
-        waiting=context.staged.waiting.get(variant.key) if hold is None else None,
+        waiting=staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(variant, outcome),
+    )
+
+
+def broken_decision(context: DecisionContext, broken: BrokenResource) -> Decision:
+    """A resource that could not be read is shown as held, in the group that its key suggests."""
+    key, nothing = broken.key, Allocation(accelerator="", replicas=0)
+    return Decision(
+        variant=key,
+        model=ModelKey(cluster=key.cluster, namespace=key.namespace, model_id=""),
+        group=context.situation.group_of[key],
+        outcome=Outcome.HELD,
+        current=nothing,
+        desired=nothing,
+        verdict=verdict_of(broken.hold),
+        steps=(),
+        hold=broken.hold,
+        place=str(broken.place),
     )
 
 
@@ -96,21 +114,6 @@ def _fullness(context: DecisionContext, variant: Variant) -> Fullness | None:
         after=_rounded(needs.fullness(model, context.staged.allocations)),
         limit=needs.fillings[model].full,
     )
-
-
-def _outcome(variant: Variant, desired: Allocation, hold: Hold | None) -> Outcome:
-    if hold is not None:
-        return Outcome.HELD
-    return Outcome.UNCHANGED if desired == variant.current else Outcome.CHANGE
-
-
-def _verdict(outcome: Outcome, hold: Hold | None) -> Verdict:
-    """Until policies say otherwise nothing merges itself."""
-    if hold is not None:
-        return Verdict(kind=VerdictKind.HOLD, reason=hold.words)
-    if outcome is Outcome.UNCHANGED:
-        return Verdict(kind=VerdictKind.ALLOW)
-    return Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
 
 
 def _rounded(value: float | None) -> float | None:

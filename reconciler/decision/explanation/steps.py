@@ -4,15 +4,14 @@ from reconciler.decision.context import DecisionContext
 from reconciler.decision.engines.registry import EXPECTED
 from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.allocations import Allocation
-from reconciler.domain.holds import Hold
-from reconciler.domain.plan import Outcome, Step, VerdictKind
+from reconciler.domain.plan import Outcome, Step
 from reconciler.domain.variants import Variant
 
 
-def steps_of(
-    context: DecisionContext, state: VariantState, desired: Allocation, outcome: Outcome, hold: Hold | None
-) -> tuple[Step, ...]:
-    variant = state.variant
+def steps_of(context: DecisionContext, state: VariantState, outcome: Outcome) -> tuple[Step, ...]:
+    """The steps of one variant, first what its engine saw; a held one ends with its hold."""
+    variant, staged = state.variant, context.staged
+    desired, hold = staged.allocations[variant.key], staged.holds.get(variant.key)
     steps = _choice_steps(state)
     for answer in context.answers.values():
         steps += answer.steps(state, context.formulated)
@@ -26,9 +25,8 @@ def steps_of(
     steps += _device_steps(variant, desired)
     steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(context, state, desired)))
     if outcome is Outcome.CHANGE:
-        steps.append(
-            Step(stage="policy", before=_words(desired), after=_words(desired), reason=str(VerdictKind.NEEDS_APPROVAL))
-        )
+        verdict = str(staged.verdicts[variant.key].kind)
+        steps.append(Step(stage="policy", before=_words(desired), after=_words(desired), reason=verdict))
     return tuple(steps)
 
 

@@ -5,53 +5,48 @@ What a group adds must fit beside that, the most urgent first; inside a group wh
 not what moves: its old replicas run until the new ones serve, and a move into what another leaves might never end.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
-from reconciler.decision.staging.proposals import StagedPlan
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import Pool
-from reconciler.domain.variant_settings import GROUP
 from reconciler.optimizer.device_use import DeviceUse
 
 
-def wait_for_devices(
-    states: Sequence[VariantState], formulated: FormulatedProblem, staged: StagedPlan, proposals: Mapping[str, Proposal]
-) -> StagedPlan:
-    """Cut what is added where a pool has no room for it before others have merged; what depends on it stays too."""
-    if not formulated.problem.pools:
+def wait_for_devices(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Cut what is added where a pool has no room for it before others have merged; what depends on it stays too.
+
+    After every other pass that changes what a variant gets: what stays there holds devices here.
+    """
+    pools = situation.formulated.problem.pools
+    if not pools:
         return staged
-    waiting = _Waiting(states, formulated, staged, proposals)
-    for pool in formulated.problem.pools:
+    waiting = _Waiting(situation, staged)
+    for pool in pools:
         waiting.fit(pool)
-    waiting.keep_dependants(formulated)
+    waiting.keep_dependants(situation.formulated)
     return replace(staged, allocations=waiting.allocations, waiting=waiting.waiting)
 
 
 class _Waiting:
-    def __init__(
-        self,
-        states: Sequence[VariantState],
-        formulated: FormulatedProblem,
-        staged: StagedPlan,
-        proposals: Mapping[str, Proposal],
-    ) -> None:
-        self._current: Allocations = formulated.problem.current
+    def __init__(self, situation: Situation, staged: StagedPlan) -> None:
+        formulated = situation.formulated
+        self._current = situation.current
         self._device_use = DeviceUse.of(formulated.problem)
         self._urgency: dict[ResourceKey, int] = {}
         groups: dict[str, list[ResourceKey]] = {}
-        for state in states:
-            key = state.variant.key
-            groups.setdefault(state.variant.settings[GROUP].value, []).append(key)
+        for key in self._current:
+            groups.setdefault(situation.group_of[key], []).append(key)
             need = formulated.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
-        self._open = {group: self._proposed(groups.get(group, ()), each) for group, each in proposals.items()}
+        self._open: dict[str, Allocations] = {}
+        for group, keys in groups.items():
+            proposal, current = situation.open_proposal(group), {key: self._current[key] for key in keys}
+            self._open[group] = current if proposal is None else proposal.merged(current)
         self.allocations = dict(staged.allocations)
         self.waiting = dict(staged.waiting)
         self._cut: set[ResourceKey] = set()
@@ -82,24 +77,12 @@ class _Waiting:
 
     def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
         """The pools that a variant takes anything of: now, as proposed, or as desired."""
-        places = (self._current[key], self._open.get(group, {}).get(key), self.allocations[key])
-        accelerators = {place.accelerator for place in places if place is not None and place.replicas}
+        places = (self._current[key], self._open[group][key], self.allocations[key])
+        accelerators = {place.accelerator for place in places if place.replicas}
         return {pool for each in accelerators for pool in self._device_use.devices(key, each)}
 
-    def _proposed(self, members: Sequence[ResourceKey], proposal: Proposal) -> dict[ResourceKey, Allocation]:
-        changes = {change.resource: change for change in proposal.changes}
-        return {
-            key: Allocation(
-                accelerator=changes[str(key)].accelerator_after or self._current[key].accelerator,
-                replicas=changes[str(key)].replicas_after,
-            )
-            for key in members
-            if str(key) in changes
-        }
-
     def _claim(self, pool: str, group: str) -> int:
-        opened = {**self._current, **self._open.get(group, {})}
-        return max(self._use(pool, group, self._current), self._use(pool, group, opened))
+        return max(self._use(pool, group, self._current), self._use(pool, group, self._open[group]))
 
     def _use(self, pool: str, group: str, allocations: Allocations) -> int:
         after = sum(

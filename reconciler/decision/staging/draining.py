@@ -11,16 +11,19 @@ from dataclasses import replace
 
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import TOLERANCE
-from reconciler.decision.staging.proposals import StagedPlan
+from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.optimizer.device_use import served_meanwhile, served_now
 
 
-def keep_serving(formulated: FormulatedProblem, staged: StagedPlan) -> StagedPlan:
-    """Let as many replicas of a model go as what serves now, and stays, carries its load without."""
-    allocations, waiting = dict(staged.allocations), dict(staged.waiting)
+def keep_serving(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Let as many replicas of a model go as what serves now, and stays, carries its load without.
+
+    After open pull requests: what they keep is what is drained.
+    """
+    formulated, allocations, waiting = situation.formulated, dict(staged.allocations), dict(staged.waiting)
     for model, members in formulated.needs.variants_of.items():
         if len(members) > 1:
             _keep(_Model(formulated, model, members, staged), allocations, waiting)

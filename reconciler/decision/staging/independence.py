@@ -1,23 +1,23 @@
 """Pull requests that may be merged in any order: where groups share a need, each must leave it met alone."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from reconciler.decision.problem.needs import TOLERANCE, Allocations, Needs
-from reconciler.decision.staging.proposals import StagedPlan
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.variant_settings import GROUP
 
 
-def make_independent(states: Sequence[VariantState], needs: Needs, staged: StagedPlan) -> StagedPlan:
-    """Let a variant shrink only when what its own group's pull request leaves carries what is needed."""
+def make_independent(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Let a variant shrink only when what its own group's pull request leaves carries what is needed.
+
+    After draining: what that makes wait leaves more, so less has to wait here.
+    """
     allocations, waiting = dict(staged.allocations), dict(staged.waiting)
-    current = {state.variant.key: state.variant.current for state in states}
-    groups_of = {state.variant.key: state.variant.settings[GROUP].value for state in states}
+    current, needs = situation.current, situation.formulated.needs
     for model in needs.requirements:
-        requirement, groups = needs.requirements[model], _groups(needs, model, groups_of)
+        requirement, groups = needs.requirements[model], _groups(needs, model, situation.group_of)
         for name, members in groups.items() if len(groups) > 1 else ():
             merged = {**current, **{key: staged.allocations[key] for key in members}}
             alone = needs.total(model, merged)

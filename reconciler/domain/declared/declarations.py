@@ -12,7 +12,7 @@ from reconciler.domain.declared.places import EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding
-from reconciler.domain.holds import Hold
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
@@ -141,6 +141,11 @@ class BrokenResource:
     key: ResourceKey
     place: Place
     reason: str
+
+    @property
+    def hold(self) -> Hold:
+        """Why nothing can be decided about it."""
+        return Hold(kind=HoldKind.RESOURCE_UNREADABLE, words=self.reason, place=self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

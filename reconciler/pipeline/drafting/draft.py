@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
-from reconciler.decision.staging.proposals import proposed_change
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.drafts import ChangeSet, Edited, Refusal
@@ -61,7 +60,7 @@ def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
         head_branch=group.head_branch,
         decision=group.fingerprint,
         files=desk.apply(edits),
-        changes=tuple(sorted(proposed_change(decision) for decision in group.changes)),
+        changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
 
 

@@ -229,6 +229,14 @@ def test_a_resource_that_cannot_be_read_is_shown_and_held(fleet: Any, make: Any)
     assert (decision.hold.kind, str(decision.hold.place)) == (HoldKind.RESOURCE_UNREADABLE, "broken.yaml:12")
 
 
+def test_each_of_two_declarations_of_one_resource_tells_the_other(fleet: Any, make: Any) -> None:
+    for here, there in (("a.yaml", "b.yaml"), ("b.yaml", "a.yaml")):
+        reason = f"declared again at {there}:1"
+        fleet.broken.append(BrokenResource(key=make.key("twice"), place=make.place(here), reason=reason))
+    told = [(each.place, each.hold.words, each.verdict.reason) for each in fleet.plan().decisions]
+    assert told == [(f"{here}.yaml:1", *[f"declared again at {there}.yaml:1"] * 2) for here, there in ("ab", "ba")]
+
+
 def test_a_resource_that_cannot_be_read_takes_no_total_away(fleet: Any, make: Any) -> None:
     fleet.add()
     fleet.offer(25.0)

@@ -1,5 +1,6 @@
 """An open pull request that still serves is kept: load noise never pushes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,14 @@ def test_below_five_percent_the_proposal_is_kept(big: Any, make: Any) -> None:
     assert big.decision().steps[-2].reason == (
         "as in open pull request #7: the new optimum would save 4.5 %, under 5 %"
     )
+
+
+def test_a_proposal_from_before_the_accelerator_was_known_keeps_the_one_it_runs_on(big: Any, make: Any) -> None:
+    big.offer(200.0)
+    unnamed = replace(make.change("llama", "30 x H100", "22 x H100"), accelerator_before="", accelerator_after="")
+    big.propose(unnamed)
+    assert big.desired() == {"llama": "22 x H100"}
+    assert big.plan().groups[0].kept_proposal == 7
 
 
 def test_at_five_percent_it_is_replaced(big: Any, make: Any) -> None:

@@ -1,4 +1,4 @@
-"""Same snapshot, same bytes: nothing is read but the snapshot."""
+"""Same recording, same bytes: nothing is read but the recording, and of the snapshot the same plan is made."""
 
 import builtins
 import datetime as dt
@@ -9,12 +9,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from reconciler.cli.sample import read_demo_recording
 from reconciler.decision.decide import decide
+from reconciler.domain.answers import HeldBody
+from reconciler.domain.recording import Recording
+from reconciler.domain.snapshot import Snapshot
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
 
 SCRIPT = Path(__file__).parent / "print_plan.py"
 
@@ -31,12 +40,12 @@ def busy(fleet: Any, make: Any) -> Any:
     return fleet
 
 
-def test_deciding_reads_no_clock_no_file_and_no_network(busy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = repr(busy.plan())
-    snapshot = busy.snapshot()
+@contextmanager
+def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files, sockets, processes, clocks and chance are out of reach."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise AssertionError("decide must not look outside")
+        raise AssertionError("deciding must not look outside")
 
     class NoClock(dt.datetime):
         now = utcnow = today = refuse
@@ -52,8 +61,33 @@ def test_deciding_reads_no_clock_no_file_and_no_network(busy: Any, monkeypatch: 
         patch.setattr(os, "open", refuse)
         for clock in ("time", "time_ns", "monotonic", "perf_counter", "sleep", "localtime", "gmtime"):
             patch.setattr(time, clock, refuse)
+        yield
+
+
+def test_deciding_reads_no_clock_no_file_and_no_network(busy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = repr(busy.plan())
+    snapshot = busy.snapshot()
+    with nothing_outside(monkeypatch):
         plan = decide(snapshot)
     assert repr(plan) == expected
+
+
+def test_reading_a_snapshot_reads_nothing_but_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = in_memory(read_demo_recording())
+    expected = repr(snapshot_of(recording))
+    with nothing_outside(monkeypatch):
+        snapshot = snapshot_of(recording)
+    assert repr(snapshot) == expected
+
+
+def in_memory(recording: Recording) -> Recording:
+    answers = (replace(each, body=HeldBody(content=each.body.read())) for each in recording.answers)
+    return replace(recording, answers=tuple(answers))
+
+
+def snapshot_of(recording: Recording) -> Snapshot:
+    declared = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
+    return read_snapshot(recording, declared, "0")
 
 
 def test_deciding_twice_gives_the_same_plan(busy: Any) -> None:

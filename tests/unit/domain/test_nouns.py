@@ -6,10 +6,12 @@ import math
 import pytest
 
 from reconciler.domain.accelerators import Accelerator, Catalog
+from reconciler.domain.allocations import Allocation
 from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.recording import fingerprint_of
 from reconciler.domain.requirements import Bounds, Requirement, Segment
@@ -20,6 +22,20 @@ from reconciler.errors import InputError
 
 KEY = ResourceKey(cluster="prod", namespace="llm", kind="VariantAutoscaling", name="llama")
 MODEL = ModelKey(cluster="prod", namespace="llm", model_id="meta/llama")
+
+
+def test_a_merged_proposal_leaves_what_it_does_not_tell() -> None:
+    other = dataclasses.replace(KEY, name="qwen")
+    current = {key: Allocation(accelerator="H100", replicas=3) for key in (KEY, other)}
+    change = ProposedChange(
+        resource=str(KEY), replicas_before=3, replicas_after=5, accelerator_before="", accelerator_after=""
+    )
+    proposal = Proposal(
+        group="llm", number=7, state=ProposalState.OPEN, head_branch="llm", decision="", changes=(change,)
+    )
+    assert proposal.merged(current) == {KEY: Allocation(accelerator="H100", replicas=5), other: current[other]}
+    moved = dataclasses.replace(change, accelerator_after="L4")
+    assert moved.merged(current[KEY]) == Allocation(accelerator="L4", replicas=5)
 
 
 def test_a_resource_prints_as_namespace_and_name() -> None:

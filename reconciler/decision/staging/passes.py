@@ -1,0 +1,27 @@
+"""The passes that a plan goes through between the optimizer and its pull requests, in their order."""
+
+from reconciler.decision.staging.devices import wait_for_devices
+from reconciler.decision.staging.draining import keep_serving
+from reconciler.decision.staging.independence import make_independent
+from reconciler.decision.staging.open_proposals import keep_open_proposals
+from reconciler.decision.staging.publication import block_groups
+from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
+from reconciler.decision.staging.verdicts import give_verdicts
+from reconciler.domain.solutions import Solution
+
+PASSES: tuple[Pass, ...] = (
+    keep_open_proposals,
+    keep_serving,
+    make_independent,
+    wait_for_devices,
+    give_verdicts,
+    block_groups,
+)
+
+
+def stage(situation: Situation, solution: Solution) -> StagedPlan:
+    """What may be proposed of a solution."""
+    staged = StagedPlan.aimed_at(situation, solution)
+    for each in PASSES:
+        staged = each(situation, staged)
+    return staged

@@ -1,0 +1,120 @@
+"""A plan on its way to pull requests, the situation that it is in, and what a pass over it is."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.needs import Allocations
+from reconciler.decision.staging.groups import group_of_broken, head_branch
+from reconciler.decision.variant_states import VariantState
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.plan import AllocationChange, Outcome, Verdict
+from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.solutions import Solution
+from reconciler.domain.variant_settings import GROUP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What no pass changes: the snapshot, its variants, the problem that was solved, and who is in which group.
+
+    `group_of` names the group of every resource, those among them that could not be read. `proposals` are our pull
+    requests by group, open and closed: found by head branch, for what a body says of its group anybody can edit.
+    """
+
+    snapshot: Snapshot
+    states: Sequence[VariantState]
+    formulated: FormulatedProblem
+    group_of: Mapping[ResourceKey, str]
+    proposals: Mapping[str, tuple[Proposal, ...]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, states: Sequence[VariantState], formulated: FormulatedProblem) -> "Situation":
+        """The situation of these variants in `snapshot`."""
+        group_of = {broken.key: group_of_broken(broken.key, snapshot.settings) for broken in snapshot.broken}
+        group_of |= {state.variant.key: state.variant.settings[GROUP].value for state in states}
+        return cls(
+            snapshot=snapshot,
+            states=states,
+            formulated=formulated,
+            group_of=group_of,
+            proposals=_by_group(snapshot, set(group_of.values())),
+        )
+
+    @property
+    def current(self) -> Allocations:
+        """What every variant has now."""
+        return self.formulated.problem.current
+
+    def open_proposal(self, group: str) -> Proposal | None:
+        """The open pull request of a group; None without one."""
+        found = (each for each in reversed(self.proposals[group]) if each.state is ProposalState.OPEN)
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPlan:
+    """What every variant gets, and why that is not what was aimed at.
+
+    `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
+    proposed, `reasons` is what else made its allocation. `kept` numbers by group the open pull request whose values
+    stand. `verdicts` and `blocked` are of resources and of groups of which nothing may be published.
+    """
+
+    allocations: Allocations
+    holds: Mapping[ResourceKey, Hold]
+    waiting: Mapping[ResourceKey, Hold] = field(default_factory=dict)
+    reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
+    blocked: Mapping[str, Hold] = field(default_factory=dict)
+
+    @classmethod
+    def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":
+        """What the optimizer aims at, before any pass; where it is silent, what stands in Git."""
+        return cls(
+            allocations={key: solution.allocations.get(key, now) for key, now in situation.current.items()},
+            holds=dict(_holds(situation, solution)),
+        )
+
+    def outcome(self, situation: Situation, key: ResourceKey) -> Outcome:
+        """What the plan comes to for a resource."""
+        if key in self.holds:
+            return Outcome.HELD
+        return Outcome.UNCHANGED if self.allocations[key] == situation.current[key] else Outcome.CHANGE
+
+    def changes(self, situation: Situation) -> Iterator[AllocationChange]:
+        """Everything that changes, with its verdict."""
+        for key, current in situation.current.items():
+            if self.outcome(situation, key) is Outcome.CHANGE:
+                yield AllocationChange(
+                    variant=key, current=current, desired=self.allocations[key], verdict=self.verdicts[key]
+                )
+
+
+Pass: TypeAlias = Callable[[Situation, StagedPlan], StagedPlan]
+"""One thought about a whole plan before it is proposed; a later one sees what earlier ones changed."""
+
+
+def _by_group(snapshot: Snapshot, groups: Iterable[str]) -> dict[str, tuple[Proposal, ...]]:
+    by_branch: dict[str, list[Proposal]] = {}
+    for proposal in snapshot.proposals:
+        by_branch.setdefault(proposal.head_branch, []).append(proposal)
+    prefix = snapshot.settings.git.branch_prefix
+    return {group: tuple(by_branch.get(head_branch(prefix, group), ())) for group in groups}
+
+
+def _holds(situation: Situation, solution: Solution) -> Iterator[tuple[ResourceKey, Hold]]:
+    """What keeps resources as they are, the most telling of each last."""
+    formulated = situation.formulated
+    yield from ((broken.key, broken.hold) for broken in situation.snapshot.broken)
+    for key, words in solution.reasons.items() if solution.is_unsolved else ():
+        yield key, Hold(kind=HoldKind.SEARCH_UNFINISHED, words=words)
+    for conflict in solution.conflicts:
+        hold = Hold(kind=HoldKind.RULES_CONFLICT, words=conflict.reason)
+        yield from ((key, hold) for model in conflict.models for key in formulated.needs.variants_of.get(model, ()))
+    yield from formulated.holds.items()
+    yield from ((state.variant.key, state.hold) for state in situation.states if state.hold is not None)
