@@ -250,11 +250,6 @@ class Plan:
     """Every number behind the decision of a variant, inputs first; of what could not be read there is none."""
 
     @property
-    def waiting(self) -> tuple[Decision, ...]:
-        """The decisions that are not proposed whole yet."""
-        return tuple(decision for decision in self.decisions if decision.waiting is not None)
-
-    @property
     def decisions(self) -> tuple[Decision, ...]:
         """Every decision of every group."""
         return tuple(decision for group in self.groups for decision in group.decisions)

@@ -9,7 +9,7 @@ from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.labels import short_labels_of
 from reconciler.report.numbers import UNKNOWN, count
 from reconciler.report.plain import one_line
-from reconciler.report.rows import MARKS, ChangeRow, HeldRow, by_urgency, change_row, held_rows, waiting_rows
+from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
     consequence,
     cost_amount,
@@ -71,8 +71,8 @@ class PullRequestView:
     shows_slo: bool
     shows_cost: bool
     verdicts: tuple[VerdictRow, ...]
-    held: tuple[HeldRow, ...]
-    waiting: tuple[HeldRow, ...]
+    held: tuple[HoldRow, ...]
+    waiting: tuple[HoldRow, ...]
     restarted: tuple[str, ...]
     cautions: tuple[str, ...]
     problems: tuple[str, ...]
@@ -161,8 +161,8 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         shows_slo=any(row.slo for row in rows),
         shows_cost=any(row.cost != UNKNOWN for row in rows),
         verdicts=_verdict_rows(changes, labels),
-        held=held_rows(held, labels),
-        waiting=waiting_rows(decisions, labels),
+        held=hold_rows((labels[each.variant], each.hold) for each in held),
+        waiting=hold_rows((labels[each.variant], each.waiting) for each in decisions),
         restarted=tuple(labels[change.variant] for change in changes if _restarts(change)),
         cautions=tuple(dict.fromkeys(one_line(change.caution) for change in changes if change.caution)),
         problems=(),

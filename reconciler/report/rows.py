@@ -1,9 +1,9 @@
 """Rows: what is said of one variant, the same in a terminal, a pull request and a commit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.holds import Hold
 from reconciler.domain.plan import Decision, Fullness, SloProjection, Verdict, VerdictKind
 from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, quantity, shift
 from reconciler.report.plain import one_line
@@ -58,8 +58,8 @@ class ChangeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRow:
-    """Variants that are held for one reason."""
+class HoldRow:
+    """Variants that stay as they are, or wait, for one reason."""
 
     variants: tuple[str, ...]
     reason: str
@@ -130,26 +130,13 @@ def verdict_text(verdict: Verdict) -> str:
     return one_line(f"{verdict.kind}: {verdict.rule}" if verdict.rule else str(verdict.kind), limit=90)
 
 
-def held_rows(held: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> tuple[HeldRow, ...]:
-    """Held variants by reason, in the order in which the reasons first occur."""
+def hold_rows(holds: Iterable[tuple[str, Hold | None]]) -> tuple[HoldRow, ...]:
+    """Labels of variants by the reason of their hold, in the order in which the reasons first occur."""
     reasons: dict[str, list[str]] = {}
-    for decision in held:
-        reasons.setdefault(held_reason(decision), []).append(labels[decision.variant])
-    return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
-
-
-def waiting_rows(decisions: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> tuple[HeldRow, ...]:
-    """Variants whose change waits for something, by what it waits for."""
-    reasons: dict[str, list[str]] = {}
-    for decision in decisions:
-        if decision.waiting is not None:
-            reasons.setdefault(decision.waiting.words, []).append(labels[decision.variant])
-    return tuple(HeldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
-
-
-def held_reason(decision: Decision) -> str:
-    """Why a variant is held: its own line, else the rule's."""
-    return one_line(str(decision.hold or "") or decision.verdict.reason or decision.verdict.rule or "no reason given")
+    for label, hold in holds:
+        if hold is not None:
+            reasons.setdefault(one_line(hold.words), []).append(label)
+    return tuple(HoldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
 
 
 def by_urgency(changes: Iterable[Decision]) -> tuple[Decision, ...]:

@@ -139,7 +139,7 @@ def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
     kind = "OptimizationReady"
     if decision.outcome is Outcome.HELD:
         reason = "SkippedProcessing" if decision.metrics_available else "MetricsUnavailable"
-        return kind, "False", reason, one_line(str(decision.hold or "") or decision.verdict.reason or "held")
+        return kind, "False", reason, one_line(str(decision.hold or "held"))
     if decision.outcome is Outcome.UNCHANGED:
         return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
     message = f"Hybrid mode: {_direction(decision)} (target: {decision.desired.replicas} replicas)"

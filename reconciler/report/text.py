@@ -8,7 +8,7 @@ from reconciler.report.fleet import prices
 from reconciler.report.labels import labels_of
 from reconciler.report.numbers import count
 from reconciler.report.plain import display_width, one_line, pad
-from reconciler.report.rows import ChangeRow, HeldRow, by_urgency, change_row, held_reason
+from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import cost_unit, proof, totals_text
 from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
@@ -24,10 +24,8 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     labels = labels_of(decision.variant for decision in plan.decisions)
     changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
     rows = [change_row(change, labels[change.variant]) for change in changes]
-    held = [
-        HeldRow(variants=(labels[each.variant],), reason=held_reason(each)) for each in plan.with_outcome(Outcome.HELD)
-    ]
-    waiting = [HeldRow(variants=(labels[each.variant],), reason=str(each.waiting)) for each in plan.waiting]
+    held = [row for each in plan.decisions for row in hold_rows([(labels[each.variant], each.hold)])]
+    waiting = [row for each in plan.decisions for row in hold_rows([(labels[each.variant], each.waiting)])]
     name_width = max((display_width(name) for row in (*held, *waiting) for name in row.variants), default=0)
     table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
     sections = (
@@ -112,7 +110,7 @@ def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
     )
 
 
-def _named(heading: str, rows: Sequence[HeldRow], name_width: int, width: int) -> tuple[str, ...]:
+def _named(heading: str, rows: Sequence[HoldRow], name_width: int, width: int) -> tuple[str, ...]:
     if not rows:
         return ()
     heads = ("   " + GAP.join((pad(row.variants[0], name_width), "")) for row in rows)

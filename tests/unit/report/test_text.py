@@ -1,8 +1,9 @@
 from collections.abc import Callable
 
 from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.plan import Decision, Plan, Step
+from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.report import SettingRow, explain_text, plan_text
 from reconciler.report.plain import display_width
 
@@ -64,7 +65,9 @@ def test_wide_characters_keep_the_columns_aligned(
 
 
 def test_the_hostile_cannot_reach_the_terminal(plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> None:
-    text = plan_text(plan_of(decide("a\x1b[31m\n\u202eevil" + "x" * 10_000)))
+    hostile = "a\x1b[31m\n\u202eevil" + "x" * 10_000
+    hold = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=hostile[:200])
+    text = plan_text(plan_of(decide(hostile, waiting=hold), decide("b", outcome=Outcome.HELD, hold=hold)))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert max(map(len, text.splitlines())) < 300
