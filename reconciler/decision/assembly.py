@@ -7,7 +7,7 @@ from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.problem.devices import scarcity_assumed
 from reconciler.decision.staging.groups import head_branch
 from reconciler.decision.variant_states import is_counted
-from reconciler.domain.plan import Decision, GroupPlan, Plan, Totals
+from reconciler.domain.plan import Decision, GroupPlan, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
 
 
@@ -57,12 +57,12 @@ def _groups(context: DecisionContext, decisions: Sequence[Decision]) -> tuple[Gr
     )
 
 
-def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> Totals:
+def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> TotalCost:
     """Sums over every variant whose replicas Git tells; None as soon as one price is missing."""
     counted = {variant.key for variant in snapshot.variants if is_counted(variant)}
     before = [each.cost_before_per_hour for each in decisions if each.variant in counted]
     after = [each.cost_after_per_hour for each in decisions if each.variant in counted]
-    return Totals(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after))
+    return TotalCost(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after))
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:

@@ -31,19 +31,12 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A change that could not be written, with what is in its way: decide runs again with the variant pinned."""
-
-    variant: ResourceKey
-    hold: Hold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
     """The edits of all groups: change sets that hold, and what was refused or left out."""
 
     change_sets: tuple[ChangeSet, ...]
-    refusals: tuple[Refusal, ...] = ()
+    refused: Mapping[ResourceKey, Hold] = field(default_factory=dict)
+    """Changes that could not be written, with what is in the way: decide runs again with these variants pinned."""
     omissions: Mapping[ResourceKey, str] = field(default_factory=dict)
     """Status blocks that could not be written, with the reason; the replicas were."""
     moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)

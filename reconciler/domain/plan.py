@@ -213,7 +213,7 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class TotalCost:
     """Running cost per hour over all variants of the plan; None while a price is missing."""
 
     cost_before_per_hour: float | None
@@ -231,7 +231,7 @@ class Plan:
     recording: str
     currency: str
     groups: tuple[GroupPlan, ...]
-    totals: Totals
+    totals: TotalCost
     solver: str
     solve_status: SolveStatus
     gap: float

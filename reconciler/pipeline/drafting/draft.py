@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.decision.decide import decide
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.drafts import ChangeSet, Edited, Refusal
+from reconciler.domain.drafts import ChangeSet, Edited
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan
@@ -30,9 +30,9 @@ def draft_plan(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: 
     while True:
         plan = decide(snapshot, refused)
         edited = _edit(plan, snapshot, files, renderer)
-        if not edited.refusals:
+        if not edited.refused:
             return _tell_files(plan, edited.moved_in), edited
-        refused.update({refusal.variant: refusal.hold for refusal in edited.refusals})
+        refused.update(edited.refused)
 
 
 def _tell_files(plan: Plan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> Plan:
@@ -48,9 +48,7 @@ def _tell_group(group: GroupPlan, moved_in: Mapping[ResourceKey, tuple[MovedFile
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer) -> Edited:
     desk = _Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
     change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
-    return Edited(
-        change_sets=change_sets, refusals=tuple(desk.refusals), omissions=desk.omissions, moved_in=desk.moved_in
-    )
+    return Edited(change_sets=change_sets, refused=desk.refused, omissions=desk.omissions, moved_in=desk.moved_in)
 
 
 def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
@@ -83,7 +81,7 @@ class _Desk:
     snapshot: Snapshot
     files: Mapping[str, bytes]
     editor: Editor
-    refusals: list[Refusal] = field(default_factory=list)
+    refused: dict[ResourceKey, Hold] = field(default_factory=dict)
     omissions: dict[ResourceKey, str] = field(default_factory=dict)
     moved_in: dict[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
     variants: dict[ResourceKey, Variant] = field(default_factory=dict)
@@ -100,7 +98,7 @@ class _Desk:
             counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
             moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
         except InputError as error:
-            self.refusals.append(Refusal(variant=variant.key, hold=_hold(error)))
+            self.refused[variant.key] = _hold(error)
             return _VariantEdits(needed=())
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
@@ -126,7 +124,7 @@ class _Desk:
         try:
             self._write(edits.needed)
         except InputError as error:
-            self.refusals.append(Refusal(variant=variant, hold=_hold(error)))
+            self.refused[variant] = _hold(error)
             return _VariantEdits(needed=())
         try:
             self._write(edits.all)

@@ -20,7 +20,7 @@ from reconciler.domain.plan import (
     Plan,
     SloProjection,
     Step,
-    Totals,
+    TotalCost,
     Verdict,
     VerdictKind,
 )
@@ -143,7 +143,7 @@ def make_plan(*decisions: Decision, **fields: object) -> Plan:
         "recording": "9b1e07c2aa",
         "currency": "USD",
         "groups": (group,),
-        "totals": Totals(cost_before_per_hour=None, cost_after_per_hour=None),
+        "totals": TotalCost(cost_before_per_hour=None, cost_after_per_hour=None),
         "solver": "separable",
         "solve_status": SolveStatus.OPTIMAL,
         "gap": 0.0004,
@@ -197,7 +197,7 @@ def priced_plan(plan: Plan) -> Plan:
         else each
         for each in plan.decisions
     )
-    return make_plan(*priced, totals=Totals(cost_before_per_hour=214.60, cost_after_per_hour=223.78))
+    return make_plan(*priced, totals=TotalCost(cost_before_per_hour=214.60, cost_after_per_hour=223.78))
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def overloaded_plan() -> Plan:
     """One change of a model that cannot serve its demand at all, and still misses its target afterwards."""
     slo = SloProjection(name="ttft", statistic="p95", target_s=0.5, before_s=math.inf, after_s=0.62)
     change = dataclasses.replace(scaled_up(), slos=(slo,))
-    return make_plan(change, totals=Totals(cost_before_per_hour=20.64, cost_after_per_hour=34.40))
+    return make_plan(change, totals=TotalCost(cost_before_per_hour=20.64, cost_after_per_hour=34.40))
 
 
 @pytest.fixture

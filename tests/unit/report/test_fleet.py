@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.plan import Plan, Totals
+from reconciler.domain.plan import Plan, TotalCost
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.explain import explain_text
 from reconciler.report.fleet import fleet_lines, prices
@@ -19,7 +19,7 @@ def scarce(plan: Plan) -> Plan:
     model = ModelKey(cluster="us-east", namespace="llm", model_id="meta/llama-8b")
     return replace(
         plan,
-        totals=Totals(cost_before_per_hour=214.6, cost_after_per_hour=223.78),
+        totals=TotalCost(cost_before_per_hour=214.6, cost_after_per_hour=223.78),
         value=223.78,
         greedy_value=241.3,
         shared=(
@@ -45,7 +45,7 @@ def test_nothing_is_said_of_what_has_room(plan: Plan) -> None:
 
 
 def test_without_all_prices_it_is_no_money(scarce: Plan) -> None:
-    unpriced = replace(scarce, totals=Totals(cost_before_per_hour=None, cost_after_per_hour=None))
+    unpriced = replace(scarce, totals=TotalCost(cost_before_per_hour=None, cost_after_per_hour=None))
     assert prices(unpriced) == "One more of us-east/H100 saves 1.90 cost units/h."
 
 
