@@ -8,7 +8,8 @@ import pytest
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import Hold, HoldKind, hold_of
 
-PAGE = (Path(__file__).parents[3] / ".github" / "docs" / "holds.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / ".github" / "docs" / "holds.md").read_text()
 ROWS = {
     cells[0].strip(" `"): [cell.strip() for cell in cells[1:]]
     for line in PAGE.splitlines()
@@ -27,6 +28,11 @@ def test_every_kind_has_an_example_what_it_means_and_what_to_do(kind: HoldKind) 
     assert re.fullmatch(r"`[^`]+`", example)
     assert meaning
     assert remedy
+
+
+def test_every_kind_is_given_by_something() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "reconciler").rglob("*.py"))
+    assert {kind.name for kind in HoldKind} <= set(re.findall(r"HoldKind\.([A-Z_]+)", sources))
 
 
 @pytest.mark.parametrize("kind", HoldKind, ids=str)
