@@ -1,26 +1,37 @@
 """Load as observed: arrivals and token lengths of a model, and how each of its variants does under it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reconciler.domain.allocations import Performance
 from reconciler.domain.answers import NoAnswer
+
+
+class ArrivalSource(StrEnum):
+    """Who counted a model's arrivals, as every output names it."""
+
+    CONFIGURED = "configured query arrivalRate"
+    ENDPOINT_PICKER = "endpoint picker"
+    REPLICAS = "completions and queue growth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
-    `arrivals_from` names the source (`endpoint picker`, `completions and queue growth`, ...). `is_by_replicas`: the
-    replicas counted them, so a replica that does not report is load that nobody saw. Lengths are 0 only when
-    nothing arrived.
+    Lengths are 0 only when nothing arrived.
     """
 
     arrival_rate_per_s: float
     output_tokens: float
     input_tokens: float | None
     window_s: float
-    arrivals_from: str
-    is_by_replicas: bool = False
+    arrivals_from: ArrivalSource
+
+    @property
+    def is_by_replicas(self) -> bool:
+        """Whether a replica that does not report is load that nobody saw."""
+        return self.arrivals_from is ArrivalSource.REPLICAS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.loads import ArrivalSource, Load
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 
@@ -84,7 +84,7 @@ def _row(law: str, server: int, place: int) -> SizingRow:
             output_tokens=64 + 960 * _spread(number, 7),
             input_tokens=32 + 2000 * _spread(number, 11),
             window_s=300.0,
-            arrivals_from="bench",
+            arrivals_from=ArrivalSource.ENDPOINT_PICKER,
         ),
         service_class=ServiceClass(
             name="bench",

@@ -8,7 +8,7 @@ from reconciler.decision.problem.devices import pool_figures
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.loads import ArrivalSource, Load
 from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot
@@ -16,12 +16,14 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics import Name
 
 _ARRIVALS = {
-    "endpoint picker": (Name.ARRIVALS_ENDPOINT_PICKER,),
-    "configured query arrivalRate": (Name.ARRIVALS_CONFIGURED,),
+    ArrivalSource.CONFIGURED: (Name.ARRIVALS_CONFIGURED,),
+    ArrivalSource.ENDPOINT_PICKER: (Name.ARRIVALS_ENDPOINT_PICKER,),
+    ArrivalSource.REPLICAS: (Name.COMPLETIONS, Name.QUEUE_GROWTH),
 }
 _PAST_ARRIVALS = {
-    "endpoint picker": (Name.PAST_ENDPOINT_PICKER,),
-    "configured query arrivalRate": (Name.PAST_CONFIGURED,),
+    ArrivalSource.CONFIGURED: (Name.PAST_CONFIGURED,),
+    ArrivalSource.ENDPOINT_PICKER: (Name.PAST_ENDPOINT_PICKER,),
+    ArrivalSource.REPLICAS: (Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH),
 }
 
 
@@ -68,8 +70,8 @@ def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation
         name="arrivals",
         value=load.arrival_rate_per_s,
         unit="req/s",
-        reason=load.arrivals_from,
-        queries=tuple(map(str, _ARRIVALS.get(load.arrivals_from, (Name.COMPLETIONS, Name.QUEUE_GROWTH)))),
+        reason=str(load.arrivals_from),
+        queries=tuple(map(str, _ARRIVALS[load.arrivals_from])),
     )
     if variation is not None:
         yield from _past_figures(variant, load, variation)
@@ -85,7 +87,7 @@ def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation
 
 
 def _past_figures(variant: Variant, load: Load, variation: LoadVariation) -> Iterator[Figure]:
-    names = _PAST_ARRIVALS.get(load.arrivals_from, (Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH))
+    names = _PAST_ARRIVALS[load.arrivals_from]
     for name, value in (
         ("peak of arrivals", variation.peak_per_s),
         ("mean of arrivals", variation.mean_per_s),

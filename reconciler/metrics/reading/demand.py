@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.loads import Load
+from reconciler.domain.loads import ArrivalSource, Load
 from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
@@ -12,10 +12,7 @@ from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, S
 SEEN_BY_PICKER = 0.8
 """Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
 NEGLIGIBLE_PER_S = 1e-9
-CONFIGURED = "configured query arrivalRate"
-ENDPOINT_PICKER = "endpoint picker"
-BY_REPLICAS = "completions and queue growth"
-Arrivals = tuple[float, str]
+Arrivals = tuple[float, ArrivalSource]
 """Requests per second, and who counted them."""
 
 
@@ -42,7 +39,6 @@ def load_of(served: Sequence[Served], replicas: int, readings: MetricReadings) -
         input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
         window_s=WINDOW_S,
         arrivals_from=source,
-        is_by_replicas=source == BY_REPLICAS,
     )
 
 
@@ -84,18 +80,20 @@ def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals 
     # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
     if Name.ARRIVALS_CONFIGURED in readings.failed:
         return readings.failed[Name.ARRIVALS_CONFIGURED]
-    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, CONFIGURED)
+    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, ArrivalSource.CONFIGURED)
 
 
 def _endpoint_picker(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
-    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ENDPOINT_PICKER)
+    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ArrivalSource.ENDPOINT_PICKER)
     completed = _sum(Name.COMPLETIONS, served, readings)
     if isinstance(counted, tuple) and completed is not None and counted[0] < SEEN_BY_PICKER * completed:
         return None
     return counted
 
 
-def _counted(name: Name, served: Sequence[Served], readings: MetricReadings, source: str) -> Arrivals | NoAnswer | None:
+def _counted(
+    name: Name, served: Sequence[Served], readings: MetricReadings, source: ArrivalSource
+) -> Arrivals | NoAnswer | None:
     rate_per_s = _sum(name, served, readings)
     if rate_per_s is None:
         return None
@@ -118,7 +116,7 @@ def _completions_and_growth(served: Sequence[Served], replicas: int, readings: M
     if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
         return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
     # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
-    return finished + max(0.0, sum(known)), BY_REPLICAS
+    return finished + max(0.0, sum(known)), ArrivalSource.REPLICAS
 
 
 def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
@@ -127,7 +125,7 @@ def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
     return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
 
 
-def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, source: str) -> Load | NoAnswer:
+def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, source: ArrivalSource) -> Load | NoAnswer:
     """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
@@ -142,7 +140,6 @@ def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, sou
         input_tokens=0.0,
         window_s=WINDOW_S,
         arrivals_from=source,
-        is_by_replicas=source == BY_REPLICAS,
     )
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.loads import Load, PastArrivals
+from reconciler.domain.loads import ArrivalSource, Load, PastArrivals
 from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import is_usable
-from reconciler.metrics.reading.demand import BY_REPLICAS, CONFIGURED, ENDPOINT_PICKER
 from reconciler.metrics.reading.folding import picked_model, written_model
 from reconciler.metrics.reading.loads import Model
 from reconciler.metrics.reading.matrices import decode_matrix
@@ -60,15 +59,16 @@ def past_of(
 
 def _rates_of(model: Model, load: Load, readings: PastReadings) -> list[float] | None:
     """The rates of whoever counted the load; None where that one tells nothing."""
-    if load.arrivals_from == BY_REPLICAS:
+    if load.is_by_replicas:
         finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable)
         growth = _summed(Name.PAST_QUEUE_GROWTH, model.served, readings, _is_usable_growth)
         if finished is None or growth is None:
             return None
         pairs = zip(finished, growth, strict=True)
         return [math.nan if math.isnan(more) else rate + max(0.0, more) for rate, more in pairs]
-    name = {ENDPOINT_PICKER: Name.PAST_ENDPOINT_PICKER, CONFIGURED: Name.PAST_CONFIGURED}.get(load.arrivals_from)
-    return None if name is None else _summed(name, model.served, readings, is_usable)
+    is_configured = load.arrivals_from is ArrivalSource.CONFIGURED
+    name = Name.PAST_CONFIGURED if is_configured else Name.PAST_ENDPOINT_PICKER
+    return _summed(name, model.served, readings, is_usable)
 
 
 def _summed(

@@ -18,7 +18,7 @@ from reconciler.metrics.reading.decoding import is_usable
 ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
 """Asked by pod and needed by model as well."""
 LENGTHS = (Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
-RANKS = tuple(engine.rank for engine in ENGINES.values() if engine.rank)
+RANKS = tuple(dict.fromkeys(engine.rank for engine in ENGINES.values() if engine.rank))
 """Labels that tell the data-parallel ranks of a pod apart."""
 IN_LABELS = tuple(each for each in offered(lambda engine: engine.kv_tokens) if isinstance(each, BlockLabels))
 """Where engines say how many blocks a KV cache has and how many tokens one takes: in values of labels."""

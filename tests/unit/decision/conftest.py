@@ -31,7 +31,7 @@ from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workloa
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
-from reconciler.domain.loads import Load, Observation, PastArrivals
+from reconciler.domain.loads import ArrivalSource, Load, Observation, PastArrivals
 from reconciler.domain.observed import Observed
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
@@ -92,7 +92,9 @@ def service_class(name: str = "standard", itl_s: float = 0.02, **fields: Any) ->
 def load(arrival_rate_per_s: float, **fields: Any) -> Load:
     tokens = OUTPUT_TOKENS if arrival_rate_per_s else 0.0
     values: dict[str, Any] = {"output_tokens": tokens, "input_tokens": tokens, "window_s": 300.0}
-    return Load(arrival_rate_per_s=arrival_rate_per_s, **(values | {"arrivals_from": "endpoint picker"} | fields))
+    return Load(
+        arrival_rate_per_s=arrival_rate_per_s, **(values | {"arrivals_from": ArrivalSource.ENDPOINT_PICKER} | fields)
+    )
 
 
 def no_answer(absence: Absence, reason: str) -> NoAnswer:

@@ -9,7 +9,7 @@ from reconciler.domain.declared.declarations import Declaration, Form, StatusSha
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.loads import ArrivalSource, Load, Observation
 from reconciler.domain.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
@@ -50,7 +50,11 @@ def snapshot() -> Snapshot:
         observed=Observed(
             loads={
                 ModelKey(cluster="prod", namespace="llm", model_id=model): Load(
-                    arrival_rate_per_s=rate, output_tokens=100, input_tokens=100, window_s=300, arrivals_from="gateway"
+                    arrival_rate_per_s=rate,
+                    output_tokens=100,
+                    input_tokens=100,
+                    window_s=300,
+                    arrivals_from=ArrivalSource.CONFIGURED,
                 )
                 for model, rate in (("llama", 61.0), ("qwen", 17.0))
             },

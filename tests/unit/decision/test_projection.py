@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.loads import ArrivalSource
 from reconciler.domain.service_classes import SloTarget
 
 
@@ -56,7 +57,7 @@ def starting(fleet: Any, make: Any) -> Any:
     """Two of nine replicas report, and arrivals are counted by replicas."""
     key = fleet.add(replicas=9, profiles=(make.profile("H100"), make.profile("A100")))
     fleet.offer(25.0)
-    fleet.loads = {model: replace(load, is_by_replicas=True) for model, load in fleet.loads.items()}
+    fleet.loads = {model: replace(load, arrivals_from=ArrivalSource.REPLICAS) for model, load in fleet.loads.items()}
     fleet.observations[key] = replace(fleet.observations[key], replicas_reporting=2)
     return fleet
 
@@ -76,12 +77,14 @@ def test_replicas_that_do_not_report_do_not_stop_growth(starting: Any) -> None:
 
 
 def test_an_idle_model_does_not_shrink_while_replicas_do_not_report(starting: Any, make: Any) -> None:
-    starting.loads = {model: replace(make.load(0.0), is_by_replicas=True) for model in starting.loads}
+    starting.loads = {model: replace(make.load(0.0), arrivals_from=ArrivalSource.REPLICAS) for model in starting.loads}
     assert starting.desired() == {"llama": "9 x H100"}
 
 
 def test_a_count_that_needs_no_replica_does_not_wait_for_them(starting: Any) -> None:
-    starting.loads = {model: replace(load, is_by_replicas=False) for model, load in starting.loads.items()}
+    starting.loads = {
+        model: replace(load, arrivals_from=ArrivalSource.ENDPOINT_PICKER) for model, load in starting.loads.items()
+    }
     assert starting.desired() == {"llama": "3 x A100"}
 
 

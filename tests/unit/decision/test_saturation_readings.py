@@ -11,6 +11,7 @@ from reconciler.decision.engines.wva.readings import read_upstream
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.engines import Engine
+from reconciler.domain.loads import ArrivalSource
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.replicas import Trace
 
@@ -104,7 +105,7 @@ def test_upstreams_throughput_analyzer_hears_samples_when_it_has_a_vote(full: An
 
 def test_arrivals_that_replicas_count_are_none_to_upstream(full: Any, make: Any) -> None:
     full.saturation[full.variant().model] = rules(AnalyzerSettings(name="throughput"))
-    full.loads[full.variant().model] = make.load(4.0, is_by_replicas=True)
+    full.loads[full.variant().model] = make.load(4.0, arrivals_from=ArrivalSource.REPLICAS)
     assert upstream(full).throughput.arrival_rate_per_s is None
     full.loads[full.variant().model] = make.load(4.0)
     assert upstream(full).throughput.arrival_rate_per_s == 4.0

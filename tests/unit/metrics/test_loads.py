@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.loads import ArrivalSource, Load, Observation
 from reconciler.domain.observed import Observed
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics import read_observed
@@ -66,8 +66,7 @@ def test_a_busy_model_has_a_load_and_its_variant_an_observation(make_variant: An
         output_tokens=180.0,
         input_tokens=512.0,
         window_s=300.0,
-        arrivals_from="completions and queue growth",
-        is_by_replicas=True,
+        arrivals_from=ArrivalSource.REPLICAS,
     )
     variant = seen(observed, "llama")
     assert variant.performance.itl_s == pytest.approx(0.025)

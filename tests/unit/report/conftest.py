@@ -12,7 +12,7 @@ from reconciler.domain.allocations import Allocation, Performance
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.loads import ArrivalSource, Load
 from reconciler.domain.plan import (
     Decision,
     GroupPlan,
@@ -60,7 +60,7 @@ def scaled_up() -> Decision:
             output_tokens=180.0,
             input_tokens=512.0,
             window_s=300.0,
-            arrivals_from="endpoint picker",
+            arrivals_from=ArrivalSource.ENDPOINT_PICKER,
         ),
         demand=46.2,
         capacity_before=31.8,
