@@ -2,6 +2,8 @@
 
 from reconciler.metrics.quantities.quantity import POD_LABEL_OF_VARIANT, Name, Quantity
 
+WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
+"""The kinds whose replicas it tells, with the label that names the object."""
 OWNERSHIP_WINDOW_S = 600.0
 """A pod that is gone still counts in rates over their window, so whose it was is remembered for longer than that."""
 LIVE_WINDOW_S = 120.0

@@ -23,7 +23,7 @@ from reconciler.metrics.queries.selectors import add_matchers
 SERIES_BUDGET = 50_000
 """Replicas that one query may cover: an answer of about 10 MB, far below the servers' limits of 50 M samples."""
 HISTORY_S = 3600.0
-"""So far back a run looks."""
+"""How far back a run asks for histories."""
 SATURATION_STEP_S = 15.0
 LEARNING_STEP_S = 60.0
 

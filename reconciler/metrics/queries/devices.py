@@ -18,7 +18,7 @@ FACT = "fact"
 OFFERS, LABELS, CORDONED, NOT_READY, SEEN = "offers", "labels", "cordoned", "not ready", "seen"
 """What a series of the answer about nodes tells, in its label `fact`."""
 EVERY_NODE_OFFERS = "cpu"
-"""Asked beside devices, so that a node without any is told from one that says nothing."""
+"""Asked beside devices: a node that offers none of them still reports this."""
 SCRAPED_NODE = 'exported_node=""'
 EXPORTED_NAMESPACE = "exported_namespace"
 

@@ -12,7 +12,7 @@ from reconciler.metrics.quantities.quantity import Quantity
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 TRITON_MODEL = "model"
-"""Under this label Triton names its own model, whatever a server's label of that name means elsewhere."""
+"""The label in which Triton names its own model, which nobody asks for."""
 SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -46,7 +46,7 @@ def names_in(settings: Settings, cluster: str) -> LabelNames:
 
 
 def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> str:
-    """What stands between the braces of every selector: `matchLabels`, and the namespaces unless there are none."""
+    """The matchers of every selector: `matchLabels`, then the namespaces if any."""
     parts = [equals(name, value) for name, value in sorted(settings.match_labels.items())]
     wanted = sorted(set(namespaces))
     if wanted:

@@ -1,4 +1,4 @@
-"""Whose replica a series is: the first of five rules that leads to a variant, in one lookup each.
+"""Attributes series to variants, by the first of five rules that finds one.
 
 1. the label `llm_d_ai_variant` on the series; 2. the same label on the pod; 3. the Deployment that owns the pod's
 ReplicaSet; 4. the pod's name, by the pattern of the scale target's kind; 5. the served model, when one variant has it.

@@ -1,4 +1,4 @@
-"""Raw answers to samples, strictly: a body that is not exactly what the API promises is no answer."""
+"""Decodes the JSON of Prometheus' answers; a body that breaks the API's format is a failed answer, with a reason."""
 
 import json
 import re
@@ -14,7 +14,7 @@ EXPECTED_NOTE = "metric might not be a counter"
 """Prometheus 3 notes it of each counter whose name has no `_total`, which is all of TGI's and Triton's."""
 QUOTED_CHARACTERS = 200
 ABSURD = 1e12
-"""No rate, count, length or time comes near; sums of what is below stay finite."""
+"""Values from here up are not believed: real rates, counts, lengths and times are far smaller."""
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]Inf")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 
@@ -22,7 +22,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 class UnexpectedError(Exception):
-    """What a body should have been, in words; those who decode turn it into no answer."""
+    """A body has another format than expected; the message says what was expected."""
 
 
 def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, ...] | NoAnswer:
@@ -74,14 +74,14 @@ def printable(text: str) -> str:
 
 
 def unanswered(answer: Answer) -> NoAnswer | None:
-    """Why nothing came back at all."""
+    """The reason of an answer that failed before it had a body, None for any other."""
     if answer.status is AnswerStatus.FAILED:
         return NoAnswer(absence=Absence.FAILED, reason=answer.reason or f"no answer to {answer.query.quantity}")
     return None
 
 
 def unreadable(answer: Answer, what: str) -> NoAnswer:
-    """That what came back is no answer, with what it should have been."""
+    """A body that cannot be read, as a failed answer; `what` says why."""
     query = answer.query
     reason = f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {what}"
     return NoAnswer(absence=Absence.FAILED, reason=reason)
@@ -163,5 +163,5 @@ def _point(found: Json) -> tuple[float, float]:
 
 
 def is_usable(value: float) -> bool:
-    """Whether a rate, count, length or time can be reckoned with: a number, not negative, not beyond all measure."""
+    """Whether a rate, count, length or time is a number from 0 to below `ABSURD`."""
     return 0 <= value < ABSURD

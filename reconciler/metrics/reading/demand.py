@@ -1,4 +1,4 @@
-"""The load of one model: who counts its arrivals, how long its requests are, or why that is not known."""
+"""The load of one model: its arrivals, who counted them and how long requests are, or why it is not known."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
 
 SEEN_BY_PICKER = 0.8
-"""Below this part of what was completed, requests plainly reach the replicas on another way than the picker's."""
+"""When the picker counts less than this part of completions, requests reach replicas around it."""
 NEGLIGIBLE_PER_S = 1e-9
 Arrivals = tuple[float, ArrivalSource]
 """Requests per second, and who counted them."""

@@ -1,4 +1,4 @@
-"""What nodes offer and pods hold, as Prometheus tells it of one cluster; what is not sure is no number."""
+"""Devices that nodes of a cluster offer and pods hold, by kube-state-metrics; a doubtful number is None."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -47,7 +47,7 @@ def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, .
 
 
 def _doubt(offers: Mapping[str, object], seen: Mapping[str, Sequence[Sample]], now_s: float) -> NoAnswer | None:
-    """Why the nodes that answered need not be all of them; without what each node tells, zero would be a guess."""
+    """Why the nodes that are known may not be all there are; None when they are."""
     for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
         if not found:
             reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
@@ -100,7 +100,7 @@ def _count(value: float) -> int | None:
 
 
 def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
-    """The variant whose scale target a pod is of; of a contested one any: what it holds is not somebody else's."""
+    """Finds a pod's variant; where two variants share a scale target either will do: its devices are ours."""
     ours = list(variants)
     attribution = Attribution(
         by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},

@@ -1,9 +1,10 @@
-"""The answers about the present of one cluster, decoded one at a time and folded into its readings."""
+"""Reads a cluster's answers about the present into its readings, one answer in memory at a time."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
+from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode, warnings_of
@@ -21,9 +22,6 @@ from reconciler.metrics.reading.readings import (
     total,
 )
 
-KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet"}
-"""Labels of kube-state-metrics, with the kind they name an object of."""
-
 
 def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
     """Every answer about the present of one cluster; those to one quantity that was split are put together."""
@@ -38,7 +36,7 @@ def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
 
 
 def picked_model(labels: Mapping[str, str], names: LabelNames) -> Served:
-    """Whose requests an endpoint picker counted: they land on the target model, under whatever name they came."""
+    """The model whose requests an endpoint picker counted: the target, else the one asked for."""
     return Served(labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, ""))
 
 
@@ -95,7 +93,7 @@ def _size(capacity: KvCapacity) -> tuple[float, bool]:
 def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     del name
     for sample in samples:
-        for label, kind in KINDS.items():
+        for kind, label in WORKLOAD_LABELS.items():
             if sample.labels.get(label):
                 readings.ready[sample.labels.get(names.namespace, ""), kind, sample.labels[label]] = sample.value
 

@@ -1,4 +1,4 @@
-"""What each instance of an engine says of itself: a pod, or each data-parallel rank of one."""
+"""KV cache, queue and lengths of each replica: of a pod, or of each data-parallel rank of one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Instances:
 
 
 def instances_in(readings: MetricReadings) -> Instances:
-    """All instances that say how full they are or how long their queue is."""
+    """All instances that report KV cache usage or queue length."""
     ranks: dict[ObjectName, set[str]] = {}
     for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING):
         for one in readings.per_instance.get(name, {}):

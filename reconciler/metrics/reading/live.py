@@ -1,4 +1,4 @@
-"""How many replicas scale targets ask for in their clusters, by kube-state-metrics: what Git does not show can be seen.
+"""How many replicas scale targets ask for in their clusters, by kube-state-metrics.
 
 Deployments and StatefulSets alone: kube-state-metrics knows of no other kind unless somebody describes it to it.
 """
@@ -12,10 +12,10 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.variants import Variant
 from reconciler.metrics.grids import Grid, grid_over
+from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import is_usable
-from reconciler.metrics.reading.folding import KINDS
 from reconciler.metrics.reading.matrices import MatrixRow, decode_matrix
 from reconciler.metrics.reading.readings import Target
 
@@ -33,7 +33,7 @@ class LiveReadings:
 
 
 def watched_target(variant: Variant) -> Target | None:
-    """The scale target whose live count can be held against Git's; None where Git says none or it is nobody's to keep.
+    """The scale target whose live count is compared with Git's; None where Git has no count or an autoscaler sets it.
 
     Between the bounds of an autoscaler replicas move as they like.
     """
@@ -41,7 +41,7 @@ def watched_target(variant: Variant) -> Target | None:
     if workload is None or workload.replicas is None or variant.is_autoscaled:
         return None
     key = workload.key
-    return (key.namespace, key.kind, key.name) if key.kind in KINDS.values() else None
+    return (key.namespace, key.kind, key.name) if key.kind in WORKLOAD_LABELS else None
 
 
 def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
@@ -90,7 +90,7 @@ def _add(row: MatrixRow, names: LabelNames, readings: LiveReadings) -> None:
 
 
 def _target_of(labels: Mapping[str, str], names: LabelNames) -> Target | None:
-    found = ((kind, labels[label]) for label, kind in KINDS.items() if labels.get(label))
+    found = ((kind, labels[label]) for kind, label in WORKLOAD_LABELS.items() if labels.get(label))
     kind, name = next(found, ("", ""))
     return (labels.get(names.namespace, ""), kind, name) if name else None
 

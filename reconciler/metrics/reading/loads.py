@@ -86,7 +86,7 @@ def _requests(served: Sequence[Served], readings: MetricReadings) -> float | NoA
 def _silent(
     members: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
 ) -> NoAnswer | None:
-    """A variant that does not report hides its part of the load, and without it the rest looks like less."""
+    """Why a variant does not report: without its part the load would look smaller than it is."""
     for variant in sorted(members, key=lambda variant: variant.key):
         absence = observations[variant.key].absence
         # pods of no variant are counted by their model all the same, unless they name none
@@ -97,7 +97,7 @@ def _silent(
 
 
 def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: Sightings) -> NoAnswer | None:
-    """Replicas of ours that report a name we do not know serve requests that would not be counted."""
+    """Why requests would go uncounted: replicas of the model report a name that it is not served under."""
     for variant in members:
         for one in sightings.series_of.get(variant.key, ()):
             if one in sightings.reporting and Served(one.namespace, one.model) not in served:

@@ -48,7 +48,7 @@ class Matrix:
 
 
 def decode_matrix(answer: Answer, *, max_points: int = MAX_POINTS) -> Matrix | NoAnswer:
-    """What a range query brought, at most `max_points` of all series together; FAILED with a reason otherwise."""
+    """The series of a range query; FAILED with a reason when it cannot be read or has over `max_points` points."""
     failure = unanswered(answer)
     if failure:
         return failure

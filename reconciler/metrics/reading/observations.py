@@ -1,4 +1,4 @@
-"""What its replicas say of one variant, or why they must not be believed."""
+"""A variant's latencies and requests as its replicas report them, or why they cannot be trusted."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,7 +44,7 @@ def unobserved(absence: NoAnswer) -> Observation:
 
 
 def stale_reason(age_s: float) -> str:
-    """The sentence for a newest sample that is `age_s` old."""
+    """The hold's words for metrics whose newest sample is `age_s` old."""
     minutes = int(age_s // 60)
     age = f"{minutes} min" if minutes > STALE_AFTER_S // 60 else f"{age_s:.0f} s"
     return f"metrics stale: last sample {age} ago, limit {STALE_AFTER_S // 60:.0f}m"

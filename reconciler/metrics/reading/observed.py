@@ -1,4 +1,4 @@
-"""All that the answers of a run say: of every model, every variant and every replica."""
+"""Reads a run's answers into one record of models, variants, replicas and devices."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

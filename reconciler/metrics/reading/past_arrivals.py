@@ -1,4 +1,4 @@
-"""What arrived for each model before now, from the same source that its load is taken from."""
+"""Each model's arrivals before now, from the source that its load is taken from."""
 
 import math
 from array import array
@@ -42,7 +42,7 @@ def read_past(answers: Iterable[Answer], names: LabelNames) -> PastReadings:
 def past_of(
     models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
 ) -> dict[ModelKey, PastArrivals]:
-    """What is known of each model whose load is known; a model that nobody tells anything of has no key."""
+    """The arrivals of each model whose load is known; a model without any series has no key."""
     found: dict[ModelKey, PastArrivals] = {}
     for model in models:
         load = loads[model.key]
@@ -58,7 +58,7 @@ def past_of(
 
 
 def _rates_of(model: Model, load: Load, readings: PastReadings) -> list[float] | None:
-    """The rates of whoever counted the load; None where that one tells nothing."""
+    """The rates by the source of the load, None without any series of it."""
     if load.is_by_replicas:
         finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable)
         growth = _summed(Name.PAST_QUEUE_GROWTH, model.served, readings, _is_usable_growth)
@@ -74,7 +74,7 @@ def _rates_of(model: Model, load: Load, readings: PastReadings) -> list[float] |
 def _summed(
     name: Name, served: Sequence[Served], readings: PastReadings, is_known: Callable[[float], bool]
 ) -> list[float] | None:
-    """Over all served names that tell anything; where one of them has a gap the sum is not known."""
+    """The sum over served names that have series, NaN where one of them has a gap."""
     told = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
     if not told:
         return None

@@ -17,14 +17,14 @@ ModelName = tuple[str, str]
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """What series say of one model's queue: their sum, or why it is not known."""
+    """The sum of a model's series, or why it is not known."""
 
     value: float = 0.0
     reason: str = ""
 
 
 Meant = Mapping[Served, frozenset[ModelName]]
-"""Who may be meant by a namespace and a name, either of which a series may lack."""
+"""Models that a series may be about, by its namespace and model label; a series may lack either."""
 
 
 def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:

@@ -1,4 +1,4 @@
-"""Which replicas were seen, when, and whose they are."""
+"""Which replicas reported lately, and which variant each belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.metrics.reading.attribution import Attribution
 from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries, Served
 
 STALE_AFTER_S = 300.0
-"""The age from which a sample says nothing about now; Prometheus itself forgets a silent series by then."""
+"""Older samples are stale: Prometheus itself drops a silent series after 5 minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> S
 
 
 def is_fresh(seen_s: float, now_s: float) -> bool:
-    """Whether a sample of `seen_s` speaks of now; one from the future speaks of a wrong clock."""
+    """Whether a sample of `seen_s` is recent; one from the future comes of a wrong clock and is not."""
     return abs(now_s - seen_s) <= STALE_AFTER_S
 
 

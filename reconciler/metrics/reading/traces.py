@@ -26,14 +26,14 @@ from reconciler.metrics.reading.readings import (
 )
 
 CONTESTED = math.inf
-"""Marks a moment with two different values until the trace is told: neither is believed."""
+"""Marks a moment with two different values while reading; in the trace it is NaN."""
 
 Traces = Mapping[ResourceKey, tuple[Trace, ...]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Histories:
-    """What the answers of one cluster told on one grid, and why some told nothing."""
+    """One cluster's values by quantity and replica on one grid, with the answers that failed."""
 
     grid: Grid
     values: dict[Name, dict[Instance, "array[float]"]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> 
 
 
 def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[Histories, ...]:
-    """What one cluster's answers told, on each grid that was asked; the finest first."""
+    """One cluster's histories, one for each step that was asked for, the finest first."""
     asked = [answer for answer in answers if answer.query.quantity in HISTORY]
     steps = grouped((answer.query.step_s, answer) for answer in asked)
     return tuple(
@@ -72,7 +72,7 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
 
 
 def trace(histories: Histories, attribution: Attribution) -> Traces:
-    """The histories of one cluster's variants; empties `histories`, so that nothing is held twice."""
+    """The histories of one cluster's variants; empties `histories` to save memory."""
     unknown = (math.nan,) * histories.grid.count
     told: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
     for name, of_instances in histories.values.items():
@@ -138,7 +138,7 @@ def _traces_of(
     asked: Mapping[str, tuple[float, ...]],
     grid: Grid,
 ) -> Iterator[Trace]:
-    """One trace for each data-parallel rank; what the pod tells of itself is in all of them."""
+    """One trace for each data-parallel rank; series without a rank are in all of them."""
     shared = ranks.get("", {})
     instances = [rank for rank in sorted(ranks) if rank] or [""]
     for rank in instances:

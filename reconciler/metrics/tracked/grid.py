@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 OFF_S = 0.1
 """How far a sample may be from its tick: servers round to milliseconds."""
 LAST_S = 1e13
-"""A time beyond this many seconds is no time."""
+"""Larger times are ignored."""
 
 
 def grid_for(targets: Iterable[TrackedTarget], now_s: float) -> Grid:

@@ -18,7 +18,7 @@ PERCENTILE = 95
 FRESH_S = 60.0
 EXPIRY_S = 300.0
 MOST = 2.0**53
-"""Beyond it float64 does not count in ones."""
+"""Larger counts are ignored: float64 is no longer exact."""
 _LOOKS_AT_ONCE = 64
 
 

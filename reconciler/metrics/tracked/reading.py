@@ -9,6 +9,7 @@ import numpy as np
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
 from reconciler.metrics.grids import Grid
+from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.readings import ObjectName, grouped
@@ -19,7 +20,6 @@ from reconciler.metrics.tracked.queries import ACTIVITY, REPLICAS_OF, TrackedQua
 from reconciler.metrics.tracked.sources import is_askable, is_counter, pod_metrics
 from reconciler.metrics.tracked.totals import BackendPods
 
-KIND_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]
 
 
@@ -53,7 +53,7 @@ class ClusterReading:
     external: Mapping[str, Elements]
     """By the text of the query."""
     quantities: Mapping[str, str]
-    """As which each text was asked."""
+    """The quantity that each text was asked as."""
 
     @property
     def obstacle(self) -> NoAnswer | None:
@@ -117,7 +117,7 @@ class _Reader:
         return tabulate(self.asked.get(quantity, ()), self.grid, self._pod)
 
     def workloads(self, kind: str) -> Table[ObjectName]:
-        label = KIND_LABELS[kind]
+        label = WORKLOAD_LABELS[kind]
         return tabulate(
             self.asked.get(REPLICAS_OF[kind], ()),
             self.grid,
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _with_unusable(table: Table[ObjectName]) -> Table[ObjectName]:
-    """The table with the pods noted that reported what no metric target is about."""
+    """The table with a note for each pod that reported negative or infinite values."""
     unusable = {pod: int(np.count_nonzero((values < 0) | np.isinf(values))) for pod, values in table.rows.items()}
     words = {pod: f"{count} readings are negative or infinite, and missing" for pod, count in unusable.items() if count}
     return replace(table, oddities={**words, **table.oddities}) if words else table

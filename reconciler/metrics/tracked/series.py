@@ -59,7 +59,7 @@ def read_series(
 
 
 def series_of(values: Floats) -> Series:
-    """A row as a noun has it."""
+    """A row as a tuple of floats."""
     return tuple(values.tolist())
 
 
