@@ -1,9 +1,9 @@
 """Reads a run's answers into one record of models, variants, replicas and devices."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
@@ -47,22 +47,12 @@ def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s:
 
 
 def _joined(parts: Sequence[Observed]) -> Observed:
-    return Observed(
-        loads=_merged(part.loads for part in parts),
-        observations=_merged(part.observations for part in parts),
-        failures=tuple(failure for part in parts for failure in part.failures),
-        warnings=tuple(warning for part in parts for warning in part.warnings),
-        past=_merged(part.past for part in parts),
-        replicas=_merged(part.replicas for part in parts),
-        queues=_merged(part.queues for part in parts),
-        ready=_merged(part.ready for part in parts),
-        requests=_merged(part.requests for part in parts),
-        stored_kv_tokens=_merged(part.stored_kv_tokens for part in parts),
-        traces=_merged(part.traces for part in parts),
-        live=_merged(part.live for part in parts),
-        queries=_merged(part.queries for part in parts),
-        devices=_merged(part.devices for part in parts),
-    )
+    """The parts of all clusters together: each field is a mapping or a tuple."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(Observed)):
+        found = [getattr(part, name) for part in (Observed(), *parts)]
+        values[name] = tuple(chain(*found)) if isinstance(found[0], tuple) else _merged(found)
+    return Observed(**values)
 
 
 def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
