@@ -143,7 +143,8 @@ def _asked(query: Query) -> tuple[object, ...]:
 
 def _answer(known: Answer | None, query: Query) -> Answer:
     if known is not None:
-        return replace(known, query=query)
+        # its own words are kept: with another candidate among them this would be another recording
+        return replace(known, query=replace(query, text=known.query.text))
     reason = f"the demo's recording holds no answer to this query for {query.quantity} of cluster {query.cluster}"
     return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=reason)
 
