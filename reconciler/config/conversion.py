@@ -1,10 +1,12 @@
 """A validated configuration -> domain values, each with its place."""
 
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import TypeVar
 
 from reconciler.config import connections, facts, schema
 from reconciler.config.layers import PlacedValue
-from reconciler.config.pools import PoolEntry
+from reconciler.config.section import ConfigSection
 from reconciler.config.variant_section import VariantSection, stated_in
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile
@@ -26,6 +28,8 @@ from reconciler.domain.settings import (
     Tls,
 )
 
+Value = TypeVar("Value")
+
 
 def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Settings:
     """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
@@ -39,7 +43,9 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
         git=_git(configuration.git),
         forge=_forge(configuration.forge, root.at("forge")),
-        pull_requests=_pull_requests(configuration.pull_requests),
+        pull_requests=_same(
+            PullRequestSettings, configuration.pull_requests, reopen_after_s=configuration.pull_requests.reopen_after
+        ),
         status=configuration.status,
     )
 
@@ -51,21 +57,19 @@ def _cluster(cluster: facts.ClusterEntry, entry: PlacedValue) -> ClusterSettings
         include=tuple(cluster.paths.include),
         exclude=tuple(cluster.paths.exclude),
         prometheus=None if prometheus is None else _prometheus(prometheus, entry.at("prometheus")),
-        pools=tuple(map(_pool, cluster.pools, entry.at("pools").items)),
+        pools=tuple(
+            _same(PoolSettings, pool, place=placed.place)
+            for pool, placed in zip(cluster.pools, entry.at("pools").items, strict=True)
+        ),
         place=entry.place,
     )
 
 
-def _pool(pool: PoolEntry, entry: PlacedValue) -> PoolSettings:
-    return PoolSettings(
-        name=pool.name,
-        device=pool.device,
-        devices=pool.devices,
-        reserve=pool.reserve,
-        tier=pool.tier,
-        cost_per_hour=pool.cost_per_hour,
-        place=entry.place,
-    )
+def _same(kind: type[Value], section: ConfigSection, **other: object) -> Value:
+    """A domain value of the fields that a section calls the same, lists as tuples, and of others that are given."""
+    names = {each.name for each in fields(kind)} - other.keys()  # type: ignore[arg-type]  # every domain type is a dataclass
+    found = {name: value for name, value in section if name in names}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}, **other)
 
 
 def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
@@ -96,15 +100,11 @@ def _reference(secret: connections.SecretSection) -> SecretRef:
 
 def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Accelerator:
     cost = entry.at("costPerHour").place
-    return Accelerator(
-        name=accelerator.name,
+    return _same(
+        Accelerator,
+        accelerator,
         device=accelerator.device or accelerator.name,
-        devices=accelerator.devices,
-        resource=accelerator.resource,
-        node_selector=accelerator.node_selector,
         label_value=accelerator.label_value or accelerator.name,
-        aliases=tuple(accelerator.aliases),
-        cost_per_hour=accelerator.cost_per_hour,
         place=entry.place,
         cost_place=cost if accelerator.cost_per_hour is not None and cost.path != entry.place.path else None,
     )
@@ -112,9 +112,9 @@ def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Acc
 
 def _service_class(service_class: facts.ServiceClassEntry, entry: PlacedValue) -> ServiceClass:
     unserved = service_class.unserved_cost_per_1000_requests
-    return ServiceClass(
-        name=service_class.name,
-        priority=service_class.priority,
+    return _same(
+        ServiceClass,
+        service_class,
         ttft=_target(service_class.ttft, service_class.ttft_percentile),
         itl=_target(service_class.itl, service_class.itl_percentile),
         unserved_cost_per_request=None if unserved is None else unserved / 1000,
@@ -145,18 +145,7 @@ def _profile(profile: facts.ProfileEntry, entry: PlacedValue) -> PerformanceProf
         gamma_s=profile.gamma,
         delta_s=profile.delta,
         place=entry.place,
-        learning=None if profile.learned is None else _learning(profile.learned),
-    )
-
-
-def _learning(learned: facts.LearnedSection) -> Learning:
-    return Learning(
-        on=learned.date,
-        samples=learned.samples,
-        error=learned.error,
-        batch=learned.batch,
-        input_tokens=learned.input_tokens,
-        output_tokens=learned.output_tokens,
+        learning=None if profile.learned is None else _same(Learning, profile.learned, on=profile.learned.date),
     )
 
 
@@ -175,12 +164,8 @@ def _settings(section: VariantSection, entry: PlacedValue) -> Mapping[str, Setti
 
 
 def _git(git: schema.GitSection) -> GitSettings:
-    return GitSettings(
-        base_branch=git.base_branch or "",
-        branch_prefix=git.branch_prefix,
-        author=None if git.author is None else Identity(name=git.author.name, email=git.author.email),
-        sign_off=git.sign_off,
-    )
+    author = None if git.author is None else _same(Identity, git.author)
+    return _same(GitSettings, git, base_branch=git.base_branch or "", author=author)
 
 
 def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
@@ -189,14 +174,4 @@ def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
         url=forge.url or "",
         token=_secret(forge.auth.token),
         place=entry.place if entry.members else None,
-    )
-
-
-def _pull_requests(pull_requests: schema.PullRequestsSection) -> PullRequestSettings:
-    return PullRequestSettings(
-        group_by=tuple(pull_requests.group_by),
-        labels=tuple(pull_requests.labels),
-        reviewers=tuple(pull_requests.reviewers),
-        draft=pull_requests.draft,
-        reopen_after_s=pull_requests.reopen_after,
     )
