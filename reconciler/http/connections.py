@@ -17,10 +17,10 @@ class Watchdog:
     """Shuts down every connection that its block uses once `limit_s` have passed: greeting, headers and body alike."""
 
     def __init__(self, limit_s: float) -> None:
-        self.has_bitten = False
+        self.has_expired = False
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
-        self._timer = threading.Timer(limit_s, self._bite)
+        self._timer = threading.Timer(limit_s, self._expire)
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
@@ -39,12 +39,12 @@ class Watchdog:
         with self._lock:
             self._let_go()
             self._socket = socket.fromfd(connected.fileno(), connected.family, connected.type)
-            if self.has_bitten:
+            if self.has_expired:
                 self._shut_down()
 
-    def _bite(self) -> None:
+    def _expire(self) -> None:
         with self._lock:
-            self.has_bitten = True
+            self.has_expired = True
             self._shut_down()
 
     def _shut_down(self) -> None:

@@ -12,7 +12,7 @@ from reconciler.http.credentials import Credentials
 from reconciler.http.exchange import exchange
 from reconciler.http.failures import Advice, Failure, FailureKind, Place
 from reconciler.http.limits import Limits
-from reconciler.http.logs import retell_libraries
+from reconciler.http.logs import take_over_library_logs
 from reconciler.http.messages import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Door:
     """
 
     def __init__(self, limits: Limits, judge: Judge, *, advice: Advice, clock: Clock) -> None:
-        retell_libraries()
+        take_over_library_logs()
         self._limits = limits
         self._judge = judge
         self._advice = advice

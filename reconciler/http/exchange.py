@@ -10,7 +10,7 @@ from reconciler.http.connections import Watchdog
 from reconciler.http.credentials import Credentials
 from reconciler.http.failures import Failure, FailureKind, Place
 from reconciler.http.limits import Limits
-from reconciler.http.logs import hiding
+from reconciler.http.logs import redacting_logs
 from reconciler.http.messages import SUCCESS, Request, Response, retry_after_s
 
 CHUNK_BYTES = 64 * 1024
@@ -28,14 +28,14 @@ def exchange(
     now_s: float,
 ) -> Response | Failure:
     """What came back within `left_s` seconds, whatever its status; `now_s` is Unix time."""
-    with Watchdog(left_s) as watchdog, hiding(credentials.redactor):
+    with Watchdog(left_s) as watchdog, redacting_logs(credentials.redactor):
         try:
             with _send(session, request, credentials, limits, left_s) as reply:
                 received = _receive(reply, place, limits, now_s)
         except (requests.RequestException, HTTPError, OSError) as error:
             received = place.failure_of(error)
         # a connection that was shut down looks broken, or like the end of an answer
-        return place.silence() if watchdog.has_bitten else received
+        return place.silence() if watchdog.has_expired else received
 
 
 def _send(

@@ -12,30 +12,30 @@ logger = logging.getLogger(__name__)
 LIBRARIES = ("urllib3", "requests")
 
 
-class _Retold(logging.Handler):
-    """Retells a record; its traceback is left out, it holds what a server sent."""
+class _LibraryLogHandler(logging.Handler):
+    """Says a library's record in our log; its traceback is left out, it holds what a server sent."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it."""
         logger.log(record.levelno, "%s: %s", record.name, _REDACTOR.get().show(record.getMessage()))
 
 
-_RETOLD = _Retold()
+_HANDLER = _LibraryLogHandler()
 _SHAPES_ONLY = Redactor()
 _REDACTOR: ContextVar[Redactor] = ContextVar("redactor", default=_SHAPES_ONLY)
 """That of the exchange which this thread is in: the libraries know nothing of what must not be said."""
 
 
-def retell_libraries() -> None:
+def take_over_library_logs() -> None:
     """From now on nothing of the libraries reaches a log but through us; called again it changes nothing."""
     for name in LIBRARIES:
         library = logging.getLogger(name)
-        library.handlers = [_RETOLD]
+        library.handlers = [_HANDLER]
         library.propagate = False
 
 
 @contextmanager
-def hiding(redactor: Redactor) -> Iterator[None]:
+def redacting_logs(redactor: Redactor) -> Iterator[None]:
     """Keep the secrets that `redactor` knows out of what the libraries log in this block."""
     token = _REDACTOR.set(redactor)
     try:

@@ -15,7 +15,7 @@ from reconciler.http.failures import Failure, FailureKind
 from reconciler.http.limits import Limits
 from reconciler.http.messages import Request, Response
 from reconciler.prometheus.credentials import ReadSecret, describe, read_credentials
-from reconciler.prometheus.refusals import ADVICE, HOPELESS, judge
+from reconciler.prometheus.refusals import ADVICE, SERVER_WIDE, judge
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class PrometheusClient:
         response = self._door.ask(self._request(query), self._credentials, given_up=outage.seen)
         if isinstance(response, Failure):
             is_silence = response.kind is FailureKind.SILENT and not self._has_answered
-            if response.kind in HOPELESS or is_silence:
+            if response.kind in SERVER_WIDE or is_silence:
                 outage.note(response)
             logger.debug("%s %s failed: %s", query.cluster, query.quantity, response.error)
             return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=str(response.error))

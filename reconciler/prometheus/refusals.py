@@ -18,8 +18,8 @@ ADVICE: Advice = {
     FailureKind.SILENT: "is the server overloaded? Its query log says what it works on",
     FailureKind.TOO_LARGE: "does the query match other tenants' series?",
 }
-HOPELESS = frozenset({FailureKind.UNREACHABLE, FailureKind.UNTRUSTED, FailureKind.REDIRECTED, FailureKind.REFUSED})
-"""What no other question to the same server will fare better with."""
+SERVER_WIDE = frozenset({FailureKind.UNREACHABLE, FailureKind.UNTRUSTED, FailureKind.REDIRECTED, FailureKind.REFUSED})
+"""What every other question to the same server will fail with, too."""
 
 
 def judge(response: Response, place: Place, credential: str) -> Failure | None:

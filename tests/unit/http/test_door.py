@@ -238,7 +238,7 @@ def test_a_connection_that_is_made_too_late_is_shut_down_at_once() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, Watchdog(0.0) as watchdog:
         watchdog._timer.join(5)
-        assert watchdog.has_bitten
+        assert watchdog.has_expired
         watchdog.watch(ours)
         assert theirs.recv(1) == b""
 
