@@ -1,19 +1,21 @@
 """One request and its answer, within its caps and its time."""
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 
 import requests
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
-from reconciler.http.bodies import read_capped
 from reconciler.http.connections import Watchdog
 from reconciler.http.credentials import Credentials
 from reconciler.http.failures import Failure, FailureKind, Place
 from reconciler.http.limits import Limits
-from reconciler.http.logs import redacting_logs
 from reconciler.http.messages import SUCCESS, Request, Response, retry_after_s
+from reconciler.http.redaction import redacting_logs
 
 CHUNK_BYTES = 64 * 1024
+GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
 HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
 
 
@@ -60,7 +62,7 @@ def _receive(reply: requests.Response, place: Place, limits: Limits, now_s: floa
     is_success = reply.status_code in SUCCESS
     cap = limits.body_bytes if is_success else limits.error_bytes
     encoding = reply.headers.get("Content-Encoding", "").strip().lower()
-    content, is_whole = read_capped(_chunks(reply), encoding, cap)
+    content, is_whole = _read_capped(_chunks(reply), encoding, cap)
     if is_success and not is_whole:
         return place.failure(FailureKind.TOO_LARGE, f"the answer is larger than {cap} bytes")
     return Response(
@@ -75,3 +77,45 @@ def _receive(reply: requests.Response, place: Place, limits: Limits, now_s: floa
 def _chunks(reply: requests.Response) -> Iterator[bytes]:
     """What is there of the body: a full chunk would be waited for, however slowly it drips."""
     return iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
+
+
+def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
+    """At most `cap` bytes of a body, counted before and after decompression, and whether they are all of it.
+
+    Raises DecodeError for an unknown or broken `encoding` and IncompleteRead for compression that breaks off.
+    """
+    inflate = _inflater(encoding)
+    content = bytearray()
+    arrived = 0
+    for chunk in chunks:
+        arrived += len(chunk)
+        content += inflate(chunk, cap + 1 - len(content))
+        if arrived > cap or len(content) > cap:
+            return bytes(content[:cap]), False
+    if arrived:  # what has no body may name its compression all the same
+        inflate(b"", 0)
+    return bytes(content), True
+
+
+def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:
+    """Turns a chunk into at most so many bytes; called with nothing at the end, it checks that all has come."""
+    if encoding in ("", "identity"):
+        return lambda chunk, room: chunk[:room]
+    if encoding not in DEFLATED:
+        raise DecodeError("unknown compression")
+    decoder = zlib.decompressobj(GZIP_OR_ZLIB)
+
+    def inflate(chunk: bytes, room: int) -> bytes:
+        if not chunk:
+            if not decoder.eof:
+                raise IncompleteRead(0, 1)
+            return b""
+        try:
+            content = decoder.decompress(chunk, room)
+        except zlib.error as error:
+            raise DecodeError("broken compression") from error
+        if decoder.unused_data:  # zlib would keep it, however much there is
+            raise DecodeError("more after the end of the compression")
+        return content
+
+    return inflate

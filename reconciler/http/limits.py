@@ -1,5 +1,6 @@
-"""How long, how much and how often: every bound of a door in one place."""
+"""How long, how much and how often: every bound of a door in one place, and the clock that it goes by."""
 
+import time
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
@@ -24,3 +25,19 @@ class Limits:
     retry_after_s: float = 20.0
     redirects: int = 5
     parallel: int = 4
+
+
+class Clock:
+    """Time as it passes on this machine; a test passes one of its own."""
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        return time.monotonic()
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)

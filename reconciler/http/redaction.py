@@ -1,12 +1,20 @@
-"""Texts without secrets: those that we were given, in every spelling, and whatever has the shape of one."""
+"""Texts and logs without secrets: those that we were given, in every spelling, and whatever has the shape of one."""
 
 import base64
 import json
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus
 
+logger = logging.getLogger(__name__)
+
 REDACTED = "***"
+LIBRARIES = ("urllib3", "requests")
+"""Whose logs are taken over."""
 MAX_SHOWN = 600
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
@@ -66,3 +74,35 @@ def secret_forms(*secrets: str) -> tuple[str, ...]:
             encoded = encode(content).decode("ascii")
             forms |= {encoded, encoded.rstrip("=")}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+class _LibraryLogHandler(logging.Handler):
+    """Says a library's record in our log; its traceback is left out, it holds what a server sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        logger.log(record.levelno, "%s: %s", record.name, _REDACTOR.get().show(record.getMessage()))
+
+
+_HANDLER = _LibraryLogHandler()
+_SHAPES_ONLY = Redactor()
+_REDACTOR: ContextVar[Redactor] = ContextVar("redactor", default=_SHAPES_ONLY)
+"""That of the exchange which this thread is in: the libraries know nothing of what must not be said."""
+
+
+def take_over_library_logs() -> None:
+    """From now on nothing of the libraries reaches a log but through us; called again it changes nothing."""
+    for name in LIBRARIES:
+        library = logging.getLogger(name)
+        library.handlers = [_HANDLER]
+        library.propagate = False
+
+
+@contextmanager
+def redacting_logs(redactor: Redactor) -> Iterator[None]:
+    """Keep the secrets that `redactor` knows out of what the libraries log in this block."""
+    token = _REDACTOR.set(redactor)
+    try:
+        yield
+    finally:
+        _REDACTOR.reset(token)

@@ -9,10 +9,9 @@ from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Quer
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.errors import TransientError
 from reconciler.http.addresses import checked_root
-from reconciler.http.clock import Clock
 from reconciler.http.door import Door
 from reconciler.http.failures import Failure, FailureKind
-from reconciler.http.limits import Limits
+from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Request, Response
 from reconciler.prometheus.credentials import ReadSecret, describe, read_credentials
 from reconciler.prometheus.refusals import ADVICE, SERVER_WIDE, judge

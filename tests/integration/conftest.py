@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.http.clock import Clock as DoorClock
+from reconciler.http.limits import Clock as DoorClock
 from tests.servers.fleet import Day, Fleet, day_around, history_of, make_template, open_fleet
 from tests.servers.git_http import is_available
 from tests.servers.git_workshop import Workshop

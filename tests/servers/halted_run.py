@@ -21,7 +21,7 @@ from reconciler.cli.main import invoke
 from reconciler.forge.github import GitHub
 from reconciler.forge.local import Local
 from reconciler.git import Clone
-from reconciler.http.clock import Clock
+from reconciler.http.limits import Clock
 
 PATIENCE_S = 30.0
 

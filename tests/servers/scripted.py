@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
-from reconciler.http.clock import Clock
+from reconciler.http.limits import Clock
 
 Respond = Callable[[BaseHTTPRequestHandler], None]
 

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.http.clock import Clock
 from reconciler.http.connections import Watchdog
 from reconciler.http.credentials import Credentials, check_sendable
 from reconciler.http.failures import Failure, FailureKind
-from reconciler.http.limits import MIB, Limits
+from reconciler.http.limits import MIB, Clock, Limits
 from reconciler.http.messages import Request, Response
 from tests.servers.scripted import Respond, in_turn, reply, send, send_raw
 from tests.unit.http.conftest import CANARY, credentials
@@ -70,8 +69,9 @@ def test_chunks_are_read_however_they_are_cut(serve: Any, ask: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 206])
-def test_a_success_may_be_empty(serve: Any, ask: Any, status: int) -> None:
-    assert succeeded(ask(serve(reply(b"", status)).url)) == b""
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_success_may_be_empty(serve: Any, ask: Any, status: int, encoding: str) -> None:
+    assert succeeded(ask(serve(reply(b"", status, Content_Encoding=encoding)).url)) == b""
 
 
 def test_the_body_of_an_error_is_cut_and_not_refused(serve: Any, open_door: Any) -> None:
