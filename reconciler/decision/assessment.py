@@ -74,7 +74,7 @@ def _blind(state: VariantState) -> str:
         return str(state.hold or "")
     if state.is_free or state.variant.current.replicas == 0:
         return ""
-    return ENGINES[state.engine].hides(state)
+    return ENGINES[state.engine].why_capacity_unknown(state)
 
 
 def _beside(state: VariantState, unknown: Variant, words: str) -> VariantState:

@@ -116,7 +116,7 @@ class SizingEngine(Protocol):
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         """What it lacks to size a variant."""
 
-    def hides(self, state: VariantState) -> str:
+    def why_capacity_unknown(self, state: VariantState) -> str:
         """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""
         return ""
 

@@ -52,7 +52,7 @@ class QueueingEngine(SizingEngine):
             replicas=_unreported(variant, known, observation),
         )
 
-    def hides(self, state: VariantState) -> str:
+    def why_capacity_unknown(self, state: VariantState) -> str:
         variant = state.variant
         if state.gap is None and not any(
             option.accelerator == variant.current.accelerator for option in variant.options
