@@ -11,7 +11,7 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench demo-recording clean
+.PHONY: help demo test lint attack bench demo-recording clean
 
 help:  ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/vulture
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github/workflows
+
+attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems against an independent programme
+	ATTACK_PROBLEMS=5000 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack
 
 bench: $(VENV)/installed-dev  ## Measure speed on this machine
 	$(PYTHON) -m tests.bench

@@ -15,7 +15,7 @@ from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import Known, added, best_by_block, fits, known_of, room
 from reconciler.optimizer.fleet.mixed_integer import INFEASIBLE, FleetProgramme
 from reconciler.optimizer.fleet.parts import Part, part_of
-from reconciler.optimizer.fleet.sparse import Flags, Floats, by_cells, owners, plain
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, plain
 
 if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
@@ -60,6 +60,26 @@ def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float) -
         return Chosen(known=None, bound=np.inf if answer.status == INFEASIBLE else bound)
     chosen = _chosen(formulation, listed, part, answer.x)
     return Chosen(known=chosen if fits(formulation, chosen) else None, bound=bound)
+
+
+def pick(offered: Known, limits: Floats, missing: float) -> Integers | None:
+    """One configuration of each block that is offered, at most `missing` above the best; None where none was found."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    blocks, place = np.unique(offered.configurations.block, return_inverse=True)
+    count = len(offered)
+    once = by_cells(np.ones(count), place, np.arange(count), (len(blocks), count))
+    least = offered.worth.value[best_by_block(len(blocks), place, offered.worth.value)].sum()
+    answer = milp(
+        offered.worth.value,
+        integrality=np.ones(count, dtype=np.int64),
+        bounds=Bounds(0, 1),
+        constraints=[LinearConstraint(once, 1, 1), LinearConstraint(plain(offered.worth.use.T), -np.inf, limits)],
+        options={"mip_rel_gap": missing / max(abs(float(least)), missing), "node_limit": NODES},
+    )
+    if answer.x is None:
+        return None
+    return best_by_block(len(blocks), place, -answer.x)
 
 
 def _rows(

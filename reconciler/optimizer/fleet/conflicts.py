@@ -3,7 +3,7 @@
 What is looked at are bounds, ratios and what is pinned against pools, budgets and limits, without any demand: that
 demand does not fit is no conflict, it is scarcity. The proof of a conflict are prices of the shared rows at which the
 least that some models must take costs more than all there is (Farkas): those models and the priced rows contradict
-each other, and the models that take most are enough of them.
+each other, and the models that take most are enough of them. What of all that is superfluous is left out.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Conflict
 from reconciler.optimizer.fleet.formulating import formulate
-from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import EXCESS, Generated, best_by_block, generate
+from reconciler.optimizer.fleet.minimal import Rules, fewest, least_taken
 from reconciler.optimizer.fleet.planning import FleetPlan, Planner
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.fleet.sparse import Floats, Integers
 
 _NOISE = 1e-9
 
@@ -35,26 +35,25 @@ class ConsistentProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Contradiction:
-    """Blocks that cannot keep their own rules, or not beside the shared rows of which they take too much.
-
-    `taken` is the least that they take of the one shared row that is short; None where more than one is.
-    """
+    """Blocks that cannot keep their own rules, or not beside the shared rows of which they take too much."""
 
     blocks: Integers
     rows: Integers
-    taken: float | None = None
 
 
 def settle(formulation: Formulation, planner: Planner) -> ConsistentProblem:
     """The problem with the models of every conflict held, so that a plan exists that keeps all rules."""
     conflicts: list[Conflict] = []
     while True:
-        found = _contradiction(_without_demand(formulation), planner)
+        bare = _without_demand(formulation)
+        found = _contradiction(bare, planner)
         if found is None or not len(found.blocks):
             break
-        conflicts.append(_conflict(formulation, found))
+        rules = fewest(bare, found.blocks, found.rows)
+        conflicts.append(_conflict(bare, rules))
         held = formulation.block_of_row[formulation.variants.row]
-        keys = [key for key, block in zip(formulation.variants.keys, held, strict=True) if block in found.blocks]
+        is_held = np.isin(held, rules.blocks)
+        keys = [key for key, is_meant in zip(formulation.variants.keys, is_held, strict=True) if is_meant]
         problem = formulation.problem
         formulation = formulate(
             replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in keys}})
@@ -107,10 +106,7 @@ def _beside_shared(formulation: Formulation, generated: Generated) -> _Contradic
         rows = np.flatnonzero(generated.excess > EXCESS)
         taken_by_block: Floats = np.zeros(len(least)) + least.worth.use @ (generated.excess > EXCESS).astype(np.float64)
         return _Contradiction(blocks=np.flatnonzero(taken_by_block > _NOISE), rows=rows)
-    taken = (
-        float(needed[blocks].sum() / prices[rows[0]] * formulation.shared.units[rows[0]]) if len(rows) == 1 else None
-    )
-    return _Contradiction(blocks=blocks, rows=rows, taken=taken)
+    return _Contradiction(blocks=blocks, rows=rows)
 
 
 def _between(formulation: Formulation, generated: Generated) -> _Contradiction | None:
@@ -122,36 +118,44 @@ def _between(formulation: Formulation, generated: Generated) -> _Contradiction |
     return _Contradiction(blocks=blocks, rows=rows) if len(blocks) else None
 
 
-def _conflict(formulation: Formulation, found: _Contradiction) -> Conflict:
-    is_meant: Flags = np.isin(formulation.block_of_row, found.blocks)
-    models = _models(formulation, is_meant)
+def _conflict(formulation: Formulation, rules: Rules) -> Conflict:
     shared = formulation.shared
-    left = f"the {found.taken:g} that they take" if found.taken is not None else "them"
-    rules = [*_bounds_words(formulation, is_meant, every=not len(found.rows)), *_ratio_words(formulation, models)]
-    rules += [
-        f"{shared.names[row]} with {shared.limits[row] * shared.units[row]:g} left for {left}" for row in found.rows
-    ]
-    return Conflict(rules=tuple(rules), models=models)
+    limits = shared.limits * shared.units
+    taken = "them"
+    if len(rules.rows) == 1:
+        taken = f"the {least_taken(formulation, rules) * shared.units[rules.rows[0]]:g} that they take"
+    words = [*_bounds_words(formulation, rules), *_ratio_words(formulation, rules)]
+    words += [f"{shared.names[row]} with {limits[row]:g} left for {taken}" for row in rules.rows]
+    return Conflict(rules=tuple(words), models=_models(formulation, rules))
 
 
-def _bounds_words(formulation: Formulation, is_meant: Flags, *, every: bool) -> Iterator[str]:
-    """The bounds that ask for something; those of every variant where they are all there is to name."""
-    problem: Problem = formulation.problem
-    for key, row in zip(formulation.variants.keys, formulation.variants.row, strict=True):
-        bounds = problem.bounds[key]
-        is_asking = bounds.minimum > 0 or not bounds.admits(problem.current[key].replicas)
-        if is_meant[row] and (every or is_asking):
-            most = "" if bounds.maximum is None else f" and maxReplicas {bounds.maximum}"
-            yield f"minReplicas {bounds.minimum}{most} of {key.label}"
+def _bounds_words(formulation: Formulation, rules: Rules) -> Iterator[str]:
+    """The bounds that are needed for the contradiction, the variants in their order."""
+    problem, requirements = formulation.problem, formulation.rows.requirements
+    for index in sorted({*rules.lower.tolist(), *rules.upper.tolist()}):
+        key = formulation.variants.keys[index]
+        bounds, fixed = problem.bounds[key], requirements[formulation.variants.row[index]].fixed
+        most = bounds.maximum if fixed is None else fixed[key]
+        words = [f"minReplicas {bounds.minimum}"] * (index in rules.lower)
+        words += [f"maxReplicas {most}"] * (index in rules.upper and most is not None)
+        if words:
+            yield f"{' and '.join(words)} of {key.label}"
 
 
-def _ratio_words(formulation: Formulation, models: tuple[ModelKey, ...]) -> Iterator[str]:
+def _ratio_words(formulation: Formulation, rules: Rules) -> Iterator[str]:
+    """The proportions that are needed: as rows, or because they bar a role."""
+    ratios, requirements = formulation.ratios, formulation.rows.requirements
+    barred = {int(formulation.variants.row[index]) for index in rules.upper}
+    rows = {int(row) for side in (ratios.greater, ratios.smaller) for row in side[rules.ratios]}
+    named = {requirements[row].model for row in rows}
+    named |= {requirements[row].model for row in barred & set(ratios.smaller[ratios.factor >= UNBOUNDED].tolist())}
     for ratio in formulation.problem.ratios:
-        if not set(models).isdisjoint(ratio.sides):
+        if not named.isdisjoint(ratio.sides):
             between = f"{ratio.over or 'one role'} to {ratio.under or 'another'}"
             yield f"the ratio of {between} of {ratio.model.model_id}"
 
 
-def _models(formulation: Formulation, rows: Flags) -> tuple[ModelKey, ...]:
-    named = zip(formulation.rows.requirements, rows, strict=True)
-    return tuple(dict.fromkeys(each.model for each, is_meant in named if is_meant))
+def _models(formulation: Formulation, rules: Rules) -> tuple[ModelKey, ...]:
+    is_meant = np.isin(formulation.block_of_row, rules.blocks)
+    named = zip(formulation.rows.requirements, is_meant, strict=True)
+    return tuple(dict.fromkeys(each.model for each, is_named in named if is_named))

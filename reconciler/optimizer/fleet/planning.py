@@ -17,7 +17,7 @@ _NODES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """Replicas by choice, their value, the bound on any plan's value, and the price of each shared row."""
+    """Replicas by choice, their value, the bound on any plan's value, and a price of each shared row."""
 
     counts: Integers
     value: float

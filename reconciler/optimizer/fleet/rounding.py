@@ -1,20 +1,22 @@
 """From shares of configurations to one configuration a model, within everything that is shared.
 
-Configurations enter by their regret at the prices, ever more of them, and a mixed-integer programme takes one of each
-model. As soon as all those are in whose regret is at most what the plan misses the bound by, the plan is the optimum
-up to the programme's own gap, and that is proven. Models that have too many enter with their replicas instead.
+A large fleet's programme splits few models: these, and those that nearly prefer something else, are chosen anew while
+all others keep what the programme took for them. Where that proves too little configurations enter by their regret at
+the prices, ever more of them, and a mixed-integer programme takes one of each model. As soon as all those are in whose
+regret is at most what the plan misses the bound by, the plan is the optimum up to the programme's own gap, and that is
+proven. Models that have too many enter with their replicas instead.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.choosing import choose
+from reconciler.optimizer.fleet.choosing import choose, pick
 from reconciler.optimizer.fleet.configurations import Configurations
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of
+from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of, room
 from reconciler.optimizer.fleet.regrets import Regrets
-from reconciler.optimizer.fleet.sparse import Flags
+from reconciler.optimizer.fleet.sparse import Flags, Integers, sums
 
 GAP = 1e-3
 """A plan proven to be this close to the optimum, as a fraction, is good enough."""
@@ -30,6 +32,12 @@ MOST_DIRECT = 200
 
 SMALL = 2_000
 """Choices of a whole fleet that may enter with their replicas, where nothing else proves enough."""
+
+TIES = (600, 2_400)
+"""Models beside the split ones that are chosen anew in a large fleet: those that nearly prefer something else."""
+
+CLOSE = 3e-4
+"""How close to the bound that must come, as a fraction, to be the plan."""
 
 _BESIDE = (500, 2_000, 8_000, None)
 """How many singles and pairs enter beside the best of each model, one attempt after the other; at last all that may
@@ -56,6 +64,10 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     if whole is not None:
         return whole
     regrets = Regrets(priced=formulation.priced(generated.prices), pairs=generated.pairs, least=generated.least)
+    for ties in TIES if formulation.blocks > TIES[0] else ():
+        repaired = _repaired(formulation, generated, regrets, ties)
+        if repaired is not None:
+            return repaired
     best, bound = None, generated.bound
     for beside in _BESIDE:
         missing = np.inf if best is None else best.value - generated.bound
@@ -111,6 +123,39 @@ def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
         return None
     value = float(chosen.worth.value.sum())
     return Rounded(configurations=chosen.configurations, value=value, bound=min(generated.bound, value))
+
+
+def _repaired(formulation: Formulation, generated: Generated, regrets: Regrets, ties: int) -> Rounded | None:
+    """The programme's plan with the split models and the nearest ties chosen anew; None where that is not close."""
+    blocks = formulation.blocks
+    near = known_of(formulation, regrets.listed(regrets.beside(2 * ties)).configurations)
+    known = added(generated.known, near)
+    block = known.configurations.block
+    share = np.concatenate([generated.share, np.zeros(len(near))])
+    taken = best_by_block(blocks, block, -share)
+    reduced = known.reduced(generated.prices)
+    regret = reduced - np.minimum.reduceat(reduced[np.argsort(block, kind="stable")], _begins(block, blocks))[block]
+    regret[taken] = np.inf
+    nearest = np.full(blocks, np.inf)
+    np.minimum.at(nearest, block, regret)
+    nearest[share[taken] < 1 - TOLERANCE] = -1.0
+    is_open = np.zeros(blocks, dtype=np.bool_)
+    is_open[np.argsort(nearest, kind="stable")[: ties + int((nearest < 0).sum())]] = True
+    kept, offered = known.at(taken[~is_open]), known.at(is_open[block])
+    left = room(formulation) - sums(kept.worth.use)
+    chosen = pick(offered, left, CLOSE / 3 * abs(generated.bound))
+    if chosen is None:
+        return None
+    plan = added(kept, offered.at(chosen))
+    plan = plan.at(np.argsort(plan.configurations.block, kind="stable"))
+    value = float(plan.worth.value.sum())
+    if value - generated.bound > CLOSE * abs(value) or not fits(formulation, plan):
+        return None
+    return Rounded(configurations=plan.configurations, value=value, bound=min(generated.bound, value))
+
+
+def _begins(block: Integers, blocks: int) -> Integers:
+    return np.searchsorted(np.sort(block, kind="stable"), np.arange(blocks)).astype(np.int64)
 
 
 def _unique(known: Known) -> Known:

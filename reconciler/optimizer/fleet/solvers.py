@@ -39,6 +39,13 @@ FEW = 300
 """Models up to which each is asked alone first; more are decided together as exactly, in less time than that takes."""
 
 
+ASKED = 600
+"""Choices of a fleet up to which it is asked what one more of anything full would save."""
+
+DOUBT = 0.1
+"""How much of a saving may be unproven."""
+
+
 class UnsoundSolutionError(Exception):
     """Raised when a solver's answer breaks a rule of the problem: a bug, and nothing may be written from it."""
 
@@ -80,7 +87,31 @@ class FleetSolver:
         reached = None if greedy is None else value_of(formulation, greedy)
         if greedy is not None and reached is not None and reached < planned.value - VALUE_TOLERANCE * abs(reached):
             planned = replace(planned, counts=greedy, value=reached, bound=min(planned.bound, reached))
-        return _checked(settled, _solution(settled, formulation, planned, self.name, reached))
+        is_whole = formulation is settled.formulation
+        savings = self._savings(formulation, planned) if is_whole else np.zeros(len(formulation.shared))
+        plan = replace(planned, prices=savings)
+        return _checked(settled, _solution(settled, formulation, plan, self.name, reached))
+
+    def _savings(self, formulation: Formulation, plan: FleetPlan) -> Floats:
+        """By shared row what the plan with one more of it saves; nothing where that is not proven, or not asked.
+
+        A price of the programme over fractions says little of that: most of its prices save nothing at all. Large
+        fleets are not asked, for it takes a plan for each row.
+        """
+        savings = np.zeros(len(formulation.shared))
+        if len(formulation.choices.keys) > ASKED:
+            return savings
+        shared = formulation.shared
+        # Where pinned variants take all or more there is no telling what one more would leave.
+        for row in np.flatnonzero((plan.prices > 0) & (shared.limits > 0)).tolist():
+            limits = shared.limits.copy()
+            limits[row] += 1 / shared.units[row]
+            roomier = self._planner(replace(formulation, shared=replace(shared, limits=limits)))
+            if isinstance(roomier, FleetPlan):
+                saved = plan.value - roomier.value
+                doubt = (plan.value - plan.bound) + (roomier.value - roomier.bound)
+                savings[row] = saved if saved > _NOISE * abs(plan.value) and doubt <= DOUBT * saved else 0.0
+        return savings
 
 
 class AutoSolver:

@@ -1,0 +1,31 @@
+"""Random problems of every family: each claim of each solution holds."""
+
+import os
+
+import pytest
+
+from reconciler.optimizer import SOLVERS
+from tests.attack.claims import complaints
+from tests.attack.families import FAMILIES, draw_problem, scaled
+
+PROBLEMS = int(os.environ.get("ATTACK_PROBLEMS", "400"))
+BATCH = 9
+UNITS = max(PROBLEMS // (10 * len(FAMILIES)), 1)
+
+
+@pytest.mark.parametrize("batch", range(-(-PROBLEMS // (BATCH * len(FAMILIES)))))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_solution_is_what_it_claims(family: str, batch: int) -> None:
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        problem = draw_problem(family, seed)
+        found = list(complaints(problem, SOLVERS["auto"].solve(problem)))
+        assert not found, (seed, found)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e8])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plan_does_not_depend_on_what_demand_is_counted_in(family: str, factor: float) -> None:
+    for seed in range(UNITS):
+        problem = draw_problem(family, seed)
+        plan = SOLVERS["columns"].solve(problem).allocations
+        assert SOLVERS["columns"].solve(scaled(problem, factor)).allocations == plan, seed
