@@ -54,7 +54,7 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
     kustomize = find_kustomize()
     files = {path: body for change_set in prepared.edited.change_sets for path, body in change_set.files.items()}
     roots, unrendered = _roots_of(_build(prepared), files)
-    wishes = _Wishes.of(prepared)
+    wanted = _WantedChanges.of(prepared)
     objects = changed = 0
     with tempfile.TemporaryDirectory(prefix="reconciler-prove-") as name_of_folder:
         folder = Path(name_of_folder)
@@ -65,7 +65,7 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
             (folder / path).write_bytes(body)
         for root in roots:
             after = _render(kustomize, folder, root)
-            changed += _compare(root, before[root], after, wishes)
+            changed += _compare(root, before[root], after, wanted)
             objects += len(after)
     return Proof(tool=kustomize.name, roots=len(roots), objects=objects, changed=changed, unrendered=unrendered)
 
@@ -108,7 +108,7 @@ def _name_of(fields: dict[str, Value]) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wishes:
+class _WantedChanges:
     """What the plan means to change, by kind and name of scale targets, and by name of their resources."""
 
     targets: Mapping[Name, Decision]
@@ -116,7 +116,7 @@ class _Wishes:
     counts: frozenset[int]
 
     @classmethod
-    def of(cls, prepared: Prepared) -> "_Wishes":
+    def of(cls, prepared: Prepared) -> "_WantedChanges":
         changes = {each.variant: each for each in prepared.plan.with_outcome(Outcome.CHANGE)}
         variants = [variant for variant in prepared.snapshot.variants if variant.key in changes]
         targets = {
@@ -145,7 +145,7 @@ class _Wishes:
         return is_count and value in self.counts and name[0] in AUTOSCALERS
 
 
-def _compare(root: str, before: Objects, after: Objects, wishes: _Wishes) -> int:
+def _compare(root: str, before: Objects, after: Objects, wanted: _WantedChanges) -> int:
     """How many objects differ; raises InputError when one differs otherwise than it was meant to."""
     changed = 0
     for name in sorted(before.keys() | after.keys()):
@@ -153,7 +153,7 @@ def _compare(root: str, before: Objects, after: Objects, wishes: _Wishes) -> int
         differences = list(_differences(before.get(name), after.get(name), ()))
         changed += bool(differences)
         for path, old, new in differences:
-            if not wishes.hold((kind, called), path, new):
+            if not wanted.hold((kind, called), path, new):
                 words = (
                     f"{kind} {called} {format_field(path)} would change from {old!r} to {new!r}, which nobody wanted"
                 )
