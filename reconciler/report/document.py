@@ -164,7 +164,7 @@ def _load(load: Load | None) -> Json | None:
         "input_tokens": _number(load.input_tokens),
         "output_tokens": _number(load.output_tokens),
         "window_s": _number(load.window_s),
-        "arrivals_from": load.arrivals_from,
+        "arrivals_from": str(load.arrivals_from),
     }
 
 
