@@ -1,5 +1,6 @@
 """What a solver answers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -90,7 +91,9 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """The proven distance from the best value, as a fraction of it."""
+        """The proven distance from the best value, as a fraction of it; infinite where there is no plan."""
+        if self.is_unsolved:
+            return math.inf
         return 0.0 if self.value <= self.lower_bound else (self.value - self.lower_bound) / max(abs(self.value), 1e-12)
 
 

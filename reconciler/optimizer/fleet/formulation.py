@@ -158,6 +158,10 @@ class Formulation:
         """The same fleet with another demand."""
         return replace(self, rows=replace(self.rows, must=must, amounts=amounts, prices=prices))
 
+    def without_must(self) -> "Formulation":
+        """The same fleet of which nothing must be covered; what has a price keeps it."""
+        return self.with_demand(np.zeros_like(self.rows.must), self.rows.amounts, self.rows.prices)
+
     def priced(self, prices: Floats) -> "Formulation":
         """The problem without its shared rows, whose price is in the choices instead: it falls into models."""
         shared, choices, variants = self.shared, self.choices, self.variants

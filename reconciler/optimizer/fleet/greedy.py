@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from reconciler.optimizer.fleet.sparse import Matrix
 
 
-def plan_greedily(formulation: Formulation) -> Integers | None:
+def plan_greedily(formulation: Formulation, *, is_partial: bool = False) -> Integers | None:
     """Replicas by choice; None where the rule leaves a row of the formulation broken.
 
     Blind to what a start costs and to how much one request may change, as the rules it stands for are. Bounds are
-    served first.
+    served first. With `is_partial` demand that is not met breaks nothing.
     """
     handed = _Handed(formulation)
     price = _prices(formulation)
@@ -31,7 +31,8 @@ def plan_greedily(formulation: Formulation) -> Integers | None:
         _serve(formulation, handed, row, price)
     counts = np.array(handed.counts, dtype=np.int64)
     is_within = (use_of(formulation, counts) <= room(formulation)).all()
-    return counts if is_within and _is_served(formulation, counts) else None
+    asked = formulation.without_must() if is_partial else formulation
+    return counts if is_within and _is_served(asked, counts) else None
 
 
 def _prices(formulation: Formulation) -> Floats:

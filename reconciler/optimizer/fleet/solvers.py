@@ -60,7 +60,8 @@ class FleetSolver:
     def solve(self, problem: Problem) -> Solution:
         """An allocation for every variant that has a candidate; models of rules that contradict each other are held.
 
-        Where the limits of the search are reached before any plan is found, everything stays as it is.
+        Where the limits of the search are reached before any plan is found, the usual rule serves what it can, and
+        nothing is proven; where that breaks a rule, everything stays as it is, and the solution says so.
         """
         settled = ConsistentProblem(formulation=formulate(problem), conflicts=(), is_changed=False)
         try:
@@ -68,7 +69,7 @@ class FleetSolver:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._solve(problem, settled)
         except UnsolvableError:
-            return _unmoved(problem, settled, self.name)
+            return self._usual(problem, settled)
 
     def _solve(self, problem: Problem, settled: ConsistentProblem) -> Solution:
         formulation = settled.formulation
@@ -81,7 +82,7 @@ class FleetSolver:
             lowered = shed(formulation, self._planner)
             planned, formulation = lowered.plan, lowered.formulation
         if not isinstance(planned, FleetPlan):
-            return _unmoved(problem, settled, self.name)
+            return self._usual(problem, settled)
         formulation, planned = in_order(formulation, planned, self._planner)
         greedy = plan_greedily(formulation)
         reached = None if greedy is None else value_of(formulation, greedy)
@@ -91,6 +92,16 @@ class FleetSolver:
         savings = self._savings(formulation, planned) if is_whole else np.zeros(len(formulation.shared))
         plan = replace(planned, prices=savings)
         return _checked(settled, _solution(settled, formulation, plan, self.name, reached))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _usual(self, problem: Problem, settled: ConsistentProblem) -> Solution:
+        """Where limits of the search came before a plan: what the usual rule serves; if not even that, all stays."""
+        counts = plan_greedily(settled.formulation, is_partial=True)
+        if counts is not None:
+            solution = _solution(settled, settled.formulation, _unproven(settled, counts), self.name, None)
+            if not violations(settled.formulation.problem, solution.allocations):
+                return solution
+        return _unmoved(problem, settled, self.name)
 
     def _savings(self, formulation: Formulation, plan: FleetPlan) -> Floats:
         """By shared row what the plan with one more of it saves; nothing where that is not proven, or not asked.
@@ -166,6 +177,13 @@ def _checked(settled: ConsistentProblem, solution: Solution) -> Solution:
 def _refuse(solution: Solution, broken: Sequence[str]) -> None:
     if broken:
         raise UnsoundSolutionError(f"solver {solution.solver}: {'; '.join(broken)}")
+
+
+def _unproven(settled: ConsistentProblem, counts: Integers) -> FleetPlan:
+    """What the usual rule serves, where the limits of the search came before any better plan: nothing is proven."""
+    formulation = settled.formulation
+    nothing = np.zeros(len(formulation.shared))
+    return FleetPlan(counts=counts, value=value_of(formulation, counts), bound=-np.inf, prices=nothing)
 
 
 def _unmoved(problem: Problem, settled: ConsistentProblem, name: str) -> Solution:

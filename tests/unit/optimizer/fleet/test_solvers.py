@@ -1,5 +1,6 @@
 """What every solver of the fleet answers, whatever it is given."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -149,7 +150,33 @@ def test_limits_of_the_search_never_break_a_rule(name: str, draw_varied_fleet: D
             assert all(each == problem.current[key] for key, each in solution.allocations.items()), seed
         elif not solution.conflicts:
             assert not violations(problem, solution.allocations), seed
-    assert planned >= 20
+    assert planned >= 23
+
+
+@pytest.mark.parametrize("name", ["columns", "milp"])
+def test_a_search_without_any_answer_leaves_a_plan_of_which_nothing_is_proven(
+    name: str, model: Build, fleet: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SOLVERS[name], "_planner", lambda _: None)
+    models = [model(name=name, wanted=4, now=1, bounds=(1, None)) for name in "ab"]
+    problem = fleet(models, {"H100": 6})
+    solution = SOLVERS[name].solve(problem)
+    assert not solution.is_unsolved
+    assert not violations(problem, solution.allocations)
+    assert sum(each.replicas for each in solution.allocations.values()) == 6
+    assert solution.gap == math.inf
+    assert [each.model.model_id for each in solution.shortfalls] == ["b"]
+
+
+@pytest.mark.parametrize("name", ["columns", "milp"])
+def test_where_there_is_no_plan_at_all_nothing_is_said_to_be_proven(
+    name: str, model: Build, fleet: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SOLVERS[name], "_planner", lambda _: None)
+    problem = fleet([model(name="a", wanted=4, now=1, bounds=(9, None))], {"H100": 6})
+    solution = SOLVERS[name].solve(problem)
+    assert solution.is_unsolved or solution.conflicts
+    assert solution.gap == math.inf or solution.conflicts
 
 
 def test_bounds_stay_proven_where_the_search_is_cut_short(tiny_limits: None, draw_fleet: Draw) -> None:
