@@ -36,6 +36,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         shared=solution.shared,
         greedy_value=solution.greedy_value,
         sensitivity=solution.sensitivity,
+        coverages=solution.coverages,
         figures=FiguresOnDemand(context, context.situation.states),
     )
 

@@ -13,7 +13,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.loads import Load
 from reconciler.domain.proposals import ProposedChange
 from reconciler.domain.provenance import Figure
-from reconciler.domain.solutions import Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 
 RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""
@@ -246,6 +246,8 @@ class Plan:
     shared: tuple[SharedUse, ...] = ()
     greedy_value: float | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
+    coverages: tuple[ModelCoverage, ...] = ()
+    """By model what it needs and what the solution gives it, before passes hold anything back."""
     figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)
     """Every number behind the decision of a variant, inputs first; of what could not be read there is none."""
 

@@ -67,6 +67,31 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCoverage:
+    """What a model needs and gets, in `unit`; where it gets less, what it competes for and who decided that.
+
+    `competes_for` names the shared rows without room for one more of its replicas. `decided_at` is the lowest priority
+    that still got something of them: models above it got what they asked for, those below it nothing of what is
+    scarce. Both are empty where nothing shared stands in the way.
+    """
+
+    model: ModelKey
+    unit: str
+    needed: float
+    given: float
+    priority: int
+    competes_for: tuple[str, ...] = ()
+    rivals: tuple[ModelKey, ...] = ()
+    """Other models that take of it, the most urgent first; a few of them where there are many."""
+    decided_at: int | None = None
+
+    @property
+    def unserved(self) -> float:
+        """What of the need is not given."""
+        return max(self.needed - self.given, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """An allocation of every variant of a problem; `lower_bound` and `value` are in the objective's unit.
 
@@ -86,6 +111,8 @@ class Solution:
     conflicts: tuple[Conflict, ...] = ()
     greedy_value: float | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
+    coverages: tuple[ModelCoverage, ...] = ()
+    """By model, in the order of their keys."""
     is_unsolved: bool = False
     """Whether the limits of the search came before any plan: then everything stays as it is."""
 

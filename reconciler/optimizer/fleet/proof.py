@@ -1,15 +1,18 @@
 """What a plan shows besides itself: what it takes of everything shared, at which price, and how it bears surprises."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from reconciler.domain.allocations import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
-from reconciler.domain.solutions import Sensitivity, SharedUse
+from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse
 from reconciler.optimizer.device_use import Allocations, DeviceUse
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
+
+RIVALS = 5
+"""How many of those that a model competes with are named: the most urgent."""
 
 _NOISE = 1e-6
 
@@ -45,6 +48,55 @@ def _changes(problem: Problem, everybody: Allocations) -> Iterator[tuple[str, fl
     for limit in sorted(problem.change_limits, key=lambda each: each.name):
         changed = sum(everybody[key] != problem.current[key] for key in limit.variants)
         yield limit.name, float(changed), float(limit.changes)
+
+
+def coverages(
+    problem: Problem, allocations: Allocations, scarce: Mapping[ModelKey, tuple[str, ...]]
+) -> tuple[ModelCoverage, ...]:
+    """What each model needs and gets; `scarce` are the shared rows without room for one more of its replicas."""
+    everybody = {**problem.current, **allocations}
+    takers = _takers(problem, everybody, {name for names in scarce.values() for name in names})
+    found = []
+    for requirement in sorted(problem.requirements, key=lambda each: each.model):
+        fixed, model = requirement.fixed, requirement.model
+        needed = requirement.amount if fixed is None else float(sum(fixed.values()))
+        given = _carried(requirement, everybody) if fixed is None else sum(everybody[key].replicas for key in fixed)
+        names = scarce.get(model, ()) if given < needed * (1 - _NOISE) else ()
+        rivals = sorted({each for name in names for each in takers[name][: RIVALS + 1] if each[1] != model})
+        found.append(
+            ModelCoverage(
+                model=model,
+                unit=requirement.unit,
+                needed=needed,
+                given=float(given),
+                priority=requirement.priority,
+                competes_for=names,
+                rivals=tuple(each for _, each in rivals[:RIVALS]),
+                decided_at=min((-takers[name][-1][0] for name in names if takers[name]), default=None),
+            )
+        )
+    return tuple(found)
+
+
+def _takers(problem: Problem, everybody: Allocations, names: Collection[str]) -> dict[str, list[tuple[int, ModelKey]]]:
+    """Of each shared row that is asked about who takes of it, the most urgent first, with the negative priority."""
+    device_use = DeviceUse.of(problem)
+    shares = [(each.name, each.variants) for each in problem.budgets if each.name in names]
+    shares += [(each.name, each.variants) for each in problem.change_limits if each.name in names]
+    groups: dict[ResourceKey, list[str]] = {}
+    for name, variants in shares:
+        for key in variants:
+            groups.setdefault(key, []).append(name)
+    found: dict[str, set[tuple[int, ModelKey]]] = {name: set() for name in names}
+    for requirement in problem.requirements if names else ():
+        urgency = (-requirement.priority, requirement.model)
+        for key in (*(requirement.fixed or ()), *{key.variant for key in requirement.per_replica}):
+            if key in everybody and everybody[key].replicas:
+                taken = device_use.devices(key, everybody[key].accelerator)
+                for name in (*taken, *groups.get(key, ())):
+                    if name in found:
+                        found[name].add(urgency)
+    return {name: sorted(takers) for name, takers in found.items()}
 
 
 def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[Sensitivity, ...]:

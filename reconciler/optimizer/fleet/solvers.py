@@ -28,7 +28,7 @@ from reconciler.optimizer.fleet.planning import (
     use_of,
     value_of,
 )
-from reconciler.optimizer.fleet.proof import sensitivity, shared_uses
+from reconciler.optimizer.fleet.proof import coverages, sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
 from reconciler.optimizer.inferno import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
@@ -159,6 +159,7 @@ def _shown(problem: Problem, solution: Solution) -> Solution:
         solution,
         shared=shared_uses(problem, solution.allocations, {}),
         sensitivity=sensitivity(problem, solution.allocations),
+        coverages=coverages(problem, solution.allocations, {}),
     )
 
 
@@ -208,6 +209,7 @@ def _solution(
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
     binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts) * formulation.rows.scale
     prices = plan.prices * unit / formulation.shared.units
+    scarce = {formulation.rows.requirements[row].model: tuple(names) for row, names in binding.items()}
     return Solution(
         allocations=allocations,
         status=SolveStatus.OPTIMAL if is_optimal else SolveStatus.FEASIBLE,
@@ -220,6 +222,7 @@ def _solution(
         conflicts=settled.conflicts,
         greedy_value=None if greedy is None else greedy * unit,
         sensitivity=sensitivity(problem, allocations),
+        coverages=coverages(problem, allocations, scarce),
     )
 
 

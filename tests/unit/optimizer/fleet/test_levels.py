@@ -134,3 +134,32 @@ def test_an_order_of_accelerators_is_no_reason_to_serve_less(model: Build, fleet
     solution = solved(problem)
     assert solution.allocations[first.key.variant] == Allocation(accelerator="L4", replicas=5)
     assert replicas(solution)["b-A100"] == 5
+
+
+def test_who_is_short_is_told_of_what_by_whom_and_at_which_level(model: Build, fleet: Build) -> None:
+    models = [
+        model(name="a", wanted=4, priority=10),
+        model(name="b", wanted=6),
+        model(name="c", wanted=6),
+        model(name="d", wanted=2, priority=-5),
+        model(name="e", wanted=3, on=("L4",)),
+    ]
+    solution = solved(fleet(models, {"H100": 10, "L4": 3}))
+    found = {each.model.model_id: each for each in solution.coverages}
+    assert {name: (each.needed, each.given, each.unserved) for name, each in found.items()} == {
+        "a": (4, 4, 0),
+        "b": (6, 3, 3),
+        "c": (6, 3, 3),
+        "d": (2, 0, 2),
+        "e": (3, 3, 0),
+    }
+    assert found["e"].competes_for == found["a"].competes_for == ()
+    assert found["d"].competes_for == ("H100",)
+    assert [each.model_id for each in found["d"].rivals] == ["a", "b", "c"]
+    assert [each.model_id for each in found["b"].rivals] == ["a", "c"]
+    assert (found["a"].decided_at, found["b"].decided_at, found["d"].decided_at) == (None, 0, 0)
+
+
+def test_who_needs_no_more_than_there_is_competes_for_nothing(model: Build, fleet: Build) -> None:
+    solution = solved(fleet([model(name="a", wanted=4, bounds=(0, 3))], {"H100": 10}))
+    assert [(each.given, each.unserved, each.competes_for) for each in solution.coverages] == [(3, 1, ())]
