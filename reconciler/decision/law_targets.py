@@ -1,22 +1,25 @@
 """What a service class asks under a queueing law: the same words mean other limits where prefill is modelled."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.allocations import Performance
 from reconciler.domain.plan import SloProjection
+from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.sizing.queueing import tail_factor
 
-PREFILL_DECODE = "prefill_decode"
 LISTED_WAIT_PERCENTILE = 95.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawTargets:
-    """The limits of one class under one law; `ttft` is None under a law that knows no prefill."""
+    """The limits of one class under one law.
 
+    `is_prefill_known` is whether the law models prefill: without, a time to first token is nothing but the wait.
+    """
+
+    is_prefill_known: bool
     waits: tuple[SloTarget, ...]
     ttft: SloTarget | None
     itl: SloTarget | None
@@ -31,13 +34,15 @@ def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
     """
     listed_s = service_class.listed_ttft_s
     waits: tuple[SloTarget | None, ...]
-    if law == PREFILL_DECODE:
+    is_prefill_known = law in (PREFILL_DECODE, SERIAL_PREFILL)
+    if is_prefill_known:
         listed = None if listed_s is None else SloTarget(limit_s=listed_s)
         waits, ttft = (service_class.wait,), service_class.ttft or listed
     else:
         listed = None if listed_s is None else SloTarget(limit_s=listed_s, percentile=LISTED_WAIT_PERCENTILE)
-        waits, ttft = (service_class.wait, service_class.ttft, listed), None
+        waits, ttft = (service_class.wait, listed), service_class.ttft
     return LawTargets(
+        is_prefill_known=is_prefill_known,
         waits=_distinct(waits),
         ttft=ttft,
         itl=service_class.itl,
@@ -59,8 +64,8 @@ def slo_projections(
             name=name,
             statistic=target.statistic,
             target_s=target.limit_s,
-            before_s=_expected(name, target, before),
-            after_s=_expected(name, target, after),
+            before_s=_expected(target, targets, before),
+            after_s=_expected(target, targets, after),
         )
         for name, target in _named(targets)
     )
@@ -70,21 +75,19 @@ def _named(targets: LawTargets) -> Iterator[tuple[str, SloTarget]]:
     for target in targets.waits:
         yield "wait", target
     if targets.ttft is not None:
-        yield "ttft", targets.ttft
+        yield "ttft" if targets.is_prefill_known else "wait", targets.ttft
     if targets.itl is not None:
         yield "itl", targets.itl
 
 
-def _expected(name: str, target: SloTarget, performance: Performance | None) -> float | None:
-    """The expected mean as the target's percentile, by the exponential tail of the wait it was converted with."""
+def _expected(target: SloTarget, targets: LawTargets, performance: Performance | None) -> float | None:
+    """What is expected in the target's statistic; upstream's waits keep their tail, -ln(1 - p) times the mean."""
     if performance is None:
         return None
-    if name == "itl":
-        return performance.itl_s
-    wait_s, ttft_s = performance.wait_s, performance.ttft_s
-    if wait_s is None or (name == "ttft" and ttft_s is None):
-        return None
-    tail_s = wait_s * tail_factor(target.percentile)
-    if name == "wait" or math.isinf(wait_s):
-        return tail_s
-    return tail_s + (ttft_s or 0.0) - wait_s
+    if target is targets.itl:
+        return performance.itl_s if target.percentile is None else performance.itl_percentile_s
+    if target is targets.ttft:
+        if target.percentile is not None:
+            return performance.ttft_percentile_s
+        return performance.ttft_s if targets.is_prefill_known else performance.wait_s
+    return None if performance.wait_s is None else performance.wait_s * tail_factor(target.percentile)

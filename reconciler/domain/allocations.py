@@ -15,10 +15,13 @@ class Allocation:
 class Performance:
     """What a law expects, or Prometheus observed, of a variant at a load; None is not known.
 
-    All latencies are means; where a service class asks for a percentile, it is derived from them.
+    `itl_s`, `wait_s` and `ttft_s` are means; `itl_percentile_s` and `ttft_percentile_s` are at the percentiles that the
+    service class asks for (waiting alone under a law that knows no prefill), None where it asks for means.
     """
 
     itl_s: float | None = None
     wait_s: float | None = None
     ttft_s: float | None = None
     utilization: float | None = None
+    itl_percentile_s: float | None = None
+    ttft_percentile_s: float | None = None

@@ -24,7 +24,6 @@ class HoldKind(StrEnum):
     SETTINGS_CONFLICT = "settings-conflict"
     RULES_CONFLICT = "rules-conflict"
     SERVICE_CLASS_MISSING = "service-class-missing"
-    SLO_UNSUPPORTED = "slo-unsupported"
     SLO_UNATTAINABLE = "slo-unattainable"
     PROFILE_MISSING = "profile-missing"
     PRICE_MISSING = "price-missing"

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import Place, ResourceKey
 
+DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL = "decode_only", "prefill_decode", "serial_prefill"
+"""The queueing laws that a profile may be one of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
     """How a profile was learned: the day (ISO), from how many samples, how well it fits them and what they covered.
+
+    `reach` is the largest batch up to which the iteration time is sure; None: the largest that was seen.
 
     `error` is the median of |observed / fitted - 1| of the iteration time. `batch`, `input_tokens` and `output_tokens`
     are the smallest and largest values that were seen: nothing outside of them is known.
@@ -21,11 +26,15 @@ class Learning:
     batch: tuple[float, float]
     input_tokens: tuple[float, float]
     output_tokens: tuple[float, float]
+    reach: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceProfile:
     """Iteration time alpha + beta * batch; prefill gamma + delta * input tokens * batch, where it is given.
+
+    With `prompt_s` prompts are computed one after the other instead: each of their tokens adds that much to the
+    iteration it is in, `token_budget` tokens at most.
 
     `max_batch_size` holds at `at_tokens` tokens a request when that is given, else at any length.
     `accelerators_per_replica` None: read it from the scale target's containers. `learning` None: somebody gave it.
@@ -37,15 +46,26 @@ class PerformanceProfile:
     max_batch_size: int
     gamma_s: float | None = None
     delta_s: float | None = None
+    prompt_s: float | None = None
+    token_budget: int | None = None
     at_tokens: int | None = None
     accelerators_per_replica: int | None = None
     place: Place | None = None
     learning: Learning | None = None
 
     @property
+    def reach(self) -> int:
+        """The largest batch that it is sure of: all that somebody gave, of a learned one what history tells."""
+        if self.learning is None or self.learning.reach is None:
+            return self.max_batch_size
+        return self.learning.reach
+
+    @property
     def law(self) -> str:
         """The queueing law these parameters belong to."""
-        return "decode_only" if self.gamma_s is None and self.delta_s is None else "prefill_decode"
+        if self.prompt_s is not None:
+            return SERIAL_PREFILL
+        return DECODE_ONLY if self.gamma_s is None and self.delta_s is None else PREFILL_DECODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

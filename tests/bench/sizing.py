@@ -26,7 +26,6 @@ BATCHES = (8, 16, 32, 64, 128, 256, 512)
 CANDIDATES_PER_BATCH = 4_000
 FLEET = 40_000
 REPEATS = 5
-TTFT_WAIT_FACTOR = -math.log(0.05)
 
 Row = dict[str, str | int | float]
 
@@ -135,7 +134,7 @@ def _size(curves: ServiceCurves, itl_s: Floats) -> None:
         wait_s=np.full(count, np.inf),
         tokens_per_s=np.zeros(count),
         ttft_s=lone_s * (1.2 + 3 * _spread(count, 6)),
-        ttft_wait_factor=TTFT_WAIT_FACTOR,
+        ttft_percentile=95.0,
     )
     limits = largest_rate(curves, targets)
     demand_per_s = 1 + 99 * _spread(count, 3)

@@ -127,5 +127,6 @@ def _targets_where(asked: Bools, targets: Targets) -> Targets:
         wait_s=np.where(asked, targets.wait_s, np.inf),
         tokens_per_s=np.where(asked, targets.tokens_per_s, 0.0),
         ttft_s=None if targets.ttft_s is None else np.where(asked, targets.ttft_s, np.inf),
-        ttft_wait_factor=targets.ttft_wait_factor,
+        itl_percentile=targets.itl_percentile,
+        ttft_percentile=targets.ttft_percentile,
     )

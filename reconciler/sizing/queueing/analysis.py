@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.arrays import Floats
+from reconciler.sizing.arrays import Floats, Integers
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import QueueHead, solve_head
 from reconciler.sizing.queueing.readings import Means
@@ -52,6 +52,26 @@ class QueueBalance:
     open: Floats
     in_service: Floats
 
+    def take(self, index: Integers) -> "QueueBalance":
+        """Return the chains of the candidates that `index` selects."""
+        head, tail = self.head, self.tail
+        return QueueBalance(
+            rate_per_s=self.rate_per_s[index],
+            ratio=self.ratio[index],
+            head=QueueHead(
+                full=head.full[index],
+                below=head.below[index],
+                empty=head.empty[index],
+                mean=head.mean[index],
+                scale=head.scale[index],
+                variance=None if head.variance is None else head.variance[index],
+            ),
+            tail=QueueTail(**{name: getattr(tail, name)[index] for name in QueueTail.__slots__}),
+            total=self.total[index],
+            open=self.open[index],
+            in_service=self.in_service[index],
+        )
+
     @property
     def service_s(self) -> Floats:
         """Mean service time, by Little's law over those in service."""
@@ -92,6 +112,9 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         throughput_per_s = arrival_rate_per_s * (chain.open / chain.total)
         in_service = throughput_per_s * service_s
         latencies = curves.reading.read(Means(service_s=service_s, in_service=in_service))
+        first_token_s = latencies.first_token_s
+        if curves.prompts is not None:
+            first_token_s = curves.prompts.at(arrival_rate_per_s).ttft_s
         p_empty = chain.head.empty * chain.tail.scale / chain.total
         return QueueState(
             throughput_per_s=throughput_per_s,
@@ -101,7 +124,7 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
             service_s=service_s,
             wait_s=wait_s,
             itl_s=latencies.itl_s,
-            ttft_s=wait_s + latencies.first_token_s,
+            ttft_s=wait_s + first_token_s,
             p_empty=p_empty,
             p_full=chain.head.full * chain.tail.top / chain.total,
             busy_probability=1 - p_empty,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.bends import Bends
+from reconciler.sizing.queueing.prompts import PromptQueue
 from reconciler.sizing.queueing.readings import Reading
 
 
@@ -14,6 +15,7 @@ class ServiceCurves:
     `max_batch` (1 or more) requests run at once, `occupancy_limit` (at least `max_batch`) are in the system at most:
     whole numbers, kept as float64 because every formula needs them so. All arrays have shape (candidates,).
     `reading` is what the law makes of the means of a chain; `bends` is where a curve leaves its line, if any does.
+    `prompts` is the queue of prompts under a law that computes them one after the other.
     """
 
     base_s: Floats
@@ -22,6 +24,7 @@ class ServiceCurves:
     occupancy_limit: Floats
     reading: Reading
     bends: Bends | None = None
+    prompts: PromptQueue | None = None
 
     def service_s(self, batch: Floats | float) -> Floats:
         """Return the service time of a request that spends it in a batch of `batch`."""
@@ -41,4 +44,5 @@ class ServiceCurves:
             occupancy_limit=self.occupancy_limit[index],
             reading=self.reading.take(index),
             bends=None if self.bends is None else self.bends.take(index),
+            prompts=None if self.prompts is None else self.prompts.take(index),
         )

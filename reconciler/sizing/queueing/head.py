@@ -31,13 +31,15 @@ class QueueHead:
 
     `full` is the probability of N, `below` that of less than N (kept apart: each may be tiny), `empty` that of 0,
     `mean` the mean number in service. `variance` of that number is known of bent curves only: that of a line follows
-    from the mean.
+    from the mean. `scale` is what the negative binomial probabilities of a line are multiplied with to end at N; NaN
+    where the states were summed.
     """
 
     full: Floats
     below: Floats
     empty: Floats
     mean: Floats
+    scale: Floats
     variance: Floats | None = None
 
 
@@ -66,6 +68,55 @@ def mean_slope(curves: ServiceCurves, rate_per_s: Floats, head: QueueHead) -> Fl
     return np.where(curves.bends.bent, head.variance, slope)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadBelow:
+    """The states below some number: their probability, and their part of the mean number in service."""
+
+    share: Floats
+    total: Floats
+
+
+def head_below(curves: ServiceCurves, rate_per_s: Floats, head: QueueHead, count: Floats) -> HeadBelow:
+    """Return what states 0..count-1 have of the chain cut at the full batch; `count` is 1 to the full batch."""
+    closed = ~np.isnan(head.scale)
+    if closed.all():
+        share, total = _below_by_beta_function(curves, rate_per_s, head.scale, count)
+        return HeadBelow(share=share, total=total)
+    below = HeadBelow(share=np.empty_like(count), total=np.empty_like(count))
+    if closed.any():
+        part = _below_by_beta_function(curves.take(closed), rate_per_s[closed], head.scale[closed], count[closed])
+        below.share[closed], below.total[closed] = part
+    if not closed.all():
+        rest = ~closed
+        below.share[rest], below.total[rest] = _below_by_recursion(curves.take(rest), rate_per_s[rest], count[rest])
+    return below
+
+
+def _below_by_beta_function(
+    curves: ServiceCurves, rate_per_s: Floats, scale: Floats, count: Floats
+) -> tuple[Floats, Floats]:
+    from scipy.special import betainc
+
+    shape, x = _negative_binomial(curves, rate_per_s)
+    share = scale * np.subtract(1.0, betainc(count, shape, x), dtype=np.float64)
+    at = scale * np.exp(_log_mass(count, shape, x))
+    return share, (x * shape * share - count * at) / (1 - x)
+
+
+def _below_by_recursion(curves: ServiceCurves, rate_per_s: Floats, count: Floats) -> tuple[Floats, Floats]:
+    """Add one state at a time; what was below `count` shrinks as all older states do."""
+    full, below, mean = np.ones_like(rate_per_s), np.zeros_like(rate_per_s), np.zeros_like(rate_per_s)
+    share, total = np.zeros_like(rate_per_s), np.zeros_like(rate_per_s)
+    for n in range(1, int(curves.max_batch.max()) + 1):
+        odds = np.where(n <= curves.max_batch, rate_per_s / curves.service_rate_per_s(float(n)) * full, 0.0)
+        shrink = 1 / (1 + odds)
+        reached = n == count
+        share, total = np.where(reached, below + full, share) * shrink, np.where(reached, mean, total) * shrink
+        below, mean = (below + full) * shrink, mean * shrink + n * odds * shrink
+        full = np.where(n <= curves.max_batch, odds * shrink, full)
+    return share, total
+
+
 def _solve_lines(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
     closed = _is_closed_form_safe(curves, rate_per_s)
     if closed.all():
@@ -81,11 +132,11 @@ def _solve_lines(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
 
 def _join(parts: tuple[tuple[Bools, QueueHead | StateSums], ...], variance: Floats | None = None) -> QueueHead:
     """Return one head from those of the masked candidates."""
-    names = ("full", "below", "empty", "mean")
-    whole = {name: np.empty(parts[0][0].shape) for name in names}
+    names = ("full", "below", "empty", "mean", "scale")
+    whole = {name: np.full(parts[0][0].shape, np.nan) for name in names}
     for mask, part in parts:
         for name in names:
-            whole[name][mask] = getattr(part, name)
+            whole[name][mask] = getattr(part, name, np.nan)
     return QueueHead(**whole, variance=variance)
 
 
@@ -105,7 +156,7 @@ def _solve_by_recursion(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
     for start in range(0, order.size, _BLOCK):
         block = order[start : start + _BLOCK]
         full[block], below[block], empty[block], mean[block] = _recur(curves.take(block), rate_per_s[block])
-    return QueueHead(full=full, below=below, empty=empty, mean=mean)
+    return QueueHead(full=full, below=below, empty=empty, mean=mean, scale=np.full(order.shape, np.nan))
 
 
 def _recur(curves: ServiceCurves, rate_per_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -141,9 +192,8 @@ def _solve_by_beta_function(curves: ServiceCurves, rate_per_s: Floats) -> QueueH
     from scipy.special import betainc
 
     top = curves.max_batch
-    slope = np.maximum(curves.per_request_s, _FLATTEST * curves.base_s)
-    shape = curves.base_s / slope + 1
-    x = rate_per_s * slope
+    slope = _slope_s(curves)
+    shape, x = _negative_binomial(curves, rate_per_s)
     # betaincc would say the same and takes twelve times as long; nothing cancels, for below the full rate the
     # complement is never small.
     below = np.subtract(1.0, betainc(top, shape, x), dtype=np.float64)
@@ -152,7 +202,17 @@ def _solve_by_beta_function(curves: ServiceCurves, rate_per_s: Floats) -> QueueH
     below, full = below / total, full / total
     empty = np.exp(shape * np.log1p(-x)) / total
     mean = rate_per_s * ((curves.base_s + slope) * below - slope * top * full) / (1 - x)
-    return QueueHead(full=full, below=below, empty=empty, mean=mean)
+    return QueueHead(full=full, below=below, empty=empty, mean=mean, scale=1 / total)
+
+
+def _negative_binomial(curves: ServiceCurves, rate_per_s: Floats) -> tuple[Floats, Floats]:
+    """Return shape and success of the distribution that the states follow."""
+    slope = _slope_s(curves)
+    return curves.base_s / slope + 1, rate_per_s * slope
+
+
+def _slope_s(curves: ServiceCurves) -> Floats:
+    return np.maximum(curves.per_request_s, _FLATTEST * curves.base_s)
 
 
 def _log_mass(top: Floats, shape: Floats, x: Floats) -> Floats:

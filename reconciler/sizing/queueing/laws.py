@@ -1,8 +1,10 @@
 """The queueing laws: how long a request is served at batch n, and what it sees of that.
 
 Arguments of every law broadcast against each other; service times must come out positive. `decode_only` and
-`prefill_decode` are the inferno optimizer of 2025, `token_work` is its model of 2026.
+`prefill_decode` are the inferno optimizer of 2025, `token_work` is its model of 2026; `serial_prefill` is ours.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +13,7 @@ from reconciler.sizing.arrays import align
 from reconciler.sizing.queueing.bends import find_bends
 from reconciler.sizing.queueing.chunks import cut_prompts
 from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.prompts import PromptQueue
 from reconciler.sizing.queueing.readings import DecodeOnly, PrefillDecode, TokenWork
 
 # The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it, of
@@ -20,6 +23,8 @@ _PREFILL_DECODE_BATCHES = 11
 _TOKEN_WORK_BATCHES = 1
 # Tokens an iteration computes at most, prompts included.
 _TOKEN_BUDGET = 8192
+# Lengths of prompts vary by about their mean in public traces of conversations; what a histogram tells goes first.
+SPREAD = 1.0
 
 
 def decode_only(
@@ -84,6 +89,53 @@ def prefill_decode(
             base_s=np.where(timeless, 0.0, gamma) + alpha * steps,
             per_request_s=per_request,
             max_batch=batch,
+        ),
+    )
+
+
+def serial_prefill(
+    *,
+    alpha_s: ArrayLike,
+    beta_s: ArrayLike,
+    prompt_s: ArrayLike,
+    input_tokens: ArrayLike,
+    output_tokens: ArrayLike,
+    max_batch: ArrayLike,
+    token_budget: ArrayLike = _TOKEN_BUDGET,
+    spread: ArrayLike = SPREAD,
+    occupancy_limit: ArrayLike | None = None,
+) -> ServiceCurves:
+    """Return the curves of the law `serial_prefill`: prompts are computed one after the other, among the tokens.
+
+    An iteration takes alpha + beta * n and `prompt_s` for each prompt token in it, `token_budget` tokens at most. In
+    the mean a batch of n brings n * input / output prompt tokens with every iteration, so inter-token latency is a line
+    whose slope is beta + prompt_s * input / output; `prompts` is the queue of the prompts themselves. `spread` is the
+    variance of prompt lengths over their squared mean. `occupancy_limit` defaults as that of `prefill_decode`.
+    """
+    limit = _occupancy(max_batch, occupancy_limit, _PREFILL_DECODE_BATCHES)
+    alpha, beta, prompt, inputs, output, batch, budget, cv, limit = align(
+        alpha_s, beta_s, prompt_s, input_tokens, output_tokens, max_batch, token_budget, spread, limit
+    )
+    curves = prefill_decode(
+        alpha_s=alpha,
+        beta_s=beta + prompt * inputs / np.maximum(output, 1.0),
+        gamma_s=np.ceil(inputs / budget) * alpha + prompt * inputs,
+        delta_s=0.0,
+        input_tokens=inputs,
+        output_tokens=output,
+        max_batch=batch,
+        occupancy_limit=limit,
+    )
+    return replace(
+        curves,
+        prompts=PromptQueue(
+            alpha_s=alpha,
+            beta_s=beta,
+            prompt_s=prompt,
+            input_tokens=inputs,
+            output_tokens=output,
+            token_budget=budget,
+            spread=cv,
         ),
     )
 

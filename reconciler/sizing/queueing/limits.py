@@ -13,6 +13,7 @@ from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
 from reconciler.sizing.queueing.readings import Means
+from reconciler.sizing.queueing.share_limits import ShareLimits, measure_shares
 from reconciler.sizing.queueing.targets import Binding
 
 _TINY = 1e-300
@@ -24,25 +25,30 @@ _LEAST_LEFT = 1e-3
 class LatencyLimits:
     """Limits of mean service time, mean wait, inter-token latency and time to first token, shape (candidates,).
 
-    Infinite where absent. `itl_s` is absent where `service_s` says the same; `ttft_s` counts the mean wait
-    `ttft_wait_factor` times.
+    Infinite where absent. `itl_s` is absent where `service_s` says the same. `shares` are the limits of percentiles.
     """
 
     service_s: Floats
     wait_s: Floats
     itl_s: Floats
     ttft_s: Floats
-    ttft_wait_factor: Floats
+    shares: ShareLimits
 
     @property
     def present(self) -> Bools:
         """Whether a candidate has any limit."""
         smallest = np.minimum(np.minimum(self.service_s, self.wait_s), np.minimum(self.itl_s, self.ttft_s))
-        return np.isfinite(smallest)
+        return np.isfinite(smallest) | self.shares.present
 
     def take(self, index: Integers | Bools) -> "LatencyLimits":
         """Return the limits of the candidates that `index` selects."""
-        return LatencyLimits(**{name: getattr(self, name)[index] for name in LatencyLimits.__slots__})
+        return LatencyLimits(
+            service_s=self.service_s[index],
+            wait_s=self.wait_s[index],
+            itl_s=self.itl_s[index],
+            ttft_s=self.ttft_s[index],
+            shares=self.shares.take(index),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +72,14 @@ def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: LatencyLi
             binding=np.where(service >= wait, Binding.ITL, Binding.WAIT).astype(np.int8),
         )
         if np.isfinite(limits.itl_s).any() or np.isfinite(limits.ttft_s).any():
-            return _measure_latencies(curves, chain, limits, slopes, excess)
+            excess = _measure_latencies(curves, chain, limits, slopes, excess)
+        if limits.shares.present.any():
+            shares = measure_shares(curves, chain, limits.shares, slopes.open)
+            return Excess(
+                value=np.maximum(excess.value, shares.value),
+                step=np.fmin(excess.step, shares.step),
+                binding=np.where(shares.value > excess.value, shares.binding, excess.binding).astype(np.int8),
+            )
     return excess
 
 
@@ -100,6 +113,7 @@ class _Slopes:
             fall * ratio * room + queued
         )
         queued_slope = (2 * queued - ratio * room - places**2 * ratio * chain.tail.top) / (1 - ratio)
+        self.open = open_slope
         self.service = in_service_slope / chain.in_service - 1 - open_slope
         self.wait = fall + queued_slope / np.maximum(queued, _TINY) - 1 - open_slope
         self._admitted = open_slope * chain.open / chain.total
@@ -120,7 +134,7 @@ def _measure_latencies(
     growth = Means(service_s=means.service_s * slopes.service, in_service=means.in_service * slopes.in_service)
     now, more = curves.reading.read(means), curves.reading.grow(means, growth)
     itl, itl_step = _relative(now.itl_s, more.itl_s, limits.itl_s)
-    wait_s = limits.ttft_wait_factor * chain.wait_s
+    wait_s = chain.wait_s
     ttft, ttft_step = _relative(wait_s + now.first_token_s, wait_s * slopes.wait + more.first_token_s, limits.ttft_s)
     by_wait = _step_by_wait(wait_s, slopes.wait, now.first_token_s, more.first_token_s, limits.ttft_s)
     ttft_step = _shorter(ttft_step, by_wait)

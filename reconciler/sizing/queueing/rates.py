@@ -13,8 +13,10 @@ from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.queueing.analysis import analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.limits import LatencyLimits
+from reconciler.sizing.queueing.prompts import PromptQueue
 from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.search import Search
+from reconciler.sizing.queueing.share_limits import share_limits
 from reconciler.sizing.queueing.targets import Binding, Targets
 
 # The searched range: from this share of a lone request's rate to this share short of the full batch's.
@@ -68,7 +70,23 @@ def largest_rate(curves: ServiceCurves, targets: Targets) -> RateLimits:
             search.run()
         rate_per_s[index] = search.rate_per_s
         binding[index] = np.where(search.binding == Binding.CAPACITY, binding[index], search.binding)
+    if curves.prompts is not None:
+        _limit_by_prompts(curves.prompts, targets, rate_per_s, binding)
     return RateLimits(rate_per_s=rate_per_s, feasible=rate_per_s > 0, binding=binding)
+
+
+def _limit_by_prompts(prompts: PromptQueue, targets: Targets, rate_per_s: Floats, binding: NDArray[np.int8]) -> None:
+    """Lower the rates to those at which prompts come in time."""
+    absent = np.full_like(targets.itl_s, np.inf)
+    by_mean = np.isnan(_outside(targets.itl_percentile, absent))
+    limits = prompts.largest_rate(
+        np.where(by_mean, targets.itl_s, np.inf),
+        absent if targets.ttft_s is None else targets.ttft_s,
+        _outside(targets.ttft_percentile, absent),
+    )
+    lower = limits.rate_per_s < rate_per_s
+    rate_per_s[lower] = limits.rate_per_s[lower]
+    binding[lower] = limits.binding[lower]
 
 
 def largest_throughput(curves: ServiceCurves, limits: RateLimits) -> Floats:
@@ -83,10 +101,16 @@ def largest_throughput(curves: ServiceCurves, limits: RateLimits) -> Floats:
 def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[LatencyLimits, Bools]:
     """Return what to search for, and which candidates are too slow for their inter-token latency in any case."""
     absent = np.full_like(targets.itl_s, np.inf)
-    service_s, itl_s = curves.reading.service_limit_s(targets.itl_s), absent
+    ttft_s = absent if targets.ttft_s is None else targets.ttft_s
+    itl_outside = _outside(targets.itl_percentile, absent)
+    ttft_outside = _outside(targets.ttft_percentile, absent)
+    mean_itl_s = np.where(np.isnan(itl_outside), targets.itl_s, np.inf)
+    mean_ttft_s = np.where(np.isnan(ttft_outside), ttft_s, np.inf)
+    shares = share_limits(curves, targets.itl_s, itl_outside, ttft_s, ttft_outside)
+    service_s, itl_s = curves.reading.service_limit_s(mean_itl_s), absent
     if service_s is None:
         # What a law reads may fall with the load, as in a batch of 1: then the search would never look down here.
-        service_s, itl_s = absent, targets.itl_s * (1 + ROUNDING)
+        service_s, itl_s = absent, mean_itl_s * (1 + ROUNDING)
         too_slow = analyze(curves, lowest).itl_s > itl_s
     else:
         # Decided by the curve, not by a search: on a flat one (beta 0 or a batch of 1) only float noise would answer.
@@ -97,7 +121,15 @@ def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[La
         service_s=service_s,
         wait_s=np.maximum(targets.wait_s, _LEAST_LIMIT_S),
         itl_s=np.maximum(itl_s, _LEAST_LIMIT_S),
-        ttft_s=absent if targets.ttft_s is None else np.maximum(targets.ttft_s * (1 + ROUNDING), _LEAST_LIMIT_S),
-        ttft_wait_factor=np.broadcast_to(targets.ttft_wait_factor, absent.shape),
+        ttft_s=np.maximum(mean_ttft_s * (1 + ROUNDING), _LEAST_LIMIT_S),
+        shares=shares,
     )
-    return limits, too_slow
+    return limits, too_slow | (~np.isnan(shares.itl_outside) & (shares.itl_batch < 1))
+
+
+def _outside(percentile: Floats | float | None, like: Floats) -> Floats:
+    """Return the share that may be outside, NaN where the mean is limited; ValueError outside of 0..100."""
+    wanted = np.broadcast_to(np.nan if percentile is None else percentile, like.shape)
+    if np.any((wanted <= 0) | (wanted >= 100)):
+        raise ValueError(f"percentiles must be between 0 and 100, got {wanted[(wanted <= 0) | (wanted >= 100)][0]}")
+    return 1 - np.asarray(wanted, dtype=np.float64) / 100

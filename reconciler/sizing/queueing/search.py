@@ -6,6 +6,7 @@ from reconciler.sizing.arrays import Floats, Integers
 from reconciler.sizing.queueing.analysis import balance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.limits import Excess, LatencyLimits, batch_within, measure_excess
+from reconciler.sizing.queueing.share_limits import rate_near
 from reconciler.sizing.queueing.targets import Binding
 
 # Newton's error after a step is about its square (times a curvature of some 1e3), so this ends near 1e-12.
@@ -45,7 +46,8 @@ class Search:
         curves, limits = self._curves, self._limits
         batch = (limits.service_s - curves.base_s) / np.maximum(curves.per_request_s, _TINY)
         batch = np.clip(np.fmin(batch, batch_within(curves, limits)), 1e-3, curves.max_batch)
-        return np.clip(np.log(curves.service_rate_per_s(batch)), self._lowest, self._highest)
+        rate_per_s = np.fmin(curves.service_rate_per_s(batch), rate_near(curves, limits.shares))
+        return np.clip(np.log(rate_per_s), self._lowest, self._highest)
 
     def _advance(self, index: Integers, point: Floats, excess: Excess, *, halve: bool) -> tuple[Integers, Floats]:
         """Narrow the brackets, retire finished candidates, return the others with their next point."""

@@ -1,4 +1,4 @@
-"""What a service class asks of one replica, as limits of means, and which of them binds."""
+"""What a service class asks of one replica: limits of means and of percentiles, and which of them binds."""
 
 import math
 from dataclasses import dataclass
@@ -9,21 +9,19 @@ from reconciler.sizing.arrays import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Limits of mean latencies, and a floor of output tokens per second; shape (candidates,).
+    """Limits of latencies, and a floor of output tokens per second; shape (candidates,).
 
-    An absent limit is infinite, an absent floor is 0. `mean_limit_s` turns a percentile of the wait into its mean.
-
-    A percentile of the time to first token is no multiple of its mean: its wait varies, while the share of the service
-    is taken as it is on average. With the wait's exponential tail the p-th percentile is
-    -ln(1 - p/100) * mean wait + first token's share of the service. `ttft_wait_factor` is that multiple of the mean
-    wait (`tail_factor`; 1, the default, makes `ttft_s` a limit of the mean).
+    An absent limit is infinite, an absent floor is 0. `wait_s` is a limit of the mean wait; `mean_limit_s` turns a
+    percentile into one as upstream does. `itl_s` and `ttft_s` are limits of the mean where their percentile (0-100,
+    exclusive) is NaN or None, else of that percentile, by the exact distribution (see `percentiles`).
     """
 
     itl_s: Floats
     wait_s: Floats
     tokens_per_s: Floats
     ttft_s: Floats | None = None
-    ttft_wait_factor: Floats | float = 1.0
+    itl_percentile: Floats | float | None = None
+    ttft_percentile: Floats | float | None = None
 
 
 def tail_factor(percentile: float | None) -> float:

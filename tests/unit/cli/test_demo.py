@@ -58,7 +58,7 @@ def test_nothing_in_the_sample_must_be_fixed_and_nothing_failed(finished: Demo) 
     ("label", "before", "after"),
     [
         ("chat/llama-8b", (3, "H100"), (5, "H100")),
-        ("chat/granite-13b", (7, "A100"), (3, "H100")),
+        ("chat/granite-13b", (7, "A100"), (4, "H100")),
         ("chat/nemo-12b", (2, "A100"), (3, "A100")),
         ("code/qwen-7b", (4, "L4"), (2, "L4")),
         ("code/starcoder2-15b", (2, "L40S"), (3, "L40S")),

@@ -128,8 +128,19 @@ def test_an_undefined_class_below_a_defined_one_does_not_matter(fleet: Any) -> N
     assert fleet.variant().service_class.value.name == "standard"
 
 
-def test_a_percentile_of_itl_is_not_available_yet(fleet: Any, make: Any) -> None:
-    fleet.set(service_classes=(make.service_class(itl=SloTarget(limit_s=0.02, percentile=95)),))
-    fleet.add()
-    fleet.offer(25.0)
-    assert fleet.decision().hold.words == "service class standard: ITL p95 is not available yet, only mean"
+def test_a_percentile_of_itl_is_kept_and_shown(fleet: Any, make: Any) -> None:
+    """Nineteen tokens of twenty may come from batches of nine at most, where the mean may come from more."""
+    profile = make.profile("H100", batch=20, alpha_s=0.01, beta_s=0.001)
+    targets = {"mean": SloTarget(limit_s=0.019), "p95": SloTarget(limit_s=0.019, percentile=95)}
+    replicas: dict[str, int] = {}
+    for statistic, target in targets.items():
+        fleet.set(service_classes=(make.service_class(itl=target),))
+        fleet.resources.clear()
+        fleet.workloads.clear()
+        fleet.add(profiles=(profile,))
+        fleet.offer(25.0)
+        decision = fleet.decision()
+        assert [slo.statistic for slo in decision.slos] == [statistic]
+        assert decision.slos[0].is_met_after
+        replicas[statistic] = decision.desired.replicas
+    assert replicas["p95"] > replicas["mean"]

@@ -21,7 +21,6 @@ from reconciler.sizing.queueing import (
     largest_throughput,
     prefill_decode,
     rate_range,
-    tail_factor,
     token_work,
 )
 from reconciler.sizing.queueing.bends import _weigh
@@ -74,7 +73,6 @@ def bound_to(
     *,
     itl_s: Floats | float = np.inf,
     ttft_s: Floats | float = np.inf,
-    factor: float = 1.0,
 ) -> RateLimits:
     whole = np.zeros_like(curves.max_batch)
     return largest_rate(
@@ -84,7 +82,6 @@ def bound_to(
             wait_s=whole + np.inf,
             tokens_per_s=whole,
             ttft_s=whole + ttft_s,
-            ttft_wait_factor=factor,
         ),
     )
 
@@ -168,7 +165,6 @@ def test_more_load_is_never_faster(
     waiting,
     st.floats(0.5, 1.5),
     st.floats(0.5, 5.0),
-    st.sampled_from([None, 50, 95, 99]),
 )
 def test_largest_rate_meets_the_targets_and_a_little_more_does_not(
     alpha_s: float,
@@ -179,18 +175,16 @@ def test_largest_rate_meets_the_targets_and_a_little_more_does_not(
     queued_batches: int,
     itl_share: float,
     ttft_share: float,
-    percentile: float | None,
 ) -> None:
     for curves in two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches):
-        busy, factor = state_at(curves, 0.9), tail_factor(percentile)
+        busy = state_at(curves, 0.9)
         itl_s = busy.itl_s * itl_share
         ttft_s = (busy.ttft_s - busy.wait_s) * ttft_share + alpha_s
-        limits = bound_to(curves, itl_s=itl_s, ttft_s=ttft_s, factor=factor)
+        limits = bound_to(curves, itl_s=itl_s, ttft_s=ttft_s)
 
         def excess(rate_per_s: Floats) -> float:
             state = analyze(curves, rate_per_s)  # noqa: B023 -- called within the pass that defines it
-            seen_s = state.ttft_s + (factor - 1) * state.wait_s  # noqa: B023
-            return float(max(state.itl_s[0] / itl_s[0], seen_s[0] / ttft_s[0])) - 1  # noqa: B023
+            return float(max(state.itl_s[0] / itl_s[0], state.ttft_s[0] / ttft_s[0])) - 1  # noqa: B023
 
         lowest, highest = rate_range(curves)
         if not limits.feasible[0]:
@@ -372,29 +366,6 @@ def test_a_first_token_that_no_load_makes_faster_is_out_of_reach(max_batch: int,
         limits = bound_to(curves, ttft_s=first_token_s * share)
         assert not limits.feasible[0]
         assert limits.binding[0] == Binding.TTFT
-
-
-def test_a_percentile_of_the_ttft_stretches_the_wait_and_leaves_the_prefill() -> None:
-    curves, _ = two_laws(0.02, 0.05, 500, 100, 32, 10)
-    limits = bound_to(curves, ttft_s=0.6, factor=tail_factor(95))
-    state = analyze(curves, limits.rate_per_s)
-
-    assert limits.binding[0] == Binding.TTFT
-    first_token_s = state.ttft_s - state.wait_s
-    assert first_token_s + -math.log(0.05) * state.wait_s == pytest.approx(0.6, rel=1e-9)
-    assert limits.rate_per_s[0] < bound_to(curves, ttft_s=0.6).rate_per_s[0]
-
-
-def test_without_prefill_a_ttft_target_is_a_wait_target() -> None:
-    curves = decode_only(alpha_s=0.02, beta_s=0.001, output_tokens=100, max_batch=np.array([1.0, 8.0, 64.0]))
-    by_ttft = bound_to(curves, ttft_s=0.5, factor=tail_factor(95))
-    by_wait = largest_rate(
-        curves,
-        Targets(itl_s=np.full(3, np.inf), wait_s=np.full(3, 0.5 / tail_factor(95)), tokens_per_s=np.zeros(3)),
-    )
-
-    np.testing.assert_allclose(by_ttft.rate_per_s, by_wait.rate_per_s, rtol=1e-10)
-    assert (by_ttft.binding == Binding.TTFT).all()
 
 
 def test_a_target_of_zero_is_out_of_reach_and_no_division_by_zero() -> None:

@@ -120,6 +120,8 @@ def _parameters(profile: PerformanceProfile, capacity: ReplicaCapacity) -> str:
     known = [f"{name} {ms_from_seconds(value):.4g} ms" for name, value in values if value is not None]
     if profile.delta_s is not None:
         known.append(f"delta {ms_from_seconds(profile.delta_s):.4g} ms a token")
+    if profile.prompt_s is not None:
+        known.append(f"{ms_from_seconds(profile.prompt_s):.4g} ms a prompt token, {profile.token_budget} an iteration")
     return ", ".join((*known, f"batch {capacity.max_batch_size}"))
 
 

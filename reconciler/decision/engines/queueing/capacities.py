@@ -1,16 +1,16 @@
 """What one replica of every candidate carries inside its SLO, sized all at once, and what to expect at a rate."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.decision.law_targets import PREFILL_DECODE, LawTargets, targets_under
+from reconciler.decision.law_targets import LawTargets, targets_under
 from reconciler.domain.allocations import Performance
 from reconciler.domain.identity import CandidateKey
 from reconciler.domain.loads import Load
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.queueing import (
@@ -21,12 +21,16 @@ from reconciler.sizing.queueing import (
     Targets,
     analyze,
     decode_only,
+    expect_percentiles,
     largest_rate,
     largest_throughput,
     mean_limit_s,
     prefill_decode,
-    tail_factor,
+    serial_prefill,
 )
+
+UNSET_TOKEN_BUDGET = 8192
+"""Tokens of an iteration where nobody says how many: vLLM's own default with chunked prefill."""
 
 _BINDING_WORDS = {
     Binding.CAPACITY: "the full batch binds",
@@ -63,11 +67,16 @@ class ReplicaCapacity:
     binding: Binding
     row: SizingRow
     targets: LawTargets
+    is_bound_by_reach: bool = False
+    """Whether it ends where a learned profile is not sure any more."""
 
     @property
     def words(self) -> str:
         """What stops the rate from being larger."""
-        return f"{_BINDING_WORDS[self.binding]}, {_lengths(self.row)}" if self.rate_per_s > 0 else _unattainable(self)
+        if self.rate_per_s <= 0:
+            return _unattainable(self)
+        reach = f"no larger batch than {self.row.profile.reach} is sure" if self.is_bound_by_reach else ""
+        return f"{reach or _BINDING_WORDS[self.binding]}, {_lengths(self.row)}"
 
 
 class Capacities:
@@ -112,18 +121,26 @@ class _LawGroup:
 
     def __init__(self, law: str, rows: Sequence[SizingRow]) -> None:
         self.rows = rows
-        self._has_prefill = law == PREFILL_DECODE
+        self._law = law
         self._targets = [targets_under(law, row.service_class) for row in rows]
-        self._curves = _prefill_decode(rows) if self._has_prefill else _decode_only(rows)
+        self._curves = _CURVES[law](rows)
+        self._percentiles = (_percentiles(self._targets, "itl"), _percentiles(self._targets, "ttft"))
         self._corrections = np.array([row.correction for row in rows])
-        self._limits = largest_rate(self._curves, _arrays(self._targets))
+        self._limits = largest_rate(self._curves, _arrays(self._targets, *self._percentiles))
 
     def capacities(self) -> Iterable[ReplicaCapacity]:
-        rates = (self._rates(self._limits) * self._corrections).tolist()
+        wanted, most = self._rates(self._limits), self._rates_in_reach()
+        rates = (np.minimum(wanted, most) * self._corrections).tolist()
         batches, bindings = self._curves.max_batch.tolist(), self._limits.binding.tolist()
-        for row, targets, rate, batch, binding in zip(self.rows, self._targets, rates, batches, bindings, strict=True):
+        columns = self.rows, self._targets, rates, batches, bindings, (most < wanted).tolist()
+        for row, targets, rate, batch, binding, is_bound_by_reach in zip(*columns, strict=True):
             yield ReplicaCapacity(
-                rate_per_s=rate, max_batch_size=int(batch), binding=_BINDINGS[binding], row=row, targets=targets
+                rate_per_s=rate,
+                max_batch_size=int(batch),
+                binding=_BINDINGS[binding],
+                row=row,
+                targets=targets,
+                is_bound_by_reach=is_bound_by_reach,
             )
 
     def expect(self, positions: Sequence[int], rates_per_s: Sequence[float]) -> Iterable[Performance]:
@@ -133,14 +150,30 @@ class _LawGroup:
         state = analyze(curves, rates)
         is_over = rates >= curves.service_rate_per_s(curves.max_batch)
         waits_s = np.where(is_over, np.inf, state.wait_s).tolist()
-        ttfts_s = np.where(is_over, np.inf, state.ttft_s).tolist() if self._has_prefill else [None] * len(waits_s)
+        has_prefill = self._law != DECODE_ONLY
+        ttfts_s = np.where(is_over, np.inf, state.ttft_s).tolist() if has_prefill else [None] * len(waits_s)
         shares = (state.mean_in_service / curves.max_batch).tolist()
-        for itl, wait, ttft, share in zip(state.itl_s.tolist(), waits_s, ttfts_s, shares, strict=True):
-            yield Performance(itl_s=itl, wait_s=wait, ttft_s=ttft, utilization=share)
+        tails = expect_percentiles(curves, rates, *(each[index] for each in self._percentiles))
+        columns = state.itl_s.tolist(), waits_s, ttfts_s, shares, _known(tails.itl_s), _known(tails.ttft_s)
+        for itl, wait, ttft, share, itl_tail, ttft_tail in zip(*columns, strict=True):
+            yield Performance(
+                itl_s=itl,
+                wait_s=wait,
+                ttft_s=ttft,
+                utilization=share,
+                itl_percentile_s=itl_tail,
+                ttft_percentile_s=ttft_tail,
+            )
+
+    def _rates_in_reach(self) -> Floats:
+        """The rate of the largest batch that a profile is sure of, infinite where that is the full one."""
+        reaches = np.array([float(row.profile.reach) for row in self.rows])
+        rates = self._curves.service_rate_per_s(np.minimum(reaches, self._curves.max_batch))
+        return np.where(reaches < self._curves.max_batch, rates, np.inf)
 
     def _rates(self, limits: RateLimits) -> Floats:
         """Upstream divides the demand by the rate under one law, by what completes of it under the other."""
-        return largest_throughput(self._curves, limits) if self._has_prefill else limits.rate_per_s
+        return largest_throughput(self._curves, limits) if self._law == PREFILL_DECODE else limits.rate_per_s
 
 
 def _decode_only(rows: Sequence[SizingRow]) -> ServiceCurves:
@@ -164,6 +197,25 @@ def _prefill_decode(rows: Sequence[SizingRow]) -> ServiceCurves:
     )
 
 
+def _serial_prefill(rows: Sequence[SizingRow]) -> ServiceCurves:
+    return serial_prefill(
+        alpha_s=[row.profile.alpha_s for row in rows],
+        beta_s=[row.profile.beta_s for row in rows],
+        prompt_s=[row.profile.prompt_s or 0.0 for row in rows],
+        input_tokens=[row.load.input_tokens or 0.0 for row in rows],
+        output_tokens=[row.load.output_tokens for row in rows],
+        max_batch=[_batch(row) for row in rows],
+        token_budget=[row.profile.token_budget or UNSET_TOKEN_BUDGET for row in rows],
+    )
+
+
+_CURVES: Mapping[str, Callable[[Sequence[SizingRow]], ServiceCurves]] = {
+    DECODE_ONLY: _decode_only,
+    PREFILL_DECODE: _prefill_decode,
+    SERIAL_PREFILL: _serial_prefill,
+}
+
+
 def _batch(row: SizingRow) -> int:
     """A batch measured at a length shrinks with longer requests (inferno: product first, then whole division)."""
     profile = row.profile
@@ -172,19 +224,29 @@ def _batch(row: SizingRow) -> int:
     return max(math.floor(profile.max_batch_size * profile.at_tokens / row.load.output_tokens), 1)
 
 
-def _arrays(targets: Sequence[LawTargets]) -> Targets:
-    ttfts = [each.ttft for each in targets]
+def _arrays(targets: Sequence[LawTargets], itl_percentile: Floats, ttft_percentile: Floats) -> Targets:
     return Targets(
-        itl_s=np.array([_mean_limit(each.itl) for each in targets]),
+        itl_s=np.array([each.itl.limit_s if each.itl is not None else np.inf for each in targets]),
         wait_s=np.array([min(map(_mean_limit, each.waits), default=np.inf) for each in targets]),
         tokens_per_s=np.array([each.tokens_per_s for each in targets]),
-        ttft_s=np.array([each.limit_s if each is not None else np.inf for each in ttfts]),
-        ttft_wait_factor=np.array([tail_factor(each.percentile) if each is not None else 1.0 for each in ttfts]),
+        ttft_s=np.array([each.ttft.limit_s if each.ttft is not None else np.inf for each in targets]),
+        itl_percentile=itl_percentile,
+        ttft_percentile=ttft_percentile,
     )
 
 
-def _mean_limit(target: SloTarget | None) -> float:
-    return np.inf if target is None else mean_limit_s(target.limit_s, target.percentile)
+def _mean_limit(target: SloTarget) -> float:
+    return mean_limit_s(target.limit_s, target.percentile)
+
+
+def _percentiles(targets: Sequence[LawTargets], name: str) -> Floats:
+    """The percentiles of one target, NaN where a mean is limited, or nothing."""
+    known: list[SloTarget | None] = [getattr(each, name) for each in targets]
+    return np.array([np.nan if each is None or each.percentile is None else each.percentile for each in known])
+
+
+def _known(values: Floats) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _unattainable(capacity: ReplicaCapacity) -> str:
@@ -197,14 +259,21 @@ def _unattainable(capacity: ReplicaCapacity) -> str:
         return f"even a lone request takes ITL {lone_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     if capacity.binding is Binding.TTFT and targets.ttft is not None:
         prompt = row.load.input_tokens or 0.0
-        prefill_ms = ms_from_seconds((row.profile.gamma_s or 0.0) + (row.profile.delta_s or 0.0) * prompt)
+        prefill_ms = ms_from_seconds(_lone_prefill_s(row.profile, prompt))
         limit_ms = ms_from_seconds(targets.ttft.limit_s)
         return f"even a lone prompt of {prompt:.4g} tokens takes {prefill_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     return "even the smallest load waits longer than the target"
 
 
+def _lone_prefill_s(profile: PerformanceProfile, input_tokens: float) -> float:
+    if profile.prompt_s is not None:
+        chunks = math.ceil(input_tokens / (profile.token_budget or UNSET_TOKEN_BUDGET))
+        return chunks * profile.alpha_s + profile.prompt_s * input_tokens
+    return (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * input_tokens
+
+
 def _lengths(row: SizingRow) -> str:
     output = f"{row.load.output_tokens:.4g} output tokens"
-    if row.profile.law == PREFILL_DECODE and row.load.input_tokens is not None:
+    if row.profile.law != DECODE_ONLY and row.load.input_tokens is not None:
         return f"{row.load.input_tokens:.4g} input and {output}"
     return output

@@ -14,15 +14,15 @@ from reconciler.decision.engines.port import (
 from reconciler.decision.engines.queueing.answer import QueueAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.decision.engines.queueing.requirements import QueueProblem
-from reconciler.decision.law_targets import PREFILL_DECODE
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.engines import Engine
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.loads import Load, Observation
-from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import HEADROOM
 from reconciler.domain.variants import Variant
 from reconciler.sizing.learning import Correction, correct, why_outside
 
@@ -35,7 +35,7 @@ class QueueingEngine(SizingEngine):
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         obstacles = (words for member in members if (words := _against(member, load)))
-        obstacle = next(obstacles, "")
+        obstacle = next(obstacles, "") or _out_of_reach(members, load)
         return Admission(is_admitted=not obstacle, reason=obstacle or _profiled(members))
 
     def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
@@ -140,14 +140,7 @@ def _missing_means(variant: Variant, load: Load | None) -> Hold | None:
         return lacks_profile(variant) or Hold(kind=HoldKind.PROFILE_MISSING, words=words)
     if variant.service_class is None:
         return Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words="queueing needs a service class")
-    return _lacks_prompt(variant, load) or _unsupported_target(variant.service_class.value)
-
-
-def _unsupported_target(service_class: ServiceClass) -> Hold | None:
-    if service_class.itl is None or service_class.itl.percentile is None:
-        return None
-    words = f"service class {service_class.name}: ITL {service_class.itl.statistic} is not available yet, only mean"
-    return Hold(kind=HoldKind.SLO_UNSUPPORTED, words=words, place=service_class.place)
+    return _lacks_prompt(variant, load)
 
 
 def _against(variant: Variant, load: Load | None) -> str:
@@ -177,6 +170,44 @@ def _beyond_learned(variant: Variant, load: Load | None) -> str:
     return ""
 
 
+def _out_of_reach(members: Sequence[Variant], load: Load | None) -> str:
+    """Why batches that were never seen would have to carry the load; empty where those that are sure can.
+
+    Held against what runs now: where that carries the load inside what is sure, what is not seen is only not used.
+    """
+    if load is None or load.arrival_rate_per_s <= 0 or not has_learned(members):
+        return ""
+    rows = [row for member in members for row in _current_rows(member, load)]
+    capacities = Capacities(rows).of
+    carried = sum(
+        capacities[key].rate_per_s * member.current.replicas
+        for member in members
+        if (key := member.key.on(member.current.accelerator)) in capacities
+    )
+    unsure = [capacity for capacity in capacities.values() if capacity.is_bound_by_reach]
+    headroom = max(member.settings[HEADROOM].value for member in members)
+    if not unsure or carried >= load.arrival_rate_per_s * (1 + headroom):
+        return ""
+    row = unsure[0].row
+    return (
+        f"the learned profile of {row.key.variant.label} on {row.key.accelerator} does not reach: it is sure up to a "
+        f"batch of {row.profile.reach}, with which {carried:.4g} req/s are carried"
+    )
+
+
+def _current_rows(variant: Variant, load: Load) -> Iterable[SizingRow]:
+    if variant.service_class is None or (_lacks_prompt(variant, load) is not None):
+        return
+    for option in variant.options:
+        if option.accelerator == variant.current.accelerator:
+            yield SizingRow(
+                key=variant.key.on(variant.current.accelerator),
+                profile=option.profile,
+                load=load,
+                service_class=variant.service_class.value,
+            )
+
+
 def _profiled(members: Iterable[Variant]) -> str:
     profiles = [option.profile for member in members for option in member.options]
     if not profiles:
@@ -190,7 +221,7 @@ def _lacks_prompt(variant: Variant, load: Load | None) -> Hold | None:
     """Why a law with prefill has no answer: the length of the prompts is not known."""
     if load is None or load.input_tokens is not None or load.arrival_rate_per_s <= 0:
         return None
-    if all(option.profile.law != PREFILL_DECODE for option in variant.options):
+    if all(option.profile.law == DECODE_ONLY for option in variant.options):
         return None
-    words = "no series tells the input tokens of its requests, which a profile with gamma and delta needs"
+    words = "no series tells the input tokens of its requests, which a profile with prefill needs"
     return Hold(kind=HoldKind.PROMPTS_UNKNOWN, words=words)
