@@ -144,6 +144,8 @@ def _profile(profile: facts.ProfileEntry, entry: PlacedValue) -> PerformanceProf
         max_batch_size=profile.max_batch_size,
         gamma_s=profile.gamma,
         delta_s=profile.delta,
+        prompt_s=profile.prefill_per_token,
+        token_budget=profile.max_batched_tokens,
         place=entry.place,
         learning=None if profile.learned is None else _same(Learning, profile.learned, on=profile.learned.date),
     )

@@ -117,10 +117,15 @@ class LearnedSection(ConfigSection):
     """a list of two numbers, the fewest and the most input tokens of a request"""
     output_tokens: Range
     """a list of two numbers, the fewest and the most output tokens of a request"""
+    reach: PositiveCount | None = None
+    """a whole number, the largest batch up to which the iteration time is sure (= the largest that was seen)"""
 
 
 class ProfileEntry(ConfigSection):
-    """How fast one replica runs on an accelerator: iteration alpha + beta * batch; prefill gamma + delta * tokens."""
+    """How fast one replica runs on an accelerator: iteration alpha + beta * batch; prefill gamma + delta * tokens.
+
+    With prefillPerToken prompts are computed one after the other instead, as engines with chunked prefill do.
+    """
 
     accelerator: Name
     """the name of an accelerator"""
@@ -132,6 +137,10 @@ class ProfileEntry(ConfigSection):
     """a duration like 15.4ms, of a prefill apart from its tokens (= no prefill law)"""
     delta: LatencyOrNone | None = None
     """a duration like 0.00034ms, per input token and request of the batch (= no prefill law)"""
+    prefill_per_token: LatencyOrNone | None = None
+    """a duration like 0.045ms, that a prompt token adds to its iteration: prompts come one after the other (= no)"""
+    max_batched_tokens: PositiveCount | None = None
+    """a whole number of tokens that an iteration computes at most (= 8192)"""
     max_batch_size: PositiveCount
     """a whole number of requests that run at once"""
     learned: LearnedSection | None = None
@@ -141,6 +150,10 @@ class ProfileEntry(ConfigSection):
     def _has_a_whole_law(self) -> Self:
         if (self.gamma is None) != (self.delta is None):
             raise ValueError("expected both gamma and delta, or neither")
+        if self.prefill_per_token is not None and self.gamma is not None:
+            raise ValueError("expected gamma and delta, or prefillPerToken, not both")
+        if self.max_batched_tokens is not None and self.prefill_per_token is None:
+            raise ValueError("expected prefillPerToken beside maxBatchedTokens")
         if self.alpha == 0 and self.beta == 0:
             raise ValueError("expected alpha or beta above 0, got 0 for both")
         return self

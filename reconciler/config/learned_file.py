@@ -68,10 +68,13 @@ def _render_profile(profile: PerformanceProfile) -> Iterator[str]:
         ("beta", profile.beta_s),
         ("gamma", profile.gamma_s),
         ("delta", profile.delta_s),
+        ("prefillPerToken", profile.prompt_s),
     )
     for name, seconds in parameters:
         if seconds is not None:
             yield f"{name}: {_number(seconds, 3)}ms"
+    if profile.token_budget is not None:
+        yield f"maxBatchedTokens: {profile.token_budget}"
     yield f"maxBatchSize: {profile.max_batch_size}"
     if profile.learning is not None:
         yield "learned:"
@@ -88,6 +91,8 @@ def _render_learning(learning: Learning) -> Iterator[str]:
         ("outputTokens", learning.output_tokens),
     ):
         yield f"{name}: [{_number(smallest)}, {_number(largest)}]"
+    if learning.reach is not None:
+        yield f"reach: {learning.reach}"
 
 
 def _number(value: float, shift: int = 0) -> str:

@@ -123,7 +123,7 @@ def _ask(
         grid.start_s,
         grid.end_s,
         grid.step_s,
-        (*OWNERSHIP, *LEARNING_HISTORY),
+        (*OWNERSHIP, *LEARNING_HISTORY, Name.KV_CACHE_USAGE),
         sample_budget=ANSWER_POINTS,
         window_s=LEARNING_WINDOW_S,
     )

@@ -24,7 +24,7 @@ from reconciler.metrics.queries.expressions import label_names
 from reconciler.metrics.reading.attribution import attribution_of
 from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.traces import read_histories, trace
-from reconciler.sizing.learning import Unfit, fit_profile, samples_of
+from reconciler.sizing.learning import EngineLimits, Unfit, fit_profile, samples_of
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.variants.options import devices_of
 
@@ -133,7 +133,8 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
     why = _unalike(members, catalogs) or _failed(members, history) or _unseen(members, history)
     if why:
         return replace(subject, reason=why)
-    fit = fit_profile(samples_of([trace for member in members for trace in history.traces.get(member.key, ())]))
+    samples = samples_of([trace for member in members for trace in history.traces.get(member.key, ())])
+    fit = fit_profile(samples, _limits_of(members))
     if isinstance(fit, Unfit):
         return replace(subject, reason=fit.reason, samples=fit.samples)
     return replace(
@@ -144,6 +145,16 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
         is_full_batch_seen=fit.is_full_batch_seen,
         notes=fit.notes,
     )
+
+
+def _limits_of(members: Iterable[Variant]) -> EngineLimits:
+    """What the engines of all variants were started with, where that is one and the same."""
+    launches = {member.workload.launch if member.workload is not None else None for member in members}
+    launch = next(iter(launches)) if len(launches) == 1 else None
+    if launch is None:
+        return EngineLimits()
+    token_budget = launch.batched_tokens if launch.is_chunked else None
+    return EngineLimits(max_batch_size=launch.max_num_seqs, token_budget=token_budget)
 
 
 def _given(members: Iterable[Variant]) -> PerformanceProfile | None:

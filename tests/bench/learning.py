@@ -47,6 +47,7 @@ def _history(pair: int) -> Samples:
         num_waiting=np.maximum(wanted - most, 0.0),
         input_tokens=prompt,
         output_tokens=np.full(SAMPLES, 200.0),
+        kv_cache_usage=np.full(SAMPLES, np.nan),
     )
 
 

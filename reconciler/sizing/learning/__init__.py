@@ -1,8 +1,9 @@
 """PURE. Learning a performance profile from history, and correcting one by what its replicas do now.
 
-`fit_profile` goes from samples to a `Fit` of the law `prefill_decode`, or of `decode_only` where prefill cannot be
-told, or to an `Unfit` that says why: a profile that was guessed is worse than none. `why_outside` says of which loads
-a learned profile knows nothing. `correct` compares a profile with recent traces: a bounded factor of capacity.
+`fit_profile` goes from samples to a `Fit` of the law `serial_prefill` or `prefill_decode`, whichever explains them, or
+of `decode_only` where prefill cannot be told, or to an `Unfit` that says why: a profile that was guessed is worse than
+none. `why_outside` says of which loads a learned profile knows nothing. `correct` compares a profile with recent
+traces: a bounded factor of capacity.
 
 Nothing is drawn at random, and the order of samples makes no difference.
 """
@@ -10,7 +11,9 @@ Nothing is drawn at random, and the order of samples makes no difference.
 from reconciler.sizing.learning.correction import LEAST_FACTOR, MOST_FACTOR, Correction, correct
 from reconciler.sizing.learning.coverage import why_outside
 from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.fitting import FEWEST_SAMPLES, fit_profile
+from reconciler.sizing.learning.fitting import fit_profile
+from reconciler.sizing.learning.limits import EngineLimits
+from reconciler.sizing.learning.prefill import FEWEST_SAMPLES
 from reconciler.sizing.learning.samples import Samples, samples_of
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "LEAST_FACTOR",
     "MOST_FACTOR",
     "Correction",
+    "EngineLimits",
     "Fit",
     "Samples",
     "Unfit",

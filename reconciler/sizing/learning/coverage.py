@@ -12,31 +12,55 @@ from reconciler.sizing.learning.samples import Samples
 _WAITING, _FEWEST_FULL = 1.0, 30
 # Of the batches seen, so that one reading of a hundred may be nonsense.
 _LARGEST_QUANTILE = 0.99
+# Requests that wait with so much of the limit running wait for a place, with so full a KV cache for memory.
+_NEAR_LIMIT, _FULL_CACHE = 0.9, 0.9
+# Emptier, a KV cache says too little of what a request takes.
+_LEAST_CACHE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestBatch:
-    """Requests that ran at once at most; `is_full` when others waited for a place."""
+    """Requests that run at once at most, and that were `seen` to; `is_full` when others waited for a place."""
 
     size: int
+    seen: int
     is_full: bool
     note: str
 
 
-def find_largest_batch(samples: Samples) -> LargestBatch:
-    """Return the full batch, or the largest seen; there must be a sample with requests running.
+def find_largest_batch(samples: Samples, limit: int | None = None) -> LargestBatch:
+    """Return the full batch, or the engine's own `limit`, or the largest seen; some sample must have requests running.
+
+    Requests also wait for room in an iteration for their prompts, and for memory. So a batch far below the limit is
+    full only where its KV caches were.
 
     The full batch is the median of `num_running` in the half of the full windows that had most waiting: at the edges
     of a rush a window is full for a part only, and a high quantile would find the noise.
     """
     running = samples.num_running
     full = (samples.num_waiting >= _WAITING) & (running >= 1)
+    seen = max(int(np.nanquantile(running, _LARGEST_QUANTILE)), 1)
     if np.count_nonzero(full) >= _FEWEST_FULL:
         size = max(round(_typical(running[full], samples.num_waiting[full])), 1)
-        return LargestBatch(size=size, is_full=True, note=f"requests waited while {size} ran: that is the full batch")
-    size = max(int(np.nanquantile(running, _LARGEST_QUANTILE)), 1)
-    note = f"nothing waited often enough to see a full batch: {size} is the largest batch seen, it may hold more"
-    return LargestBatch(size=size, is_full=False, note=note)
+        cached = samples.kv_cache_usage[full]
+        is_out_of_memory = bool(np.nanmedian(cached) >= _FULL_CACHE) if np.isfinite(cached).any() else False
+        if limit is None or size >= _NEAR_LIMIT * limit or is_out_of_memory:
+            note = f"requests waited while {size} ran: that is the full batch"
+            return LargestBatch(size=size, seen=size, is_full=True, note=note)
+    if limit is not None:
+        size = max(min(limit, _fits_in_memory(samples, limit)), seen)
+        why = "the engine allows" if size == limit else "its KV cache has room for"
+        return LargestBatch(size=size, seen=seen, is_full=False, note=f"{why} {size} at once, {seen} were seen")
+    note = f"nothing waited often enough to see a full batch: {seen} is the largest batch seen, it may hold more"
+    return LargestBatch(size=seen, seen=seen, is_full=False, note=note)
+
+
+def _fits_in_memory(samples: Samples, limit: int) -> int:
+    """Return how many requests like those seen fill the KV cache, `limit` where nothing tells."""
+    told = (samples.kv_cache_usage >= _LEAST_CACHE) & (samples.num_running >= 1)
+    if np.count_nonzero(told) < _FEWEST_FULL:
+        return limit
+    return max(int(np.median(samples.num_running[told] / samples.kv_cache_usage[told])), 1)
 
 
 def _typical(running: Floats, waiting: Floats) -> float:

@@ -9,6 +9,9 @@ from reconciler.domain.profiles import Learning, PerformanceProfile
 class Fit:
     """Iteration time alpha + beta * batch, prefill gamma + delta * input tokens * batch (None: not learned).
 
+    With `prompt_s` prompts are computed one after the other, `token_budget` tokens an iteration at most; then alpha and
+    beta are those of iterations without prompts. `reach` is the largest batch up to which the iteration time is sure.
+
     `error` is the median of |observed / fitted - 1| of the inter-token latency, `prefill_error` that of the time to
     first token without waiting. `batch`, `input_tokens` and `output_tokens` are the smallest and largest values seen,
     without one percent at either end; (0, 0) was never seen. `max_batch_size` is the full batch when
@@ -19,7 +22,10 @@ class Fit:
     beta_s: float
     gamma_s: float | None
     delta_s: float | None
+    prompt_s: float | None
+    token_budget: int | None
     max_batch_size: int
+    reach: int
     is_full_batch_seen: bool
     samples: int
     error: float
@@ -37,12 +43,15 @@ class Fit:
             beta_s=self.beta_s,
             gamma_s=self.gamma_s,
             delta_s=self.delta_s,
+            prompt_s=self.prompt_s,
+            token_budget=self.token_budget,
             max_batch_size=self.max_batch_size,
             learning=Learning(
                 on=on,
                 samples=self.samples,
                 error=self.error,
                 batch=self.batch,
+                reach=self.reach,
                 input_tokens=self.input_tokens,
                 output_tokens=self.output_tokens,
             ),

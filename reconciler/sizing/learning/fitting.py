@@ -18,14 +18,18 @@ import numpy as np
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.coverage import NEVER_SEEN, LargestBatch, find_largest_batch, range_of
 from reconciler.sizing.learning.fit import Fit, Unfit
+from reconciler.sizing.learning.limits import UNKNOWN_LIMITS, EngineLimits
 from reconciler.sizing.learning.lines import FittedLine, fit_line
+from reconciler.sizing.learning.prefill import (
+    BUSY,
+    FEWEST_SAMPLES,
+    SerialPrefill,
+    calm_prefill,
+    fit_serial,
+    is_serial_better,
+)
 from reconciler.sizing.learning.samples import Samples, measured
 
-FEWEST_SAMPLES = 30
-# Below, a replica idles: what it measured were a few requests somewhere in the window.
-_BUSY = 0.5
-# Fewer requests waiting, on average over a window, are nobody.
-_NOBODY = 0.05
 # A line through points that lie closer says nothing of its slope, least of all when x is noisy.
 _SPREAD, _ENDS = 2.0, (0.05, 0.95)
 _LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
@@ -41,24 +45,34 @@ class _Points:
     y: Floats
 
 
-def fit_profile(samples: Samples) -> Fit | Unfit:
+def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit | Unfit:
     """Return the profile that the samples follow, or why they follow none; never more than they say.
+
+    `limits` are what the engine was started with. With a token budget prompts may be found to be computed one after the
+    other; with a largest batch that is the profile's, however few requests were ever seen at once.
 
     Prefill is left out, with a note, when it cannot be told: the profile then is one of `decode_only`. That goes for
     prefill that was always seen with the same batch times prompt, where gamma and delta * x are one number; a time to
     first token that does not grow with the batch, over a range of it, is an answer, and delta is 0.
     """
     kept = measured(samples)
-    busy = kept.chosen((kept.num_running >= _BUSY) & np.isfinite(kept.itl_s))
+    busy = kept.chosen((kept.num_running >= BUSY) & np.isfinite(kept.itl_s))
     decode = _Points(what="inter-token latency", over="requests running", x=_batch(busy), y=busy.itl_s)
     if why := _too_few(decode, samples.itl_s.size) or _too_alike(decode):
         return Unfit(reason=why, samples=decode.x.size)
-    largest = find_largest_batch(kept)
+    full = find_largest_batch(kept)
     line = fit_line(decode.x, decode.y)
-    if why := _too_loose(decode, line, 1.0, float(largest.size)):
+    if why := _too_loose(decode, line, 1.0, float(full.seen)):
         return Unfit(reason=why, samples=decode.x.size)
-    prefill, why = _fit_prefill(kept, largest)
-    return _fit_of(busy, largest, line, prefill, why)
+    prefill, why = _fit_prefill(kept, full)
+    allowed = find_largest_batch(kept, limits.max_batch_size)
+    serial = fit_serial(kept, limits.token_budget) if limits.token_budget is not None else ""
+    if isinstance(serial, SerialPrefill) and is_serial_better(serial, prefill):
+        return _fit_of(busy, allowed, line, None, serial, _compared(serial, prefill))
+    # Where prompts do not wait for each other, requests that wait do so for a place.
+    largest = full if full.is_full else allowed
+    compared = _compared(serial, prefill) if isinstance(serial, SerialPrefill) else ""
+    return _fit_of(busy, largest, line, prefill, None, why and f"prefill is not learned: {why}", compared)
 
 
 def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[FittedLine | None, str]:
@@ -72,15 +86,14 @@ def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[FittedLine | Non
 
 
 def _prefill_points(kept: Samples, largest: LargestBatch) -> _Points:
-    wait_s = np.where(np.isnan(kept.wait_s) & (kept.num_waiting <= _NOBODY), 0.0, kept.wait_s)
+    first_s, calm = calm_prefill(kept)
     most = largest.size if largest.is_full else np.inf
     work = kept.input_tokens * np.clip(kept.num_running + 1, 1.0, most)
-    calm = (kept.num_running >= _BUSY) & np.isfinite(work) & (wait_s <= kept.ttft_s / 2)
     return _Points(
         what="time to first token without waiting",
         over="input tokens times requests running",
         x=work[calm],
-        y=(kept.ttft_s - wait_s)[calm],
+        y=first_s[calm],
     )
 
 
@@ -123,9 +136,15 @@ def _too_loose(points: _Points, line: FittedLine, least: float, most: float) -> 
 
 
 def _fit_of(
-    busy: Samples, largest: LargestBatch, decode: FittedLine, prefill: FittedLine | None, no_prefill: str
+    busy: Samples,
+    largest: LargestBatch,
+    line: FittedLine,
+    beside: FittedLine | None,
+    serial: SerialPrefill | None,
+    *said: str,
 ) -> Fit:
     batch, input_tokens, output_tokens = map(range_of, (_batch(busy), busy.input_tokens, busy.output_tokens))
+    decode = serial.decode if serial else line
     unseen = [
         f"{name} were not measured, so at which lengths this holds is unknown"
         for name, seen in (("input tokens", input_tokens), ("output tokens", output_tokens))
@@ -134,26 +153,41 @@ def _fit_of(
     return Fit(
         alpha_s=decode.base,
         beta_s=decode.slope,
-        gamma_s=prefill.base if prefill else None,
-        delta_s=prefill.slope if prefill else None,
+        gamma_s=beside.base if beside else None,
+        delta_s=beside.slope if beside else None,
+        prompt_s=serial.prompt_s if serial else None,
+        token_budget=serial.token_budget if serial else None,
         max_batch_size=largest.size,
         is_full_batch_seen=largest.is_full,
+        reach=_reach(line, largest),
         samples=busy.itl_s.size,
-        error=decode.error,
-        prefill_error=prefill.error if prefill else None,
+        error=line.error,
+        prefill_error=serial.error if serial else beside.error if beside else None,
         batch=batch,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        notes=tuple(chain([largest.note], _notes_on(decode, prefill, no_prefill), unseen)),
+        notes=tuple(chain([largest.note], _notes_on(decode, beside), filter(None, said), unseen)),
     )
 
 
-def _notes_on(decode: FittedLine, prefill: FittedLine | None, no_prefill: str) -> list[str]:
+def _reach(line: FittedLine, largest: LargestBatch) -> int:
+    """Return the largest batch up to which the line is certain, which is never less than what was seen."""
+    batches = np.arange(largest.seen, max(largest.size, largest.seen) + 1)
+    certain = [int(batch) for batch in batches if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
+    return max(certain, default=largest.seen)
+
+
+def _compared(serial: SerialPrefill, beside: FittedLine | None) -> str:
+    """How well each law explains the time to first token."""
+    other = "cannot be told" if beside is None else f"within {beside.error:.1%}"
+    return f"time to first token: prompts one after the other within {serial.error:.1%}, side by side {other}"
+
+
+def _notes_on(decode: FittedLine, prefill: FittedLine | None) -> list[str]:
     said = {
         "inter-token latency does not grow with the batch, beta is 0": decode.slope == 0,
         "inter-token latency grows from nothing, alpha is 0": decode.base == 0,
         "time to first token does not grow with prompt and batch, delta is 0": prefill and prefill.slope == 0,
         "time to first token grows from nothing, gamma is 0": prefill and prefill.base == 0,
-        f"prefill is not learned: {no_prefill}": prefill is None,
     }
     return [note for note, is_so in said.items() if is_so]

@@ -19,7 +19,7 @@ class Samples:
     """What replicas of one model on one accelerator reported, arrays of shape (samples,), NaN where unknown.
 
     A sample is a window of one replica: mean latencies of its requests (`ttft_s` includes `wait_s`), mean counts over
-    time, mean tokens of a request.
+    time, mean tokens of a request, the mean share of the KV cache that is in use (0-1).
     """
 
     itl_s: Floats
@@ -29,6 +29,7 @@ class Samples:
     num_waiting: Floats
     input_tokens: Floats
     output_tokens: Floats
+    kv_cache_usage: Floats
 
     def chosen(self, which: Bools | NDArray[np.intp]) -> "Samples":
         """Return the samples that `which` says, a mask or an order."""
@@ -40,6 +41,7 @@ class Samples:
             num_waiting=self.num_waiting[which],
             input_tokens=self.input_tokens[which],
             output_tokens=self.output_tokens[which],
+            kv_cache_usage=self.kv_cache_usage[which],
         )
 
 
@@ -53,6 +55,7 @@ def samples_of(traces: Sequence[Trace]) -> Samples:
         num_waiting=_joined(traces, "waiting"),
         input_tokens=_joined(traces, "input_tokens"),
         output_tokens=_joined(traces, "output_tokens"),
+        kv_cache_usage=_joined(traces, "kv_cache_usage"),
     )
 
 
@@ -81,8 +84,9 @@ def measured(samples: Samples) -> Samples:
         plausible(samples.num_waiting, 0.0, MOST),
         plausible(samples.input_tokens, 1.0, MOST),
         plausible(samples.output_tokens, 1.0, MOST),
+        plausible(samples.kv_cache_usage, 0.0, 1.0),
     )
-    itl_s, ttft_s, wait_s, num_running, num_waiting, input_tokens, output_tokens = columns
+    itl_s, ttft_s, wait_s, num_running, num_waiting, input_tokens, output_tokens, kv_cache_usage = columns
     return Samples(
         itl_s=itl_s,
         ttft_s=ttft_s,
@@ -91,6 +95,7 @@ def measured(samples: Samples) -> Samples:
         num_waiting=num_waiting,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        kv_cache_usage=kv_cache_usage,
     ).chosen(np.lexsort(columns))
 
 

@@ -28,6 +28,8 @@ _MIDDLES = np.cumsum(_SHARES) - _SHARES / 2
 _MOST_STEPS = 60
 _NARROWEST = 1e-11
 _TINY = 1e-300
+# No prompt takes less than a nanosecond, and doubling must begin somewhere.
+_SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,8 @@ class PromptState:
 
     def ttft_quantile_s(self, outside: Floats) -> Floats:
         """Return the time to first token that a share of `outside` exceeds."""
-        low, high = np.zeros_like(self.load), np.where(self.load < 1, self._own_s(self.queue.input_tokens), 0.0)
+        own_s = np.maximum(self._own_s(self.queue.input_tokens), _SHORTEST_S)
+        low, high = np.zeros_like(self.load), np.where(self.load < 1, own_s, 0.0)
         while (grows := (self.load < 1) & (self.share_later(high) > outside)).any():
             high = np.where(grows, 2 * high, high)
         for _ in range(_MOST_STEPS):

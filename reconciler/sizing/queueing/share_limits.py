@@ -80,7 +80,7 @@ def rate_near(curves: ServiceCurves, limits: ShareLimits) -> Floats:
     rate_full = curves.service_rate_per_s(curves.max_batch)
     first = np.where(limits.ttft_wait_s >= 0, curves.max_batch, limits.ttft_batch)
     by_ttft = _rate_finding(curves, first, limits.ttft_outside)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         by_wait = rate_full + np.log(limits.ttft_outside) / limits.ttft_wait_s
     by_ttft = np.where(limits.ttft_wait_s > 0, np.fmax(by_wait, by_ttft), by_ttft)
     rate_per_s = np.fmin(by_ttft, _rate_finding(curves, limits.itl_batch, limits.itl_outside))
@@ -138,7 +138,7 @@ def _add(
 def _batch_within(lone_s: Floats, full_s: Floats, limit_s: Floats, top: Floats) -> Floats:
     """Return the largest whole batch, from 0 to the full one, whose latency is inside the limit."""
     allowed_s = limit_s * (1 + ROUNDING)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         batch = np.floor(1 + (top - 1) * (allowed_s - lone_s) / (full_s - lone_s))
     flat = np.where(allowed_s >= lone_s, top, 0.0)
     return np.where(full_s > lone_s, np.clip(batch, 0.0, top), flat)

@@ -52,6 +52,7 @@ def law_samples(running: Floats, itl_s: Floats | None = None) -> Samples:
         num_waiting=np.zeros(running.size),
         input_tokens=prompt,
         output_tokens=np.full(running.size, 200.0),
+        kv_cache_usage=np.full(running.size, np.nan),
     )
 
 

@@ -37,6 +37,7 @@ def noisy_samples(draw: st.DrawFn) -> Samples:
         num_waiting=np.where(running > 100, 5.0, 0.0),
         input_tokens=prompt,
         output_tokens=np.full(size, 200.0),
+        kv_cache_usage=np.full(size, np.nan),
     )
 
 
@@ -78,6 +79,7 @@ def test_times_in_another_unit_give_the_same_parameters_in_it(samples: Samples, 
         num_waiting=samples.num_waiting,
         input_tokens=samples.input_tokens,
         output_tokens=samples.output_tokens,
+        kv_cache_usage=samples.kv_cache_usage,
     )
     before, after = fit_profile(samples), fit_profile(scaled)
     assert type(before) is type(after)
@@ -117,6 +119,7 @@ def hostile_samples(draw: st.DrawFn) -> Samples:
         num_waiting=num_waiting,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        kv_cache_usage=np.full(itl_s.size, np.nan),
     )
 
 
