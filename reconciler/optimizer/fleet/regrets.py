@@ -23,8 +23,8 @@ from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
-LARGEST_GRID = 2_000_000
-"""Pairs of counts that are looked at of one pair of choices; of a larger one only its best enters."""
+LARGEST_GRID = 300_000
+"""Pairs of counts that are looked at of all pairs of choices, the smallest first; of the rest only the best enters."""
 
 _REACH = 2.0
 """Up to which regret one single or pair a row is looked for, in what a row is worth on average."""
@@ -76,7 +76,7 @@ class Regrets:
         limit = self.least + near.regret
         best = near.best.at(near.best.value <= limit[near.best.row])
         grids = self._grids(best, limit)
-        is_large = grids.cells > LARGEST_GRID
+        is_large = _is_beyond(grids.cells, LARGEST_GRID)
         found = merged([best.at(is_large), *(self._within(part, limit) for part in grids.at(~is_large).parts())])
         block = self.priced.block_of_row
         counts = [found.first_count, found.second_count]
@@ -160,6 +160,14 @@ class _Grids:
         """Slices that fit into memory."""
         for part in slices(self.cells):
             yield self.at(np.arange(part.start, part.stop))
+
+
+def _is_beyond(cells: Integers, most: int) -> Flags:
+    """Whether a grid, taken by size, brings the cells of all to more than `most`."""
+    order = np.argsort(cells, kind="stable")
+    found = np.zeros(len(cells), dtype=np.bool_)
+    found[order] = np.cumsum(cells[order]) > most
+    return found
 
 
 def _useful(priced: Formulation, choice: Integers) -> Integers:
