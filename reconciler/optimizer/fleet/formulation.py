@@ -125,6 +125,8 @@ class Formulation:
     ratios: RatioRows
     unit: float = 1.0
     """What 1 of the objective stands for, in the problem's weight."""
+    known_counts: Integers | None = None
+    """Replicas by choice of a plan that keeps all rows, where one is known: the search has at least that."""
 
     @cached_property
     def choice_starts(self) -> Integers:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.optimizer.fleet.configurations import Configurations, Worth, joined, worth
+from reconciler.optimizer.fleet.configurations import Configurations, Worth, configurations_from, joined, worth
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.parts import part_of
@@ -27,6 +27,9 @@ EXCESS = 1e-6
 
 _FORGET = 0.1
 """Configurations dearer than a model's best by this fraction of its value leave the programme."""
+
+SEARCHES = 3
+"""How often the general search is asked, once rough answers know nothing better."""
 
 MANY, SAMPLE = 3_000, 1_000
 """Fleets of more blocks than this begin with the prices of a sample of them."""
@@ -86,28 +89,42 @@ def generate(formulation: Formulation) -> Generated:
     Raises UnsolvableError where a programme over these numbers has no answer.
     """
     pricing = Pricing(formulation)
-    free = pricing.answer(np.zeros(len(formulation.shared)))
+    free = pricing.answer(np.zeros(len(formulation.shared)), is_rough=True)
     known = known_of(formulation, free.configurations)
+    if not pricing.is_quick and (len(free.infeasible) or fits(formulation, _best(formulation, known))):
+        free = pricing.answer(np.zeros(len(formulation.shared)))
+        known = known_of(formulation, free.configurations)
     proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound, least=free.least)
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
         return _unpriced(formulation, pricing.pairs, known, free)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
     if formulation.blocks > MANY:
         prices = _sampled_prices(formulation, _best(formulation, known))
-        usual = pricing.answer(prices)
+        usual = pricing.answer(prices, is_rough=True)
         known = known_of(formulation, usual.configurations)
         if usual.bound > proof.bound:
             proof = _Proof(prices=prices, bound=usual.bound, least=usual.least)
     else:
-        scarce = pricing.answer(penalty)
+        scarce = pricing.answer(penalty, is_rough=True)
         known = added(known, known_of(formulation, scarce.configurations))
-    raises, value = 0, np.inf
+    before = known_plan(formulation)
+    known = known if before is None else added(known, before)
+    raises, value, searches = 0, np.inf, 0 if pricing.is_quick else SEARCHES
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
         better, proof = _asked(formulation, pricing, programme, proof)
+        better = _unknown(known, better) if len(better) else better
         is_done = not len(better) or programme.value - proof.bound <= GAP * abs(programme.value)
-        if is_done and programme.excess.max(initial=0.0) > TOLERANCE and raises < _RAISES:
+        is_exceeding = programme.excess.max(initial=0.0) > TOLERANCE
+        if is_done and is_exceeding and raises < _RAISES:
             penalty, raises = penalty * _DEARER, raises + 1
+            better = better if before is None else added(better, before)
+        elif is_done and searches:
+            searches -= 1
+            better, proof = _searched(formulation, pricing, programme, proof)
+            better = _unknown(known, better)
+            if not len(better):
+                break
         elif is_done:
             break
         # Without progress the prices are one of many: what another of them needs must not be forgotten for this one.
@@ -138,6 +155,18 @@ def _sampled_prices(formulation: Formulation, free: Known) -> Floats:
     return generate(replace(part, shared=replace(part.shared, limits=part.shared.limits * share))).prices
 
 
+def _searched(
+    formulation: Formulation, pricing: Pricing, programme: "_ColumnProgramme", proof: "_Proof"
+) -> tuple[Known, "_Proof"]:
+    """What the general search finds better at the programme's own prices, and what it proves there."""
+    answer = pricing.answer(programme.prices)
+    if answer.bound >= proof.bound:
+        proof = _Proof(prices=programme.prices, bound=answer.bound, least=answer.least)
+    fresh = known_of(formulation, answer.configurations)
+    worth_now = programme.worth_of_block[fresh.configurations.block]
+    return fresh.at(fresh.reduced(programme.prices) < worth_now - _least(worth_now)), proof
+
+
 def _asked(
     formulation: Formulation, pricing: Pricing, programme: "_ColumnProgramme", proof: "_Proof"
 ) -> tuple[Known, "_Proof"]:
@@ -147,7 +176,7 @@ def _asked(
     there, at its own.
     """
     for prices in ((proof.prices + programme.prices) / 2, programme.prices):
-        answer = pricing.answer(prices)
+        answer = pricing.answer(prices, is_rough=True)
         if answer.bound >= proof.bound:
             proof = _Proof(prices=prices, bound=answer.bound, least=answer.least)
         fresh = known_of(formulation, answer.configurations)
@@ -175,6 +204,16 @@ def known_of(formulation: Formulation, configurations: Configurations) -> Known:
     return Known(configurations=configurations, worth=worth(formulation, configurations))
 
 
+def known_plan(formulation: Formulation) -> Known | None:
+    """The plan that is known to keep all rows, as configurations; None where there is none."""
+    counts = formulation.known_counts
+    if counts is None:
+        return None
+    choices, blocks = np.arange(len(counts)), np.arange(formulation.blocks)
+    known = known_of(formulation, configurations_from(formulation, choices, counts, blocks))
+    return known if fits(formulation, known) else None
+
+
 def added(known: Known, fresh: Known) -> Known:
     """Both; what is in both is there twice."""
     return Known(
@@ -184,6 +223,25 @@ def added(known: Known, fresh: Known) -> Known:
             use=stacked([known.worth.use, fresh.worth.use]),
         ),
     )
+
+
+def unique(known: Known) -> Known:
+    """Each configuration once, the first of each."""
+    return known.at(_first_places(known))
+
+
+def _unknown(known: Known, fresh: Known) -> Known:
+    """Those that are not known: to the programme's tolerance a known one may look better than what it took."""
+    places = _first_places(added(known, fresh))
+    return fresh.at(places[places >= len(known)] - len(known))
+
+
+def _first_places(known: Known) -> Integers:
+    """Where each configuration stands first: irrational weights give different counts different marks."""
+    counts = known.configurations.counts
+    mark = counts @ np.sqrt(np.arange(2.0, counts.shape[1] + 2))
+    keys = np.stack([known.configurations.block, np.round(known.worth.value, 9), np.round(mark, 9)], axis=1)
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1]).astype(np.int64)
 
 
 def best_by_block(blocks: int, block: Integers, value: Floats) -> Integers:

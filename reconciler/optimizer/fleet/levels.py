@@ -43,7 +43,6 @@ def shed(formulation: Formulation, planner: Planner) -> Shed:
     rows = formulation.rows
     granted = np.zeros_like(rows.must)
     reach = np.minimum(rows.must, _reach(formulation))
-    plan: Planned = None
     for level in sorted(set(rows.priority[reach > 0].tolist()), reverse=True):
         is_level = (rows.priority == level) & (reach > 0)
         for steepness in (_STEEPNESS, 1.0):
@@ -53,11 +52,11 @@ def shed(formulation: Formulation, planner: Planner) -> Shed:
             plan = planner(_sharing(formulation, granted, asking, steepness))
             if not isinstance(plan, FleetPlan):
                 return Shed(plan=plan, formulation=formulation)
+            formulation = replace(formulation, known_counts=plan.counts)
             covered = np.minimum(covered_by(formulation, plan.counts), rows.must)
             granted = np.where(is_level, covered * (1 - _SLACK), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)
-    cheapest = planner(lowered)
-    return Shed(plan=cheapest if isinstance(cheapest, FleetPlan) else plan, formulation=lowered)
+    return Shed(plan=planner(lowered), formulation=lowered)
 
 
 def _reach(formulation: Formulation) -> Floats:

@@ -31,6 +31,7 @@ class Narrowing:
     _starting: Floats
     _least: Floats
     _left: Floats
+    _covered: Floats
 
     @classmethod
     @np.errstate(over="ignore", invalid="ignore")
@@ -58,7 +59,19 @@ class Narrowing:
             _starting=starting,
             _least=np.minimum.reduce(ends),
             _left=(limit - covered - idle_value(priced) + room)[choices.row],
+            _covered=covered,
         )
+
+    def bound(self, priced: Formulation) -> Floats:
+        """By row what any configuration costs at least, whichever variants serve."""
+        choices, variants = priced.choices, priced.variants
+        least = np.full(len(variants.keys), np.inf)
+        is_open = choices.highest >= np.maximum(choices.lowest, 1)
+        np.minimum.at(least, choices.variant, np.where(is_open, self._least, np.inf))
+        least = np.where(variants.is_forced, least, np.minimum(least, 0.0))
+        served = np.bincount(variants.row, least, minlength=len(self._covered))
+        total: Floats = self._covered + idle_value(priced) + served
+        return np.where(np.isfinite(total), total - TOLERANCE * np.abs(total), -np.inf)
 
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:

@@ -64,24 +64,26 @@ def merged(parts: list[BestCounts]) -> BestCounts:
 class Pairs:
     """What does not depend on prices: which singles and pairs there are, and which counts are worth trying.
 
-    Covers the rows of `is_paired`; the others belong to the general search.
+    Of the rows of `is_paired` these are all configurations, the others belong to the general search; of those that no
+    ratio joins, the singles and pairs are looked at all the same, for they are most of what is any good.
     """
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self.is_paired = _is_paired(formulation)
+        self.is_paired, self._is_looked_at = _is_paired(formulation)
         choices, variants = formulation.choices, formulation.variants
         count = len(formulation.rows.requirements)
         self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
         is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
-        self._singles = np.flatnonzero(self.is_paired[choices.row] & is_alone_allowed)
+        self._singles = np.flatnonzero(self._is_looked_at[choices.row] & is_alone_allowed)
         self._pairs = self._pairs_of(formulation)
         pairs = self._pairs
         lost = np.minimum(pairs.most_left, pairs.most_right) > LONGEST
         if lost.any():
             self.is_paired[choices.row[pairs.left[lost]]] = False
-            self._pairs = pairs.at(self.is_paired[choices.row[pairs.left]])
-            self._singles = self._singles[self.is_paired[choices.row[self._singles]]]
+            self._is_looked_at[choices.row[pairs.left[lost]]] = False
+            self._pairs = pairs.at(self._is_looked_at[choices.row[pairs.left]])
+            self._singles = self._singles[self._is_looked_at[choices.row[self._singles]]]
 
     def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> BestCounts:
         """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
@@ -96,7 +98,7 @@ class Pairs:
     def _pairs_of(self, formulation: Formulation) -> "_Sides":
         """Choices of two variants of one row, and how many counts of each are of any use."""
         choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
-        allowed = self.is_paired & (rows.active_limit >= 2)
+        allowed = self._is_looked_at & (rows.active_limit >= 2)
         left, right = _within_rows(formulation, allowed)
         is_apart = choices.variant[left] != choices.variant[right]
         forced = variants.is_forced[choices.variant[left]].astype(np.int64)
@@ -128,7 +130,7 @@ class Pairs:
     def _idle(self, priced: Formulation) -> BestCounts:
         """No replicas at all, where nothing is forced or must be covered."""
         rows = priced.rows
-        is_allowed = self.is_paired & (self._forced == 0) & (rows.must <= 0)
+        is_allowed = self._is_looked_at & (self._forced == 0) & (rows.must <= 0)
         row = np.flatnonzero(is_allowed)
         none = np.full(len(row), -1)
         value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
@@ -228,14 +230,13 @@ def _limit(least: Floats, near: float, regret: float) -> Floats:
     return limit
 
 
-def _is_paired(formulation: Formulation) -> Flags:
-    """Rows that no ratio joins to others, of which at most two variants serve at once."""
+def _is_paired(formulation: Formulation) -> tuple[Flags, Flags]:
+    """Rows that no ratio joins to others, of which at most two variants serve at once; and without that condition."""
     rows, variants = formulation.rows, formulation.variants
     count = len(rows.requirements)
     is_lone = np.bincount(formulation.block_of_row, minlength=formulation.blocks)[formulation.block_of_row] == 1
     members = np.bincount(variants.row, minlength=count)
-    result: Flags = is_lone & (np.minimum(members, rows.active_limit) <= 2)
-    return result
+    return is_lone & (np.minimum(members, rows.active_limit) <= 2), is_lone
 
 
 def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, Integers]:

@@ -27,6 +27,7 @@ def part_of(formulation: Formulation, rows: Flags) -> Part:
     is_kept = rows[ratios.greater] if len(ratios.factor) else np.zeros(0, dtype=np.bool_)
     part = replace(
         formulation,
+        known_counts=None,
         choices=replace(
             Choices(**kept_choices),
             row=row_index[formulation.choices.row[choices]],

@@ -58,12 +58,13 @@ def plan_directly(formulation: Formulation) -> Planned:
     if not formulation.choices.keys:
         return _empty(formulation)
     found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES)
-    if found.counts is None:
+    counts = formulation.known_counts if found.counts is None else found.counts
+    if counts is None:
         nothing = np.zeros(len(formulation.shared))
         return Infeasible(excess=nothing, blocks=np.zeros(0, dtype=np.int64)) if found.bound == np.inf else None
-    value = value_of(formulation, found.counts)
+    value = value_of(formulation, counts)
     prices = np.zeros(len(formulation.shared))
-    return FleetPlan(counts=found.counts, value=value, bound=min(found.bound, value), prices=prices)
+    return FleetPlan(counts=counts, value=value, bound=min(found.bound, value), prices=prices)
 
 
 def in_order(formulation: Formulation, plan: FleetPlan, planner: Planner) -> tuple[Formulation, FleetPlan]:
@@ -81,6 +82,7 @@ def in_order(formulation: Formulation, plan: FleetPlan, planner: Planner) -> tup
     decided = replace(
         formulation,
         choices=replace(choices, fixed=np.zeros_like(choices.fixed), highest=np.where(is_open, choices.highest, 0)),
+        known_counts=plan.counts,
     )
     again = planner(decided)
     return (decided, again) if isinstance(again, FleetPlan) else (formulation, plan)

@@ -8,6 +8,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_from, configurations_of, joined
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
@@ -51,8 +52,17 @@ class Pricing:
         blocks = np.unique(formulation.block_of_row[is_searched])
         self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
 
-    def answer(self, prices: Floats) -> PriceAnswer:
-        """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove."""
+    @property
+    def is_quick(self) -> bool:
+        """Whether no block needs the general search."""
+        return not self._searched
+
+    def answer(self, prices: Floats, *, is_rough: bool = False) -> PriceAnswer:
+        """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove.
+
+        A rough answer leaves out the general search for blocks of which a single or pair is known: that takes far
+        longer and seldom finds better, so their bound is one that needs no search.
+        """
         priced = self._formulation.priced(prices)
         best = self.pairs.best(priced, near=NEAR)
         least = least_by_row(priced, best)
@@ -60,7 +70,13 @@ class Pricing:
         found, paired = [_configurations(priced, best.at(is_close))], least[self.pairs.is_paired]
         infeasible = [priced.block_of_row[self.pairs.is_paired & ~np.isfinite(least)]]
         bound = float(paired[np.isfinite(paired)].sum()) - float(prices @ self._formulation.shared.limits)
-        for searched in (each for blocks in self._searched for each in _search(priced, blocks)):
+        known: Flags = np.zeros(priced.blocks, dtype=np.bool_)
+        if is_rough:
+            known[priced.block_of_row[np.isfinite(least)]] = True
+            rows = ~self.pairs.is_paired & np.isfinite(least)
+            bound += float(np.minimum(Narrowing.of(priced, least).bound(priced), least)[rows].sum())
+        left = [blocks[~known[blocks]] for blocks in self._searched]
+        for searched in (each for blocks in left if len(blocks) for each in _search(priced, blocks)):
             if searched.configurations is None:
                 infeasible.append(searched.blocks)
             else:

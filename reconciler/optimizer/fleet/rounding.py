@@ -14,7 +14,17 @@ import numpy as np
 from reconciler.optimizer.fleet.choosing import choose, pick
 from reconciler.optimizer.fleet.configurations import Configurations
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.generation import Generated, Known, added, best_by_block, fits, known_of, room
+from reconciler.optimizer.fleet.generation import (
+    Generated,
+    Known,
+    added,
+    best_by_block,
+    fits,
+    known_of,
+    known_plan,
+    room,
+    unique,
+)
 from reconciler.optimizer.fleet.regrets import Regrets
 from reconciler.optimizer.fleet.sparse import Flags, Integers, sums
 
@@ -30,8 +40,14 @@ MANY = 300
 MOST_DIRECT = 200
 """Choices of all models together that enter with their replicas: a programme of many proves little."""
 
+FEW_DIRECT = 40
+"""Of more than that a plan of listed configurations is tried first."""
+
 SMALL = 2_000
 """Choices of a whole fleet that may enter with their replicas, where nothing else proves enough."""
+
+MANY_BLOCKS = 3_000
+"""A fleet of more blocks than this is large: its programme splits few of them."""
 
 TIES = (600, 2_400)
 """Models beside the split ones that are chosen anew in a large fleet: those that nearly prefer something else."""
@@ -64,11 +80,23 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     if whole is not None:
         return whole
     regrets = Regrets(priced=formulation.priced(generated.prices), pairs=generated.pairs, least=generated.least)
-    for ties in TIES if formulation.blocks > TIES[0] else ():
+    for ties in TIES if formulation.blocks > MANY_BLOCKS else ():
         repaired = _repaired(formulation, generated, regrets, ties)
         if repaired is not None:
             return repaired
-    best, bound = None, generated.bound
+    best = _among(formulation, generated, regrets)
+    if (best is None or not best.is_good) and len(formulation.choices.keys) <= SMALL:
+        nothing, everyone = generated.known.at(np.zeros(0, dtype=np.int64)), np.ones(formulation.blocks, dtype=np.bool_)
+        chosen = choose(formulation, nothing, everyone, GAP / 2)
+        proven = generated.bound if best is None else best.bound
+        best = _better(best, chosen.known, max(proven, chosen.bound))
+    return best
+
+
+def _among(formulation: Formulation, generated: Generated, regrets: Regrets) -> Rounded | None:
+    """The best plan of ever more configurations beside the best of each model, until enough is proven."""
+    start = known_plan(formulation)
+    best, bound = _better(None, start, generated.bound), generated.bound
     for beside in _BESIDE:
         missing = np.inf if best is None else best.value - generated.bound
         near = None if beside is None else regrets.beside(beside)
@@ -77,8 +105,12 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
                 break
             near = regrets.within(missing)
         everything = regrets.listed(near)
-        known = _unique(added(generated.known, known_of(formulation, everything.configurations)))
+        known = unique(added(generated.known, known_of(formulation, everything.configurations)))
         direct = _direct(formulation, known, everything.is_complete)
+        if direct[formulation.block_of_row[formulation.choices.row]].sum() > FEW_DIRECT:
+            best = _of_listed(formulation, generated, known, best)
+            if best is not None and best.value - best.bound <= CLOSE * abs(best.value):
+                break
         listed = known.at(~direct[known.configurations.block])
         offered, within = _cheapest(formulation, generated, listed)
         chosen = choose(formulation, offered, direct, GAP / 2)
@@ -87,11 +119,14 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         best = _better(best, chosen.known, bound)
         if (best is not None and best.is_good) or len(listed) > LARGEST or near.regret == missing:
             break
-    if (best is None or not best.is_good) and len(formulation.choices.keys) <= SMALL:
-        nothing, everyone = generated.known.at(np.zeros(0, dtype=np.int64)), np.ones(formulation.blocks, dtype=np.bool_)
-        chosen = choose(formulation, nothing, everyone, GAP / 2)
-        best = _better(best, chosen.known, max(bound, chosen.bound))
     return best
+
+
+def _of_listed(formulation: Formulation, generated: Generated, known: Known, best: Rounded | None) -> Rounded | None:
+    """The best plan of listed configurations alone: found sooner than one of replicas, though it proves nothing new."""
+    offered, _ = _cheapest(formulation, generated, known)
+    nobody = np.zeros(formulation.blocks, dtype=np.bool_)
+    return _better(best, choose(formulation, offered, nobody, CLOSE / 2).known, generated.bound)
 
 
 def _better(best: Rounded | None, fresh: Known | None, bound: float) -> Rounded | None:
@@ -156,15 +191,6 @@ def _repaired(formulation: Formulation, generated: Generated, regrets: Regrets, 
 
 def _begins(block: Integers, blocks: int) -> Integers:
     return np.searchsorted(np.sort(block, kind="stable"), np.arange(blocks)).astype(np.int64)
-
-
-def _unique(known: Known) -> Known:
-    """Each configuration once: irrational weights give different counts different marks."""
-    counts = known.configurations.counts
-    weights = np.sqrt(np.arange(2.0, counts.shape[1] + 2))
-    mark = counts @ weights
-    keys = np.stack([known.configurations.block, np.round(known.worth.value, 9), np.round(mark, 9)], axis=1)
-    return known.at(np.sort(np.unique(keys, axis=0, return_index=True)[1]))
 
 
 def _cheapest(formulation: Formulation, generated: Generated, known: Known) -> tuple[Known, float]:

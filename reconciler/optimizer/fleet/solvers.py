@@ -39,7 +39,7 @@ FEW = 300
 """Models up to which each is asked alone first; more are decided together as exactly, in less time than that takes."""
 
 
-ASKED = 600
+ASKED = 100
 """Choices of a fleet up to which it is asked what one more of anything full would save."""
 
 DOUBT = 0.1
@@ -117,7 +117,9 @@ class FleetSolver:
         for row in np.flatnonzero((plan.prices > 0) & (shared.limits > 0)).tolist():
             limits = shared.limits.copy()
             limits[row] += 1 / shared.units[row]
-            roomier = self._planner(replace(formulation, shared=replace(shared, limits=limits)))
+            roomier = self._planner(
+                replace(formulation, shared=replace(shared, limits=limits), known_counts=plan.counts)
+            )
             if isinstance(roomier, FleetPlan):
                 saved = plan.value - roomier.value
                 doubt = (plan.value - plan.bound) + (roomier.value - roomier.bound)
