@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
-from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.recording import Recording

@@ -16,8 +16,8 @@ from reconciler.decision.variant_states import (
 )
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load
-from reconciler.domain.replicas import LiveReplicas
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 

@@ -8,10 +8,10 @@ from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.projection import Projection
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Shortfall, Solution
+from reconciler.domain.variant_settings import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ applied its number may be held, no longer.
 import math
 from collections.abc import Iterator
 
-from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import LiveReplicas
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import SYNC_DELAY_S
 from reconciler.domain.variants import Variant

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.allocations import Performance
+from reconciler.domain.measured.loads import Performance
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL
 from reconciler.domain.service_classes import ServiceClass, SloTarget

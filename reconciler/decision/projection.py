@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.problem.needs import Allocations, Needs
 from reconciler.decision.variant_states import is_counted
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey
+from reconciler.domain.measured.loads import Performance
 from reconciler.domain.variants import Variant
 
 

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from reconciler.domain.engines import Engine
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.loads import Load
-from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
 from reconciler.domain.variants import Variant
 
 

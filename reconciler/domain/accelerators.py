@@ -1,4 +1,4 @@
-"""Accelerators: the unit of allocation, and the catalog that recognises and prices them."""
+"""Accelerators: the unit of allocation, the catalog that recognises and prices them, and replicas on one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,3 +42,11 @@ class Catalog:
         """The accelerator with that name or alias; None when unknown."""
         name = spelling if spelling in self.accelerators else self.names.get(spelling.lower(), "")
         return self.accelerators.get(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Allocation:
+    """Replicas on an accelerator; `accelerator` is empty when it is unknown."""
+
+    accelerator: str
+    replicas: int

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load
-from reconciler.domain.proposals import ProposedChange
+from reconciler.domain.measured.loads import Load, Performance
+from reconciler.domain.proposals import MovedFile, ProposedChange
 from reconciler.domain.provenance import Figure
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 
@@ -92,15 +92,6 @@ class Fullness:
     def is_overfull(self) -> bool:
         """Whether replicas are fuller than they may be before or after the change."""
         return any(value is not None and value > self.limit for value in (self.before, self.after))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedFile:
-    """A file in which another accelerator is written: `is_patch` a patch of ours, `is_new` not there yet."""
-
-    path: str
-    is_patch: bool = False
-    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
-"""Proposals: our pull requests as decide sees them."""
+"""Proposals: our pull requests as decide sees them, and the drafts that become one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 
 
@@ -67,3 +68,46 @@ class Proposal:
             key: now if (change := changes.get(str(key))) is None else change.merged(now)
             for key, now in current.items()
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedFile:
+    """A file in which another accelerator is written: `is_patch` a patch of ours, `is_new` not there yet."""
+
+    path: str
+    is_patch: bool = False
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSet:
+    """New bytes of each file that one group changes."""
+
+    group: str
+    head_branch: str
+    decision: str
+    files: Mapping[str, bytes]
+    changes: tuple[ProposedChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A change set with the texts that propose it."""
+
+    change_set: ChangeSet
+    commit_message: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """The edits of all groups: change sets that hold, and what was refused or left out."""
+
+    change_sets: tuple[ChangeSet, ...]
+    refused: Mapping[ResourceKey, Hold] = field(default_factory=dict)
+    """Changes that could not be written, with what is in the way: decide runs again with these variants pinned."""
+    omissions: Mapping[ResourceKey, str] = field(default_factory=dict)
+    """Status blocks that could not be written, with the reason; the replicas were."""
+    moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
+    """The files in which each variant's other accelerator is written."""

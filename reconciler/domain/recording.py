@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.answers import Answer
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
 

@@ -10,7 +10,7 @@ from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Inventory
-from reconciler.domain.observed import Observed
+from reconciler.domain.measured.observed import Observed
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant

@@ -8,14 +8,27 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
-from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.settings import SettingScalar
 
 Value = TypeVar("Value", bound=SettingScalar | None)
 
+AUTO = "auto"
+"""The value of `sizing.engine` that leaves the choice to what is known of a model."""
 KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
 HOLD, BOUNDS = "hold", "bounds"
+
+
+class Engine(StrEnum):
+    """How a model's need is computed; the reproduction modes give upstream's own answers."""
+
+    QUEUEING = "queueing"
+    SATURATION = "saturation"
+    TRACKING = "tracking"
+    WVA_V1 = "wva-v1"
+    WVA_V2 = "wva-v2"
+    KTHENA_V0 = "kthena-v0"
+    KTHENA_V1 = "kthena-v1"
 
 
 class ValueKind(StrEnum):

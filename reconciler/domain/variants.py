@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.objects import Condition, DocumentRef
 from reconciler.domain.declared.places import EntryPlace

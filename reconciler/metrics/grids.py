@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.answers import Query
+from reconciler.domain.measured.answers import Query
 
 OFF_GRID = 0.01
 """By so much of a step a point may miss its moment; farther off it says nothing of it."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.answers import Answer, Query
+from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.forge import Forge
 from reconciler.git import Repository

@@ -4,9 +4,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.drafts import Draft
 from reconciler.domain.plan import GroupPlan
-from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.proposals import Draft, Proposal, ProposalState
 from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
 from reconciler.forge import PullRequest

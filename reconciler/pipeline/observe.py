@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.questions import Asking, ask_by_cluster
-from reconciler.domain.answers import Answer
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
+from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Assumption, Settings

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.drafts import Edited
 from reconciler.domain.plan import Plan
+from reconciler.domain.proposals import Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.pipeline.drafting.draft import draft_plan

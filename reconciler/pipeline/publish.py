@@ -6,10 +6,9 @@ Killing it anywhere and running again leads to the same pull requests: each step
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.domain.drafts import Draft
 from reconciler.domain.findings import Severity
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
-from reconciler.domain.proposals import ProposalState
+from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.config import codec
-from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.findings import Finding
+from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (
     RECORDING_VERSION,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.domain.drafts import Draft
+from reconciler.domain.proposals import Draft
 from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git import Clone

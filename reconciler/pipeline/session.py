@@ -11,8 +11,8 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.config.secrets import SecretReader
-from reconciler.domain.answers import Answer, Query
 from reconciler.domain.findings import Finding
+from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for

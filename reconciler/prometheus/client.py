@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
-from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query
+from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.errors import TransientError
 from reconciler.http.addresses import checked_root

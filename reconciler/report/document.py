@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Outcome, Plan, Step, VerdictKind
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.domain.proposals import MovedFile
 from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.labels import short_labels_of
 from reconciler.report.numbers import UNKNOWN, count

@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from reconciler.domain.accelerators import Catalog
-from reconciler.domain.answers import Answer
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVariant
-from reconciler.domain.replicas import Trace
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 from tests.attack.independent import (

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.requirements import (
     Bounds,

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 

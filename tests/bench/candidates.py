@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import ArrivalSource, Load
+from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 

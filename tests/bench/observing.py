@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.answers import Answer, Query
+from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.git import open_directory
 from reconciler.git.creating import create_bare

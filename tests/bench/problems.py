@@ -15,7 +15,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Budget, Candidate, Pool, Problem, Requirement, Segment
 

@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Trace
+from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation import (
     BoundHistory,
     VariantFacts,

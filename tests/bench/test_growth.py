@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from reconciler.domain.answers import Body
+from reconciler.domain.measured.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
 from reconciler.manifests.composer import compose_documents

@@ -16,7 +16,6 @@ from typing import TypeVar
 from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
 from reconciler.decision.engines.tracking.engine import TRACKING
 from reconciler.decision.engines.tracking.following import track_targets
-from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
@@ -31,6 +30,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 

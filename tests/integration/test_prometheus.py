@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.answers import AnswerStatus, NoAnswer
+from reconciler.domain.measured.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics import QUANTITIES, clusters_seen, decode, queries_for, warnings_of
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name

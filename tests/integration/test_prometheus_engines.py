@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.answers import Answer, AnswerStatus
-from reconciler.domain.loads import Load, Observation
-from reconciler.domain.observed import Observed
-from reconciler.domain.replicas import ReplicaMetrics, Trace, UpstreamQueue
+from reconciler.domain.measured.answers import Answer, AnswerStatus
+from reconciler.domain.measured.loads import Load, Observation
+from reconciler.domain.measured.observed import Observed
+from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics import HISTORY, QueryNeeds, decode, history_queries, queries_for, read_observed

@@ -11,7 +11,6 @@ import pytest
 from reconciler.decision.engines import kthena
 from reconciler.decision.engines.tracking import engine as tracking
 from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
-from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Backend,
@@ -29,9 +28,10 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 from reconciler.prometheus import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over

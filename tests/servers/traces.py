@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from reconciler.domain.answers import Answer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import Trace
+from reconciler.domain.measured.answers import Answer
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.grids import grid_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.accelerators import ACCELERATOR_LABEL
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Allocation
 from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import Llmaz

@@ -6,8 +6,7 @@ All that may move goes to the second accelerator of `move`; what is `planned` ke
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.objects import DocumentRef, FieldPath
 from reconciler.domain.declared.workloads import Workload

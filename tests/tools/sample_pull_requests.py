@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.answers import Answer
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.drafts import Draft
+from reconciler.domain.measured.answers import Answer
+from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.decision.engines.registry import AUTOMATIC, EXPECTED
 from reconciler.decision.variant_states import EngineChoice
-from reconciler.domain.answers import NoAnswer
-from reconciler.domain.engines import AUTO, Engine
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.loads import Load
-from reconciler.domain.variant_settings import ENGINE
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.variant_settings import AUTO, ENGINE, Engine
 from reconciler.domain.variants import Variant
 
 

@@ -2,7 +2,7 @@
 
 from reconciler.decision.engines.tracking.engine import TrackingEngine
 from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.engines import Engine
+from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking import KTHENA_V0 as V0
 from reconciler.sizing.tracking import KTHENA_V0_CORRECTED as V0_CORRECTED
 from reconciler.sizing.tracking import KTHENA_V1 as V1

@@ -11,15 +11,15 @@ from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.engines import Engine
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey
-from reconciler.domain.loads import Load
+from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import Engine
 from reconciler.domain.variants import Variant
 
 Models = Mapping[ModelKey, Sequence[VariantState]]

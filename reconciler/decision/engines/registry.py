@@ -9,8 +9,8 @@ from reconciler.decision.engines.saturation.engine import SATURATION
 from reconciler.decision.engines.tracking.engine import TRACKING
 from reconciler.decision.engines.wva.engine import WVA_V1, WVA_V2
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.variant_settings import Engine
 
 _QUEUEING = QueueingEngine()
 ENGINES: Mapping[Engine, SizingEngine] = {

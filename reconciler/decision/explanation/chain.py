@@ -8,7 +8,7 @@ from reconciler.decision.problem.devices import pool_figures
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.loads import ArrivalSource, Load
+from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot

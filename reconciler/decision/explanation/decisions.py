@@ -7,10 +7,10 @@ from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
 from reconciler.decision.staging.verdicts import verdict_of
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.loads import Observation
+from reconciler.domain.measured.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection
 from reconciler.domain.variants import Variant
 

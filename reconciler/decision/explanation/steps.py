@@ -3,7 +3,7 @@
 from reconciler.decision.context import DecisionContext
 from reconciler.decision.engines.registry import EXPECTED
 from reconciler.decision.variant_states import VariantState, is_counted
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.plan import Outcome, Step
 from reconciler.domain.variants import Variant
 

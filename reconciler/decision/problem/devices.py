@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.accelerators import Catalog
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation, Catalog
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.provenance import Figure, Source, SourceKind

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.loads import PastArrivals
+from reconciler.domain.measured.loads import PastArrivals
 from reconciler.sizing.arrays import Bools, Floats
 
 MARGIN = 5.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation import Filling

@@ -10,7 +10,7 @@ from dataclasses import replace
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Pool

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.answers import Query
+from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.quantities.history import LEARNING_WINDOW_S, SATURATION_HISTORY, TRACED_HISTORY
 from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES

@@ -7,7 +7,7 @@ its target they would all be one node.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.answers import Query
+from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.quantities.quantity import Name, Quantity
 from reconciler.metrics.queries.expressions import exported_label, label_names, matchers, render

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.domain.answers import Query
+from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.grids import Grid, grid_of
 from reconciler.metrics.quantities.history import HISTORY, OBJECTS, OWNERS, PAST

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
-from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
+from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
 from reconciler.metrics.quantities.quantity import Name
 
 MAX_SAMPLES = 500_000

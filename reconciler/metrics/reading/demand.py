@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.loads import ArrivalSource, Load
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total

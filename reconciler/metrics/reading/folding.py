@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
+from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
 from reconciler.metrics.queries.expressions import LabelNames

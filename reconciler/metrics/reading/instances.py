@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import Attribution, target_of

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LiveReplicas
+from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.variants import Variant
 from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS

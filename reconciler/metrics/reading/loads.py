@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Answer, NoAnswer
+from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.reading.decoding import (
     Json,
     UnexpectedError,

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from reconciler.domain.allocations import Performance
-from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.loads import Observation
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by

@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import DevicesSeen, Observed
-from reconciler.domain.replicas import Trace
+from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
+from reconciler.domain.measured.observed import DevicesSeen, Observed
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.expressions import LabelNames, names_in

@@ -5,9 +5,9 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.loads import ArrivalSource, Load, PastArrivals
+from reconciler.domain.measured.answers import Answer, NoAnswer
+from reconciler.domain.measured.loads import ArrivalSource, Load, PastArrivals
 from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.replicas import UpstreamQueue
+from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by

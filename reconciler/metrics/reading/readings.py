@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from reconciler.domain.answers import Absence, NoAnswer, Sample
-from reconciler.domain.replicas import kv_cache_tokens
+from reconciler.domain.measured.answers import Absence, NoAnswer, Sample
+from reconciler.domain.measured.replicas import kv_cache_tokens
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.engines.serving_engine import BlockLabels
 from reconciler.metrics.quantities.loads import ESSENTIAL

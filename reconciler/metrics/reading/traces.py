@@ -5,9 +5,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import Trace
+from reconciler.domain.measured.answers import Answer, NoAnswer
+from reconciler.domain.measured.replicas import Trace
 from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.history import HISTORY
 from reconciler.metrics.quantities.quantity import Name

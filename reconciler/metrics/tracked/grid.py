@@ -8,8 +8,8 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import SYNC_PERIOD_S, TrackedTarget
+from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.reading.matrices import MatrixRow, decode_matrix
 

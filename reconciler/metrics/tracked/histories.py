@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from reconciler.domain.answers import Answer
 from reconciler.domain.declared.tracking import BackendHistory, TrackedHistory, TrackedTarget
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.queries.expressions import LabelNames, label_names

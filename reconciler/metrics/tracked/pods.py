@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector, TrackedBackend
+from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.queries.expressions import LabelNames, exported_label
 from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME
 from reconciler.metrics.reading.decoding import decode

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from string import Template
 
-from reconciler.domain.answers import Query
 from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.quantities.loads import QUANTITIES

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
+from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.queries.expressions import LabelNames

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
 from reconciler.optimizer.cover import LEAST_DEMAND

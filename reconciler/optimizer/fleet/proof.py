@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse

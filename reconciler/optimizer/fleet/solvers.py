@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 from reconciler.optimizer.cover import replicas_needed

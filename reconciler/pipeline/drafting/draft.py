@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from reconciler.decision.decide import decide
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.drafts import ChangeSet, Edited
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, MovedFile, Plan
+from reconciler.domain.plan import Decision, GroupPlan, Plan
+from reconciler.domain.proposals import ChangeSet, Edited, MovedFile
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant

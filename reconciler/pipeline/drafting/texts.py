@@ -1,7 +1,7 @@
 """The texts that propose a change set: commit message, title and body, with the marker by which it is known again."""
 
-from reconciler.domain.drafts import ChangeSet, Draft, Edited
 from reconciler.domain.plan import GroupPlan, Plan
+from reconciler.domain.proposals import ChangeSet, Draft, Edited
 from reconciler.forge import Marker, write_marker
 from reconciler.rendering import Renderer
 from reconciler.report.pull_request import commit_view, pull_request_view, reductions

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.replicas import Trace
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.samples import LONGEST_S, MOST, SHORTEST_S, plausible, series_of
 

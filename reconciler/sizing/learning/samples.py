@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.domain.replicas import Trace
+from reconciler.domain.measured.replicas import Trace
 from reconciler.sizing.arrays import Bools, Floats
 
 # Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.

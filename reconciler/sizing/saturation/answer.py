@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.measured.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation.compute_bound import BoundHistory
 from reconciler.sizing.saturation.replicas import Screened, number_fault, screen

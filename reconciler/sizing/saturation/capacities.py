@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
 from reconciler.sizing.saturation.replicas import number_fault, screen_queue
 from reconciler.sizing.saturation.thresholds import Thresholds

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.measured.replicas import Role
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import Role
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, capacity_figures, mean_lengths

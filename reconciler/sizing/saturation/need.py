@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import BoundHistory, forget_exceeded, workload_of

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, Trace, kv_cache_tokens
+from reconciler.domain.measured.replicas import LARGEST_COUNT, ReplicaMetrics, Trace, kv_cache_tokens
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.saturation.compute_bound import (
     BUCKET_LIMITS_TOKENS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import LARGEST_COUNT, ReplicaMetrics, UpstreamQueue
+from reconciler.domain.measured.replicas import LARGEST_COUNT, ReplicaMetrics, UpstreamQueue
 
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
 _NAMES = ("pod", "variant", "instance", "reasons")

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from reconciler.domain.replicas import ReplicaMetrics, Role
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role
 from reconciler.sizing.saturation.compute_bound import (
     BoundHistory,
     ComputeBound,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import Role
+from reconciler.domain.measured.replicas import Role
 
 # What a variant costs when its author says nothing (wva.md 1.1).
 DEFAULT_COST = 10.0

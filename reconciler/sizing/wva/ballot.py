@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import Role
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import Role
 from reconciler.sizing.saturation.capacities import QueuedTokens, VariantTokens
 
 

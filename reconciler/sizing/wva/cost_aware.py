@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import Role
+from reconciler.domain.measured.replicas import Role
 from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
 from reconciler.sizing.wva.ballot import Ballot
 from reconciler.sizing.wva.budgets import DeviceBudget, Grant

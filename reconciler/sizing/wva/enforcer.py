@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import UpstreamQueue
+from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.sizing.saturation.answer import ZeroRule
 from reconciler.sizing.saturation.replicas import screen_queue
 from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantFacts

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import ReplicaMetrics, Role
 from reconciler.sizing.saturation.thresholds import Thresholds
 
 # Fewer replicas that are not saturated have nobody to take over what one of them leaves.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.replicas import Role
+from reconciler.domain.measured.replicas import Role
 from reconciler.sizing.saturation.variants import MOST_REPLICAS, VariantFacts, by_role
 from reconciler.sizing.wva.budgets import DeviceBudget, Grant
 from reconciler.sizing.wva.cost_aware import efficiency_of, per_replica_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import Role, UpstreamQueue
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import Role, UpstreamQueue
 from reconciler.sizing.saturation.replicas import number_fault, screen_queue
 from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot, Signal, is_live, signal_of

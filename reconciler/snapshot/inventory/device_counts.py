@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.accelerators import Catalog
-from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Holder, Measured
-from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.manifests.wording import name_first
 from reconciler.metrics.queries.devices import EVERY_NODE_OFFERS
 from reconciler.snapshot.inventory.nodes import device_offered, may_be, unexported_keys

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.domain.accelerators import Catalog
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
-from reconciler.domain.observed import DevicesSeen
+from reconciler.domain.measured.observed import DevicesSeen
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.snapshot.catalogs import find_or_name

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.declared.declarations import BrokenResource, Declaration, ListedClass, VariantResource
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind

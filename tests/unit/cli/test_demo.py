@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
-from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.declared.declarations import Form
+from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import ConfigurationError

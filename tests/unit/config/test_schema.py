@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from reconciler.config.layers import REPLACED_WHOLE
 from reconciler.config.schema import ConfigurationFile
 from reconciler.config.values import Days, Latency
-from reconciler.domain.engines import AUTO, Engine
+from reconciler.domain.variant_settings import AUTO, Engine
 
 Check = Callable[..., list[str]]
 

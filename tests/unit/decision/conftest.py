@@ -13,8 +13,6 @@ import pytest
 from reconciler.decision.decide import decide
 from reconciler.decision.staging.groups import head_branch
 from reconciler.domain.accelerators import Accelerator
-from reconciler.domain.allocations import Performance
-from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.declared.declarations import (
     BrokenResource,
     Declaration,
@@ -31,13 +29,14 @@ from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workloa
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import DevicePool, Inventory, Measured
-from reconciler.domain.loads import ArrivalSource, Load, Observation, PastArrivals
-from reconciler.domain.observed import Observed
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, PastArrivals, Performance
+from reconciler.domain.measured.observed import Observed
+from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, Sourced, SourceKind
-from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot

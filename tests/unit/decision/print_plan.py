@@ -4,13 +4,12 @@ import hashlib
 
 from reconciler.decision.decide import decide
 from reconciler.domain.accelerators import Accelerator
-from reconciler.domain.allocations import Performance
 from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.loads import ArrivalSource, Load, Observation
-from reconciler.domain.observed import Observed
+from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, Performance
+from reconciler.domain.measured.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings

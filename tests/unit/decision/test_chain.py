@@ -5,9 +5,9 @@ from typing import Any
 
 from reconciler.decision.decide import decide
 from reconciler.decision.explanation.chain import asked_queries
-from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
+from reconciler.domain.measured.answers import Absence
 from reconciler.domain.provenance import Figure
 
 LAB = Holder(namespace="lab", pods=1, devices=10)

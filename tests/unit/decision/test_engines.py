@@ -8,7 +8,7 @@ from typing import Any
 import reconciler
 from reconciler.decision.engines.choosing import choose_engines
 from reconciler.domain.declared.declarations import Form
-from reconciler.domain.engines import Engine
+from reconciler.domain.variant_settings import Engine
 
 
 def choice(fleet: Any) -> Any:

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Catalog
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation, Catalog
 from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
-from reconciler.domain.replicas import Trace
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.variants import Option, Variant
 from reconciler.errors import ConfigurationError

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Performance
-from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import BrokenResource, Form, IgnoredNamespace
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.loads import Observation
+from reconciler.domain.measured.answers import Absence
+from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
 
 PRODUCT = "nvidia.com/gpu.product"

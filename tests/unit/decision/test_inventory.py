@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from reconciler.decision.problem.devices import devices_drawn, pools_of
 from reconciler.domain.accelerators import Accelerator, Catalog
-from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import DevicePool, Holder, Inventory
-from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
 from reconciler.snapshot.catalogs import build_catalog

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Performance
-from reconciler.domain.answers import Absence
 from reconciler.domain.declared.declarations import Form
-from reconciler.domain.loads import Observation
+from reconciler.domain.measured.answers import Absence
+from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.loads import ArrivalSource
+from reconciler.domain.measured.loads import ArrivalSource
 from reconciler.domain.service_classes import SloTarget
 
 

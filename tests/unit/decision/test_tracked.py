@@ -29,8 +29,8 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.engines import Engine
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 
 LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}

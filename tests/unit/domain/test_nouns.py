@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from reconciler.domain.accelerators import Accelerator, Catalog
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Accelerator, Allocation, Catalog
 from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.plan import SloProjection

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import Observed
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.observed import Observed
+from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.settings import Settings
 from reconciler.metrics import read_observed
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
+from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.metrics.reading.decoding import warnings_of
 from reconciler.metrics.reading.matrices import Matrix, decode_matrix
 

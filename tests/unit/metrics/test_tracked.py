@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.declared.tracking import (
     Backend,
     Generation,
@@ -28,6 +27,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.loads import Load
-from reconciler.domain.observed import Observed
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.measured.observed import Observed
 from reconciler.domain.settings import Settings
 from reconciler.metrics import read_observed
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.domain.solutions import Solution

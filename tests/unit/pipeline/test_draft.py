@@ -2,7 +2,8 @@
 
 import yaml
 
-from reconciler.domain.plan import Decision, MovedFile, Outcome
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.proposals import MovedFile
 from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, QWEN, Desk, llama

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.answers import Answer, Query
+from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local import Local

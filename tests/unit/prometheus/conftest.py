@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-from reconciler.domain.answers import Query
+from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
 from reconciler.http.limits import Limits

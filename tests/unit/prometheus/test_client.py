@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.answers import Answer, AnswerStatus, Query
+from reconciler.domain.measured.answers import Answer, AnswerStatus, Query
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError
 from reconciler.http.limits import Limits

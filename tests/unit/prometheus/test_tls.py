@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.answers import AnswerStatus, Query
+from reconciler.domain.measured.answers import AnswerStatus, Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Tls
 from reconciler.http.limits import Limits
 from reconciler.prometheus import PrometheusClient

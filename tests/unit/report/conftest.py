@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import ArrivalSource, Load
+from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
 from reconciler.domain.plan import (
     Decision,
     GroupPlan,

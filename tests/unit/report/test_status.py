@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import Condition
 from reconciler.domain.holds import Hold, HoldKind

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan, Step, Verdict, VerdictKind
 from reconciler.domain.solutions import SolveStatus

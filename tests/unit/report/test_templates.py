@@ -10,11 +10,12 @@ import yaml
 from jinja2 import Environment, meta, nodes
 from markdown_it import MarkdownIt
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.plan import Decision, MovedFile, Outcome, Plan, Step
+from reconciler.domain.plan import Decision, Outcome, Plan, Step
+from reconciler.domain.proposals import MovedFile
 from reconciler.rendering import Renderer, shipped_templates
 from reconciler.rendering.filters import FILTERS
 from reconciler.report import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.replicas import Trace
 
 WINDOW_S = 60.0
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import SERIAL_PREFILL
-from reconciler.domain.replicas import Trace
 from reconciler.sizing.learning import EngineLimits, Fit, fit_profile, samples_of
 from reconciler.sizing.queueing import Binding, RateLimits, Targets, largest_rate, serial_prefill
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import Learning, PerformanceProfile
-from reconciler.domain.replicas import Trace
 from reconciler.sizing.learning import correct, why_outside
 
 Series = dict[str, tuple[float, ...]]

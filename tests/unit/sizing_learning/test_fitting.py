@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.replicas import Trace
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Samples, Unfit, fit_profile, samples_of
 

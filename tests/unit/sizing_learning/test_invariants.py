@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.replicas import Trace
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Samples, Unfit, correct, fit_profile, samples_of
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import (
     ModelReadings,
     StoredCapacity,

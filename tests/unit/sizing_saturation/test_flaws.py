@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
-from reconciler.domain.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
+from reconciler.domain.accelerators import Allocation
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.sizing.saturation import (

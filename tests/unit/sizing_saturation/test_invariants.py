@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, ThresholdLayer
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import (
     StoredCapacity,
     VariantFacts,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from reconciler.domain.declared.saturation_settings import ThresholdLayer
+from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.sizing.saturation import (
     LayeredThresholds,
     VariantFacts,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics
+from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.sizing.saturation import VariantFacts, layer_thresholds
 from reconciler.sizing.wva import TransitionTest
 from reconciler.sizing.wva.percent import PercentAnalysis, analyze_percent

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Trace
+from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation import (
     BoundHistory,
     StoredCapacity,

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Role, role_of
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, role_of
 from reconciler.sizing.saturation import ModelReadings, VariantFacts, size_saturation
 from reconciler.sizing.saturation.replicas import screen
 from reconciler.sizing.saturation.variants import obstacle_of

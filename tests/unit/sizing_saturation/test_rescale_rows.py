@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.replicas import Role
+from reconciler.domain.measured.replicas import Role
 from reconciler.sizing.saturation import VariantFacts
 from reconciler.sizing.wva import DeviceBudget
 from reconciler.sizing.wva.ballot import Ballot

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import VariantFacts
 from reconciler.sizing.wva import DeviceBudget, ThroughputReadings, ThroughputSample, UpstreamReadings, reproduce_tokens
 from reconciler.sizing.wva.ballot import Ballot, Signal

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds
 from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of

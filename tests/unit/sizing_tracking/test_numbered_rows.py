@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.domain.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.declared.tracking import (
     Backend,
     Behavior,
@@ -24,6 +23,7 @@ from reconciler.domain.declared.tracking import (
     TrackedTarget,
 )
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked import read_tracked, tracking_queries
 from reconciler.metrics.tracked.histograms import percentile_since, references

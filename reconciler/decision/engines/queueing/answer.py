@@ -11,8 +11,9 @@ from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import idle_replicas
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.allocations import Allocation, Performance
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.measured.loads import Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import ms_from_seconds

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.decision.law_targets import LawTargets, targets_under
-from reconciler.domain.allocations import Performance
 from reconciler.domain.identity import CandidateKey
-from reconciler.domain.loads import Load
+from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.profiles import DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import ms_from_seconds

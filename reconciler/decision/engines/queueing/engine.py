@@ -15,14 +15,13 @@ from reconciler.decision.engines.queueing.answer import QueueAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
-from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.engines import Engine
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
-from reconciler.domain.loads import Load, Observation
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variant_settings import HEADROOM
+from reconciler.domain.variant_settings import HEADROOM, Engine
 from reconciler.domain.variants import Variant
 from reconciler.sizing.learning import Correction, correct, why_outside
 

@@ -9,12 +9,12 @@ from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.problem.terms import current_weight
 from reconciler.decision.variant_states import VariantState, load_partial
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.domain.replicas import ReplicaMetrics
 from reconciler.domain.requirements import Candidate
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant

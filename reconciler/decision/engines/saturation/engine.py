@@ -15,10 +15,10 @@ from reconciler.decision.engines.port import (
 from reconciler.decision.engines.saturation.answer import FullnessAnswer
 from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.engines import Engine
 from reconciler.domain.holds import NOT_ASKED, hold_of
-from reconciler.domain.loads import Load
+from reconciler.domain.measured.loads import Load
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import Engine
 from reconciler.domain.variants import Variant
 from reconciler.sizing.saturation import ModelReadings, SaturationAnswer, size_saturation
 

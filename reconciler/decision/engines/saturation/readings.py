@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reconciler.decision.variant_states import is_counted
-from reconciler.domain.answers import NoAnswer
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.replicas import UpstreamQueue, role_of
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.replicas import UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
 from reconciler.domain.variants import Variant

@@ -16,17 +16,17 @@ from reconciler.decision.engines.tracking.following import TrackedAnswer, track_
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.engines import Engine
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
-from reconciler.domain.loads import Load
+from reconciler.domain.measured.loads import Load
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import Engine
 from reconciler.domain.variants import Variant
 from reconciler.sizing.tracking import TRACKING as OUR_RULE
 from reconciler.sizing.tracking import Rule

@@ -6,8 +6,8 @@ from reconciler.decision.engines.saturation.engine import SaturationEngine
 from reconciler.decision.engines.saturation.readings import NO_RULES
 from reconciler.decision.engines.wva.limits import budget_for, quota_for
 from reconciler.decision.engines.wva.readings import read_upstream, wants_throughput
-from reconciler.domain.engines import Engine
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.saturation import ModelReadings, SaturationAnswer
 from reconciler.sizing.wva import reproduce_percent, reproduce_tokens
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.loads import Load
-from reconciler.domain.replicas import ReplicaMetrics, Trace
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
 from reconciler.domain.snapshot import Snapshot
 from reconciler.metrics import Name
 from reconciler.sizing.saturation import ModelReadings

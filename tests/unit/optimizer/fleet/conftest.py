@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.requirements import (
     Bounds,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.allocations import Allocation
+from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Solution

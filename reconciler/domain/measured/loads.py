@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.allocations import Performance
-from reconciler.domain.answers import NoAnswer
+from reconciler.domain.measured.answers import NoAnswer
 
 
 class ArrivalSource(StrEnum):
@@ -45,6 +44,22 @@ class PastArrivals:
     step_s: float
     window_s: float
     rates_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """What a law expects, or Prometheus observed, of a variant at a load; None is not known.
+
+    `itl_s`, `wait_s` and `ttft_s` are means; `itl_percentile_s` and `ttft_percentile_s` are at the percentiles that the
+    service class asks for (waiting alone under a law that knows no prefill), None where it asks for means.
+    """
+
+    itl_s: float | None = None
+    wait_s: float | None = None
+    ttft_s: float | None = None
+    utilization: float | None = None
+    itl_percentile_s: float | None = None
+    ttft_percentile_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.loads import Load, Observation, PastArrivals
-from reconciler.domain.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.loads import Load, Observation, PastArrivals
+from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

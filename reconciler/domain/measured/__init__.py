@@ -1,0 +1,1 @@
+"""What is asked of Prometheus, what it answers, and what the answers mean."""
