@@ -5,6 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
+INCIDENT = "incident"
+"""A line of the table of incidents, as the test that played it records it; with several workers as well."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of all incidents that were played."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    lines = sorted(str(value) for each in reports for name, value in each.user_properties if name == INCIDENT)
+    if lines:
+        terminalreporter.section("incidents: name | replicas | truth | told")
+        terminalreporter.write_line("\n".join(lines))
+
 
 @pytest.fixture(autouse=True)
 def _quiet_loggers() -> Iterator[None]:

@@ -99,21 +99,26 @@ def vllm_replica(
 @contextmanager
 def prometheus_over(history: History, directory: Path) -> Iterator[str]:
     """The base URL of a Prometheus that holds `history`; its files live in the empty `directory`."""
-    source = directory / "history.om"
+    blocks = directory / "blocks"
+    write_blocks(history, directory / "history.om", blocks)
+    with serve_blocks(blocks, directory) as url:
+        yield url
+
+
+def write_blocks(history: History, source: Path, blocks: Path) -> None:
+    """Add `history` to the `blocks` of a Prometheus, by way of the new file `source`."""
     with source.open("w", encoding="utf-8") as file:
         file.writelines(history.lines())
-    blocks = directory / "blocks"
     subprocess.run(
         [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(source), str(blocks)],
         check=True,
         capture_output=True,
     )
-    with _served(blocks, directory) as url:
-        yield url
 
 
 @contextmanager
-def _served(blocks: Path, directory: Path) -> Iterator[str]:
+def serve_blocks(blocks: Path, directory: Path) -> Iterator[str]:
+    """The base URL of a Prometheus that holds these blocks."""
     config = directory / "prometheus.yml"
     config.write_text("scrape_configs: []\n", encoding="utf-8")
     address = f"127.0.0.1:{_free_port()}"

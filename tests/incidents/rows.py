@@ -1,0 +1,39 @@
+"""Every incident: what happened, what its series looked like, and what the program may make of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.incidents.stage import Stage
+
+Play = Callable[[Stage], None]
+"""Changes what the calm stage exports."""
+
+
+def nothing(_stage: Stage) -> None:
+    """A calm hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One row: `replicas` stand in Git, `after` are the numbers the truth allows (None: those in Git).
+
+    `holds` are kinds of which one must be told, `told` words that must be; both empty where it is as any other day.
+    `engine` is `queueing` or `saturation`. `settings` are added to reconciler.yaml.
+    """
+
+    name: str
+    happened: str
+    play: Play = nothing
+    engine: str = "queueing"
+    replicas: int = 6
+    after: tuple[int, ...] | None = None
+    holds: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    has_gateway: bool = True
+    has_kube_state_metrics: bool = True
+    settings: str = ""
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The replicas that may be proposed, or kept."""
+        return self.after or (self.replicas,)
