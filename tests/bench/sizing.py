@@ -18,7 +18,6 @@ from reconciler.sizing.queueing import (
     largest_rate,
     largest_throughput,
     prefill_decode,
-    token_work,
 )
 from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for, size
 
@@ -92,38 +91,11 @@ def _prefill_decode(batch: Floats) -> None:
         beta_s=_beta_s(count),
         gamma_s=8 * _alpha_s(count),
         delta_s=_beta_s(count) / 32,
-        input_tokens=_input_tokens(count, 2048),
+        input_tokens=32 + np.floor(2016 * _spread(count, 7)),
         output_tokens=_output_tokens(count),
         max_batch=batch,
     )
     _size(curves, _itl_s(batch))
-
-
-def _token_work(batch: Floats) -> None:
-    _token_work_of(batch, 2048)
-
-
-def _token_work_with_long_prompts(batch: Floats) -> None:
-    """Prompts of up to 12,000 tokens: every third candidate takes more chunks in larger batches."""
-    _token_work_of(batch, 12_000)
-
-
-def _token_work_of(batch: Floats, longest_prompt: int) -> None:
-    count = batch.size
-    alpha_s, work_s = _alpha_s(count), _beta_s(count) / 16
-    input_tokens, output_tokens = _input_tokens(count, longest_prompt), _output_tokens(count)
-    curves = token_work(
-        alpha_s=alpha_s,
-        beta_s=work_s,
-        gamma_s=work_s / 32,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        max_batch=batch,
-        occupancy_limit=11 * batch,
-    )
-    # An iteration of the full batch moves the tokens of all its requests.
-    share_s = work_s * (1 + input_tokens / output_tokens + (input_tokens + output_tokens / 2) / 32)
-    _size(curves, alpha_s + share_s * batch * (0.2 + _spread(count, 5)))
 
 
 def _size(curves: ServiceCurves, itl_s: Floats) -> None:
@@ -154,10 +126,6 @@ def _itl_s(batch: Floats) -> Floats:
     return _alpha_s(batch.size) + _beta_s(batch.size) * batch * (0.2 + _spread(batch.size, 5))
 
 
-def _input_tokens(count: int, longest: int) -> Floats:
-    return 32 + np.floor((longest - 32) * _spread(count, 7))
-
-
 def _output_tokens(count: int) -> Floats:
     return 64 + np.floor(960 * _spread(count, 4))
 
@@ -171,8 +139,6 @@ def _spread(count: int, axis: int) -> Floats:
 _LAWS: Mapping[str, Callable[[Floats], None]] = {
     "decode_only": _decode_only,
     "prefill_decode": _prefill_decode,
-    "token_work": _token_work,
-    "token_work, long prompts": _token_work_with_long_prompts,
 }
 
 

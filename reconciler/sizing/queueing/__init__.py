@@ -4,7 +4,7 @@ A queueing law says how long a request stays in service at batch n, and what lat
 chain. It becomes `ServiceCurves`; everything behind them (`analyze`, `largest_rate`) is the same for every law. The
 laws: `decode_only`, inter-token latency alpha + beta * n and a request is its output tokens; `prefill_decode`, which
 adds a prefill of gamma + delta * input tokens * n; `serial_prefill`, where prompts queue for what iterations have room
-for; `token_work`, iterations that take as long as their tokens, prompts cut into chunks.
+for.
 
 Struct of arrays everywhere: element i of every array belongs to candidate i. SI units.
 """
@@ -12,7 +12,7 @@ Struct of arrays everywhere: element i of every array belongs to candidate i. SI
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.analysis import QueueState, analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only, prefill_decode, serial_prefill, token_work
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode, serial_prefill
 from reconciler.sizing.queueing.percentiles import ExpectedPercentiles, expect_percentiles
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
 from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s, tail_factor
@@ -35,5 +35,4 @@ __all__ = [
     "rate_range",
     "serial_prefill",
     "tail_factor",
-    "token_work",
 ]

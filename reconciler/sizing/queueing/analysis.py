@@ -7,7 +7,6 @@ import numpy as np
 from reconciler.sizing.arrays import Floats, Integers
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import QueueHead, solve_head
-from reconciler.sizing.queueing.readings import Means
 from reconciler.sizing.queueing.tail import QueueTail, solve_tail
 
 # Every mean has its limit of no load long before; a smaller rate would only underflow.
@@ -58,14 +57,7 @@ class QueueBalance:
         return QueueBalance(
             rate_per_s=self.rate_per_s[index],
             ratio=self.ratio[index],
-            head=QueueHead(
-                full=head.full[index],
-                below=head.below[index],
-                empty=head.empty[index],
-                mean=head.mean[index],
-                scale=head.scale[index],
-                variance=None if head.variance is None else head.variance[index],
-            ),
+            head=QueueHead(**{name: getattr(head, name)[index] for name in QueueHead.__slots__}),
             tail=QueueTail(**{name: getattr(tail, name)[index] for name in QueueTail.__slots__}),
             total=self.total[index],
             open=self.open[index],
@@ -110,8 +102,7 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         chain = balance(curves, np.maximum(arrival_rate_per_s, _SMALLEST_RATE_PER_S))
         service_s, wait_s = chain.service_s, chain.wait_s
         throughput_per_s = arrival_rate_per_s * (chain.open / chain.total)
-        in_service = throughput_per_s * service_s
-        latencies = curves.reading.read(Means(service_s=service_s, in_service=in_service))
+        latencies = curves.reading.read(service_s)
         first_token_s = latencies.first_token_s
         if curves.prompts is not None:
             first_token_s = curves.prompts.at(arrival_rate_per_s).ttft_s
@@ -119,7 +110,7 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         return QueueState(
             throughput_per_s=throughput_per_s,
             mean_in_system=throughput_per_s * (service_s + wait_s),
-            mean_in_service=in_service,
+            mean_in_service=throughput_per_s * service_s,
             response_s=service_s + wait_s,
             service_s=service_s,
             wait_s=wait_s,

@@ -1,8 +1,8 @@
 """The chain below and at the full batch: states 0..N, where every request in the system is served.
 
-Without a queue the chain is a loss system whose service rate depends on the state. On a line two ways lead to the same
-numbers: a recursion over the states, which is exact for every input and costs N steps, and a closed form by the
-regularised incomplete beta function, whose cost does not depend on N. A curve that bends is summed state by state.
+Without a queue the chain is a loss system whose service rate depends on the state. Two ways lead to the same numbers:
+a recursion over the states, which is exact for every input and costs N steps, and a closed form by the regularised
+incomplete beta function, whose cost does not depend on N.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.queueing.bends import StateSums
 from reconciler.sizing.queueing.curves import ServiceCurves
 
 # Up to this batch the recursion is the cheaper way (measured: the two cross near 28).
@@ -30,9 +29,8 @@ class QueueHead:
     """Steady state of the chain cut at the full batch, arrays of shape (candidates,).
 
     `full` is the probability of N, `below` that of less than N (kept apart: each may be tiny), `empty` that of 0,
-    `mean` the mean number in service. `variance` of that number is known of bent curves only: that of a line follows
-    from the mean. `scale` is what the negative binomial probabilities of a line are multiplied with to end at N; NaN
-    where the states were summed.
+    `mean` the mean number in service. `scale` is what negative binomial probabilities are multiplied with to end at N;
+    NaN where the recursion was run.
     """
 
     full: Floats
@@ -40,32 +38,31 @@ class QueueHead:
     empty: Floats
     mean: Floats
     scale: Floats
-    variance: Floats | None = None
 
 
 def solve_head(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
     """Return the steady state of states 0..N for positive arrival rates, each candidate by the way that fits it."""
-    if curves.bends is None:
-        return _solve_lines(curves, rate_per_s)
-    bent = curves.bends.bent
-    sums = curves.bends.sum_states(rate_per_s)
-    variance = np.zeros_like(rate_per_s)
-    variance[bent] = sums.variance
-    lines = _solve_lines(curves.take(~bent), rate_per_s[~bent])
-    return _join(((~bent, lines), (bent, sums)), variance)
+    closed = _is_closed_form_safe(curves, rate_per_s)
+    if closed.all():
+        return _solve_by_beta_function(curves, rate_per_s)
+    if not closed.any():
+        return _solve_by_recursion(curves, rate_per_s)
+    whole = QueueHead(**{name: np.empty_like(rate_per_s) for name in QueueHead.__slots__})
+    for mask, solve in ((closed, _solve_by_beta_function), (~closed, _solve_by_recursion)):
+        part = solve(curves.take(mask), rate_per_s[mask])
+        for name in QueueHead.__slots__:
+            getattr(whole, name)[mask] = getattr(part, name)
+    return whole
 
 
 def mean_slope(curves: ServiceCurves, rate_per_s: Floats, head: QueueHead) -> Floats:
     """Return d mean / d ln rate, which is the variance of the number in service.
 
-    On a line it comes from the mean, by the recurrence that gives the closed form of the mean.
+    It comes from the mean, by the recurrence that gives the closed form of the mean.
     """
     top, full, mean = curves.max_batch, head.full, head.mean
     x = rate_per_s * curves.per_request_s
-    slope = (mean - (rate_per_s * curves.base_s + x * (1 + top)) * full * (top - mean)) / (1 - x)
-    if curves.bends is None or head.variance is None:
-        return slope
-    return np.where(curves.bends.bent, head.variance, slope)
+    return (mean - (rate_per_s * curves.base_s + x * (1 + top)) * full * (top - mean)) / (1 - x)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,29 +112,6 @@ def _below_by_recursion(curves: ServiceCurves, rate_per_s: Floats, count: Floats
         below, mean = (below + full) * shrink, mean * shrink + n * odds * shrink
         full = np.where(n <= curves.max_batch, odds * shrink, full)
     return share, total
-
-
-def _solve_lines(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
-    closed = _is_closed_form_safe(curves, rate_per_s)
-    if closed.all():
-        return _solve_by_beta_function(curves, rate_per_s)
-    if not closed.any():
-        return _solve_by_recursion(curves, rate_per_s)
-    parts = (
-        (closed, _solve_by_beta_function(curves.take(closed), rate_per_s[closed])),
-        (~closed, _solve_by_recursion(curves.take(~closed), rate_per_s[~closed])),
-    )
-    return _join(parts)
-
-
-def _join(parts: tuple[tuple[Bools, QueueHead | StateSums], ...], variance: Floats | None = None) -> QueueHead:
-    """Return one head from those of the masked candidates."""
-    names = ("full", "below", "empty", "mean", "scale")
-    whole = {name: np.full(parts[0][0].shape, np.nan) for name in names}
-    for mask, part in parts:
-        for name in names:
-            whole[name][mask] = getattr(part, name, np.nan)
-    return QueueHead(**whole, variance=variance)
 
 
 def _is_closed_form_safe(curves: ServiceCurves, rate_per_s: Floats) -> Bools:

@@ -1,7 +1,7 @@
 """The queueing laws: how long a request is served at batch n, and what it sees of that.
 
 Arguments of every law broadcast against each other; service times must come out positive. `decode_only` and
-`prefill_decode` are the inferno optimizer of 2025, `token_work` is its model of 2026; `serial_prefill` is ours.
+`prefill_decode` are the inferno optimizer of 2025; `serial_prefill` is ours.
 """
 
 from dataclasses import replace
@@ -10,17 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reconciler.sizing.arrays import align
-from reconciler.sizing.queueing.bends import find_bends
-from reconciler.sizing.queueing.chunks import cut_prompts
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.prompts import PromptQueue
-from reconciler.sizing.queueing.readings import DecodeOnly, PrefillDecode, TokenWork
+from reconciler.sizing.queueing.readings import DecodeOnly, PrefillDecode
 
-# The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it, of
-# `token_work` none.
+# The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it.
 _DECODE_ONLY_BATCHES = 10
 _PREFILL_DECODE_BATCHES = 11
-_TOKEN_WORK_BATCHES = 1
 # Tokens an iteration computes at most, prompts included.
 _TOKEN_BUDGET = 8192
 # Lengths of prompts vary by about their mean in public traces of conversations; what a histogram tells goes first.
@@ -137,46 +133,6 @@ def serial_prefill(
             token_budget=budget,
             spread=cv,
         ),
-    )
-
-
-def token_work(
-    *,
-    alpha_s: ArrayLike,
-    beta_s: ArrayLike,
-    gamma_s: ArrayLike,
-    input_tokens: ArrayLike,
-    output_tokens: ArrayLike,
-    max_batch: ArrayLike,
-    token_budget: ArrayLike = _TOKEN_BUDGET,
-    occupancy_limit: ArrayLike | None = None,
-) -> ServiceCurves:
-    """Return the curves of the law `token_work`: an iteration takes alpha and the work of its tokens.
-
-    A token computed takes beta, a token moved gamma; a prompt is cut into chunks that fit into `token_budget` with
-    the rest of the batch. A request is one iteration for every chunk and output token. While the chunks are as many
-    for the full batch as for a lone request, the curve is a line. `occupancy_limit` defaults to `max_batch`: nobody
-    waits.
-    """
-    limit = _occupancy(max_batch, occupancy_limit, _TOKEN_WORK_BATCHES)
-    alpha, beta, gamma, prompt, output, batch, budget, limit = align(
-        alpha_s, beta_s, gamma_s, input_tokens, output_tokens, max_batch, token_budget, limit
-    )
-    chunks = cut_prompts(
-        computed_s=beta,
-        moved_s=gamma,
-        input_tokens=prompt,
-        output_tokens=output,
-        token_budget=budget,
-        max_batch=batch,
-    )
-    return ServiceCurves(
-        base_s=(chunks.lone + output) * alpha,
-        per_request_s=chunks.work_s(chunks.lone),
-        max_batch=batch,
-        occupancy_limit=limit,
-        reading=TokenWork(alpha_s=alpha, chunks=chunks),
-        bends=find_bends(alpha, chunks, batch),
     )
 
 

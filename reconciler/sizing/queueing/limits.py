@@ -12,7 +12,6 @@ from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
-from reconciler.sizing.queueing.readings import Means
 from reconciler.sizing.queueing.share_limits import ShareLimits, measure_shares
 from reconciler.sizing.queueing.targets import Binding
 
@@ -23,21 +22,20 @@ _LEAST_LEFT = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyLimits:
-    """Limits of mean service time, mean wait, inter-token latency and time to first token, shape (candidates,).
+    """Limits of mean service time, mean wait and mean time to first token, shape (candidates,); infinite where absent.
 
-    Infinite where absent. `itl_s` is absent where `service_s` says the same. `shares` are the limits of percentiles.
+    A limit of the mean inter-token latency is one of the service time. `shares` are the limits of percentiles.
     """
 
     service_s: Floats
     wait_s: Floats
-    itl_s: Floats
     ttft_s: Floats
     shares: ShareLimits
 
     @property
     def present(self) -> Bools:
         """Whether a candidate has any limit."""
-        smallest = np.minimum(np.minimum(self.service_s, self.wait_s), np.minimum(self.itl_s, self.ttft_s))
+        smallest = np.minimum(np.minimum(self.service_s, self.wait_s), self.ttft_s)
         return np.isfinite(smallest) | self.shares.present
 
     def take(self, index: Integers | Bools) -> "LatencyLimits":
@@ -45,7 +43,6 @@ class LatencyLimits:
         return LatencyLimits(
             service_s=self.service_s[index],
             wait_s=self.wait_s[index],
-            itl_s=self.itl_s[index],
             ttft_s=self.ttft_s[index],
             shares=self.shares.take(index),
         )
@@ -71,8 +68,8 @@ def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: LatencyLi
             step=np.fmin(-service / slopes.service, -wait / slopes.wait),
             binding=np.where(service >= wait, Binding.ITL, Binding.WAIT).astype(np.int8),
         )
-        if np.isfinite(limits.itl_s).any() or np.isfinite(limits.ttft_s).any():
-            excess = _measure_latencies(curves, chain, limits, slopes, excess)
+        if np.isfinite(limits.ttft_s).any():
+            excess = _measure_first_token(curves, chain, limits, slopes, excess)
         if limits.shares.present.any():
             shares = measure_shares(curves, chain, limits.shares, slopes.open)
             return Excess(
@@ -84,17 +81,14 @@ def measure_excess(curves: ServiceCurves, chain: QueueBalance, limits: LatencyLi
 
 
 def batch_within(curves: ServiceCurves, limits: LatencyLimits) -> Floats:
-    """Return about the largest batch whose latencies, as the law reads them, are inside the limits; NaN for any.
+    """Return about the largest batch whose first token, as the law reads it, is inside its limit; NaN for any.
 
     Straight between a lone request and the full batch, which is good enough to start a search from.
     """
-    one = np.ones_like(curves.max_batch)
-    lone = curves.reading.read(Means(service_s=curves.service_s(1.0), in_service=one))
-    full = curves.reading.read(Means(service_s=curves.service_s(curves.max_batch), in_service=curves.max_batch))
+    lone_s = curves.latencies_at(1.0).first_token_s
+    full_s = curves.latencies_at(curves.max_batch).first_token_s
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_itl = (limits.itl_s - lone.itl_s) / (full.itl_s - lone.itl_s)
-        by_ttft = (limits.ttft_s - lone.first_token_s) / (full.first_token_s - lone.first_token_s)
-        return 1 + (curves.max_batch - 1) * np.fmin(by_itl, by_ttft)
+        return 1 + (curves.max_batch - 1) * (limits.ttft_s - lone_s) / (full_s - lone_s)
 
 
 class _Slopes:
@@ -116,45 +110,26 @@ class _Slopes:
         self.open = open_slope
         self.service = in_service_slope / chain.in_service - 1 - open_slope
         self.wait = fall + queued_slope / np.maximum(queued, _TINY) - 1 - open_slope
-        self._admitted = open_slope * chain.open / chain.total
-        self._turned_away = full * chain.tail.top * (fall + places) / chain.total
-        self._in_service = in_service_slope / chain.in_service
-
-    @property
-    def in_service(self) -> Floats:
-        """Of the mean number in service."""
-        return self._in_service - self._admitted - self._turned_away
 
 
-def _measure_latencies(
+def _measure_first_token(
     curves: ServiceCurves, chain: QueueBalance, limits: LatencyLimits, slopes: _Slopes, excess: Excess
 ) -> Excess:
-    """Add the limits of what the law reads off the chain."""
-    means = Means(service_s=chain.service_s, in_service=chain.in_service / chain.total)
-    growth = Means(service_s=means.service_s * slopes.service, in_service=means.in_service * slopes.in_service)
-    now, more = curves.reading.read(means), curves.reading.grow(means, growth)
-    itl, itl_step = _relative(now.itl_s, more.itl_s, limits.itl_s)
-    wait_s = chain.wait_s
-    ttft, ttft_step = _relative(wait_s + now.first_token_s, wait_s * slopes.wait + more.first_token_s, limits.ttft_s)
-    by_wait = _step_by_wait(wait_s, slopes.wait, now.first_token_s, more.first_token_s, limits.ttft_s)
-    ttft_step = _shorter(ttft_step, by_wait)
-    binding = np.where(itl > excess.value, Binding.ITL, excess.binding)
+    """Add the limit of the time to first token, of which the law reads all but the wait off the chain."""
+    wait_s, service_s = chain.wait_s, chain.service_s
+    now_s = curves.reading.read(service_s).first_token_s
+    growth_s = curves.reading.first_token_growth_s(service_s, service_s * slopes.service)
+    ttft_s, slope = wait_s + now_s, wait_s * slopes.wait + growth_s
+    value = np.log(np.maximum(ttft_s, 0.0) / limits.ttft_s + _TINY)
+    # What does not grow has no root ahead: the step goes to the end of the range.
+    step = np.where(slope > 0, -value * ttft_s / slope, np.where(value > 0, -np.inf, np.inf))
+    by_wait = _step_by_wait(wait_s, slopes.wait, now_s, growth_s, limits.ttft_s)
+    step = np.where(np.abs(by_wait) < np.abs(step), by_wait, step)
     return Excess(
-        value=np.maximum(np.maximum(excess.value, itl), ttft),
-        step=np.fmin(np.fmin(excess.step, itl_step), ttft_step),
-        binding=np.where(ttft > np.maximum(excess.value, itl), Binding.TTFT, binding).astype(np.int8),
+        value=np.maximum(excess.value, value),
+        step=np.fmin(excess.step, step),
+        binding=np.where(value > excess.value, Binding.TTFT, excess.binding).astype(np.int8),
     )
-
-
-def _relative(value: Floats, slope: Floats, limit: Floats) -> tuple[Floats, Floats]:
-    """Return ln(value / limit) and its Newton step.
-
-    A latency that falls with the load, as chunks may make it, has no root ahead: the step goes to the end of the
-    range, beyond which nothing changes for the better.
-    """
-    excess = np.log(np.maximum(value, 0.0) / limit + _TINY)
-    end = np.where(excess > 0, -np.inf, np.inf)
-    return excess, np.where(slope > 0, -excess * value / slope, end)
 
 
 def _step_by_wait(
@@ -168,7 +143,3 @@ def _step_by_wait(
     left_s = np.where(left_s > _LEAST_LEFT * ttft_s, left_s, np.nan)
     slope = wait_slope + growth_s / left_s
     return np.where(slope > 0, -np.log(np.maximum(wait_s, _TINY) / left_s + _TINY) / slope, np.nan)
-
-
-def _shorter(step: Floats, other: Floats) -> Floats:
-    return np.where(np.abs(other) < np.abs(step), other, step)

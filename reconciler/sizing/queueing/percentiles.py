@@ -17,7 +17,6 @@ from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance, balance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import head_below
-from reconciler.sizing.queueing.readings import Latencies, Means
 
 # Where the ratio of the queue is nearer to 1, sums of it cancel; nothing that is searched comes so near.
 _LEAST_DISTANCE = 1e-9
@@ -117,25 +116,19 @@ def expect_percentiles(
     rate_per_s = np.clip(arrival_rate_per_s, _TINY, rate_full * (1 - _LEAST_DISTANCE))
     chain = balance(curves, rate_per_s)
     itl_outside, ttft_outside = 1 - itl_percentile / 100, 1 - ttft_percentile / 100
-    joined = _latencies_at(curves, batch_quantile(curves, chain, ttft_outside)).first_token_s
+    joined = curves.latencies_at(batch_quantile(curves, chain, ttft_outside)).first_token_s
     wait_s = wait_quantile_s(curves, chain, ttft_outside)
-    ttft_s = np.where(wait_s > 0, wait_s + _latencies_at(curves, top).first_token_s, joined)
+    ttft_s = np.where(wait_s > 0, wait_s + curves.latencies_at(top).first_token_s, joined)
     if curves.prompts is not None:
         # Places and prompts rarely queue at once: the longer of both waits is what is seen.
         ttft_s = np.fmax(ttft_s, curves.prompts.at(rate_per_s).ttft_quantile_s(ttft_outside))
     ttft_s = np.where(arrival_rate_per_s >= rate_full, np.inf, ttft_s)
     return ExpectedPercentiles(
         itl_s=np.where(
-            np.isnan(itl_percentile),
-            np.nan,
-            _latencies_at(curves, batch_quantile(curves, chain, itl_outside)).itl_s,
+            np.isnan(itl_percentile), np.nan, curves.latencies_at(batch_quantile(curves, chain, itl_outside)).itl_s
         ),
         ttft_s=np.where(np.isnan(ttft_percentile), np.nan, ttft_s),
     )
-
-
-def _latencies_at(curves: ServiceCurves, batch: Floats) -> Latencies:
-    return curves.reading.read(Means(service_s=curves.service_s(batch), in_service=batch))
 
 
 def _poisson_below(limit: Floats, mean: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """The largest arrival rate that one replica carries inside its targets.
 
-Mean service time, mean wait and, chunks aside, every latency grow with the arrival rate. So the largest rate is the
+Mean service time, mean wait and every latency grow with the arrival rate. So the largest rate is the
 root of ln max(mean / limit) over ln rate: one safeguarded Newton search for all candidates together.
 """
 
@@ -58,7 +58,7 @@ def largest_rate(curves: ServiceCurves, targets: Targets) -> RateLimits:
     lowest, highest = rate_range(curves)
     floored = targets.tokens_per_s > 0
     highest = np.where(floored, _STABLE_SHARE * highest, highest)
-    limits, too_slow = _limits(curves, targets, lowest)
+    limits, too_slow = _limits(curves, targets)
 
     rate_per_s = np.where(too_slow, 0.0, highest)
     binding = np.where(floored, Binding.THROUGHPUT, Binding.CAPACITY).astype(np.int8)
@@ -92,13 +92,13 @@ def _limit_by_prompts(prompts: PromptQueue, targets: Targets, rate_per_s: Floats
 def largest_throughput(curves: ServiceCurves, limits: RateLimits) -> Floats:
     """Return what a replica completes per second at its largest rate, 0 where there is none.
 
-    Less than the rate by those who find the system full. The published sizes of `prefill_decode` and `token_work`
+    Less than the rate by those who find the system full. The published sizes of `prefill_decode`
     divide the demand by this, those of `decode_only` by the rate itself.
     """
     return analyze(curves, limits.rate_per_s).throughput_per_s
 
 
-def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[LatencyLimits, Bools]:
+def _limits(curves: ServiceCurves, targets: Targets) -> tuple[LatencyLimits, Bools]:
     """Return what to search for, and which candidates are too slow for their inter-token latency in any case."""
     absent = np.full_like(targets.itl_s, np.inf)
     ttft_s = absent if targets.ttft_s is None else targets.ttft_s
@@ -107,20 +107,13 @@ def _limits(curves: ServiceCurves, targets: Targets, lowest: Floats) -> tuple[La
     mean_itl_s = np.where(np.isnan(itl_outside), targets.itl_s, np.inf)
     mean_ttft_s = np.where(np.isnan(ttft_outside), ttft_s, np.inf)
     shares = share_limits(curves, targets.itl_s, itl_outside, ttft_s, ttft_outside)
-    service_s, itl_s = curves.reading.service_limit_s(mean_itl_s), absent
-    if service_s is None:
-        # What a law reads may fall with the load, as in a batch of 1: then the search would never look down here.
-        service_s, itl_s = absent, mean_itl_s * (1 + ROUNDING)
-        too_slow = analyze(curves, lowest).itl_s > itl_s
-    else:
-        # Decided by the curve, not by a search: on a flat one (beta 0 or a batch of 1) only float noise would answer.
-        too_slow = service_s < curves.service_s(1.0) * (1 - ROUNDING)
-        always_fast = service_s >= curves.service_s(curves.max_batch) * (1 - ROUNDING)
-        service_s = np.where(always_fast, np.inf, service_s)
+    service_s = curves.reading.service_limit_s(mean_itl_s)
+    # Decided by the curve, not by a search: on a flat one (beta 0 or a batch of 1) only float noise would answer.
+    too_slow = service_s < curves.service_s(1.0) * (1 - ROUNDING)
+    always_fast = service_s >= curves.service_s(curves.max_batch) * (1 - ROUNDING)
     limits = LatencyLimits(
-        service_s=service_s,
+        service_s=np.where(always_fast, np.inf, service_s),
         wait_s=np.maximum(targets.wait_s, _LEAST_LIMIT_S),
-        itl_s=np.maximum(itl_s, _LEAST_LIMIT_S),
         ttft_s=np.maximum(mean_ttft_s * (1 + ROUNDING), _LEAST_LIMIT_S),
         shares=shares,
     )

@@ -1,7 +1,7 @@
 """What a law reads off a solved chain: inter-token latency and time to the first token.
 
-Every law knows them as functions of two means, the service time and the number in service. All are piecewise linear,
-so how fast they grow with the load follows from how fast the means do.
+Every law knows them as piecewise linear functions of the mean service time, so how fast they grow with the load follows
+from how fast that does.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,11 @@ from typing import Protocol, Self
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.queueing.chunks import Chunks
 
 # Rounding of parameters and targets to float64 must not decide what is attainable.
 ROUNDING = 1e-12
 # Stands for a slope of zero in quotients: small enough to decide nothing, large enough not to overflow.
 _TINY = 1e-200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What the laws read: mean service time and mean number in service, or the growth of both."""
-
-    service_s: Floats
-    in_service: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +31,14 @@ class Latencies:
 class Reading(Protocol):
     """How a law turns the means of a chain into latencies."""
 
-    def read(self, means: Means, /) -> Latencies:
-        """Return the latencies at the means."""
+    def read(self, service_s: Floats, /) -> Latencies:
+        """Return the latencies at a mean service time."""
 
-    def grow(self, means: Means, growth: Means, /) -> Latencies:
-        """Return how much the latencies grow, to first order, while the means grow."""
+    def first_token_growth_s(self, service_s: Floats, growth_s: Floats, /) -> Floats:
+        """Return how much the time to the first token grows, to first order, while the service time grows."""
 
-    def service_limit_s(self, itl_s: Floats, /) -> Floats | None:
-        """Return the longest mean service time that keeps the inter-token latency; None if it alone does not tell."""
+    def service_limit_s(self, itl_s: Floats, /) -> Floats:
+        """Return the longest mean service time that keeps the inter-token latency."""
 
     def take(self, index: Integers | Bools) -> Self:
         """Return the reading of the candidates that `index` selects."""
@@ -59,13 +50,13 @@ class DecodeOnly:
 
     output_tokens: Floats
 
-    def read(self, means: Means, /) -> Latencies:
+    def read(self, service_s: Floats, /) -> Latencies:
         """Return the service time spread over the tokens."""
-        return Latencies(itl_s=means.service_s / self.output_tokens, first_token_s=np.zeros_like(means.service_s))
+        return Latencies(itl_s=service_s / self.output_tokens, first_token_s=np.zeros_like(service_s))
 
-    def grow(self, _means: Means, growth: Means, /) -> Latencies:
-        """Return the growth of the service time spread over the tokens."""
-        return self.read(growth)
+    def first_token_growth_s(self, _service_s: Floats, growth_s: Floats, /) -> Floats:
+        """Return zero: the first token does not wait for others."""
+        return np.zeros_like(growth_s)
 
     def service_limit_s(self, itl_s: Floats, /) -> Floats:
         """Return the service time of which each token takes `itl_s`."""
@@ -92,20 +83,20 @@ class PrefillDecode:
     per_request_s: Floats
     max_batch: Floats
 
-    def read(self, means: Means, /) -> Latencies:
+    def read(self, service_s: Floats, /) -> Latencies:
         """Return iteration and prefill at the batch that the service time stands for."""
-        batch = np.clip(self._batch(means.service_s), 0.0, self.max_batch)
+        batch = np.clip(self._batch(service_s), 0.0, self.max_batch)
         return Latencies(
             itl_s=self.alpha_s + self.beta_s * batch,
             first_token_s=self.prefill_s + self.prefill_per_request_s * batch,
         )
 
-    def grow(self, means: Means, growth: Means, /) -> Latencies:
+    def first_token_growth_s(self, service_s: Floats, growth_s: Floats, /) -> Floats:
         """Return the growth with the batch, none where that is cut."""
-        batch = self._batch(means.service_s)
+        batch = self._batch(service_s)
         inside = (batch > 0) & (batch < self.max_batch)
-        by_batch = np.where(inside, growth.service_s / np.maximum(self.per_request_s, _TINY), 0.0)
-        return Latencies(itl_s=self.beta_s * by_batch, first_token_s=self.prefill_per_request_s * by_batch)
+        by_batch = np.where(inside, growth_s / np.maximum(self.per_request_s, _TINY), 0.0)
+        return self.prefill_per_request_s * by_batch
 
     def service_limit_s(self, itl_s: Floats, /) -> Floats:
         """Return the service time of the batch whose iteration takes `itl_s`: 0 below alpha, infinite from N on."""
@@ -122,40 +113,3 @@ class PrefillDecode:
         # Without a slope the service time says nothing of the batch, and nothing depends on it.
         spare_s = np.where(self.per_request_s > 0, service_s - self.base_s, 0.0)
         return spare_s / np.maximum(self.per_request_s, _TINY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenWork:
-    """Prefill in chunks beside the other requests in service; what is left of the service time are the tokens."""
-
-    alpha_s: Floats
-    chunks: Chunks
-
-    def read(self, means: Means, /) -> Latencies:
-        """Return the latencies with the chunks of the whole batch next to the number in service."""
-        chunk_count = self.chunks.count_near(means.in_service)
-        iteration_s = self._prefill_iteration_s(chunk_count, means.in_service)
-        prefill_s = chunk_count * np.maximum(iteration_s, 0.0) + self.chunks.prefill_work_s(chunk_count)
-        itl_s = (means.service_s - prefill_s) / self.chunks.output_tokens
-        return Latencies(itl_s=itl_s, first_token_s=prefill_s + itl_s)
-
-    def grow(self, means: Means, growth: Means, /) -> Latencies:
-        """Return the growth while the number of chunks stays."""
-        chunk_count = self.chunks.count_near(means.in_service)
-        alongside = self._prefill_iteration_s(chunk_count, means.in_service) > 0
-        share_s = self.chunks.iteration_share_s(chunk_count)
-        prefill_s = np.where(alongside, chunk_count * share_s * growth.in_service, 0.0)
-        itl_s = (growth.service_s - prefill_s) / self.chunks.output_tokens
-        return Latencies(itl_s=itl_s, first_token_s=prefill_s + itl_s)
-
-    def service_limit_s(self, _itl_s: Floats, /) -> None:
-        """Return None: the service time holds prefill too, and how much depends on the number in service."""
-        return None  # noqa: RET501 -- an answer, not its absence
-
-    def take(self, index: Integers | Bools) -> "TokenWork":
-        """Return the reading of the candidates that `index` selects."""
-        return TokenWork(alpha_s=self.alpha_s[index], chunks=self.chunks.take(index))
-
-    def _prefill_iteration_s(self, chunk_count: Floats, in_service: Floats) -> Floats:
-        """What an iteration takes beside the others, without the request's own work; negative below a lone one."""
-        return self.alpha_s + (in_service - 1) * self.chunks.iteration_share_s(chunk_count)

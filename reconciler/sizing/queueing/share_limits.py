@@ -9,7 +9,7 @@ from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.percentiles import Share, share_finding, share_waiting
-from reconciler.sizing.queueing.readings import ROUNDING, Means
+from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.targets import Binding
 
 _TINY = 1e-300
@@ -60,8 +60,7 @@ def share_limits(
     straight. Who waits runs its first token in the full batch.
     """
     top = curves.max_batch
-    lone = curves.reading.read(Means(service_s=curves.service_s(1.0), in_service=np.ones_like(top)))
-    full = curves.reading.read(Means(service_s=curves.service_s(top), in_service=top))
+    lone, full = curves.latencies_at(1.0), curves.latencies_at(top)
     itl_batch = _batch_within(lone.itl_s, full.itl_s, itl_s, top)
     return ShareLimits(
         itl_outside=np.where(itl_batch >= top, np.nan, itl_outside),

@@ -1,4 +1,4 @@
-"""Invariants of the laws with prefill, and their corners."""
+"""Invariants of the law with prefill, and its corners."""
 
 import math
 import sys
@@ -21,11 +21,7 @@ from reconciler.sizing.queueing import (
     largest_throughput,
     prefill_decode,
     rate_range,
-    token_work,
 )
-from reconciler.sizing.queueing.bends import _weigh
-from reconciler.sizing.queueing.chunks import count_chunks, cut_prompts
-from reconciler.sizing.queueing.head import _solve_by_recursion
 
 batches = st.integers(1, 300)
 prompts = st.one_of(st.just(0), st.integers(1, 12000))
@@ -37,30 +33,19 @@ loads = st.floats(1e-3, 3.0)
 waiting = st.sampled_from([0, 1, 10])
 
 
-def two_laws(
+def curves_of(
     alpha_s: float, slope: float, input_tokens: int, output_tokens: int, max_batch: int, queued_batches: int
-) -> tuple[ServiceCurves, ServiceCurves]:
-    beta_s, batch, limit = alpha_s * slope, float(max_batch), float(max_batch * (1 + queued_batches))
-    return (
-        prefill_decode(
-            alpha_s=alpha_s,
-            beta_s=beta_s,
-            gamma_s=8 * alpha_s,
-            delta_s=beta_s / 32,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            max_batch=batch,
-            occupancy_limit=limit,
-        ),
-        token_work(
-            alpha_s=alpha_s,
-            beta_s=beta_s / 16,
-            gamma_s=beta_s / 512,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            max_batch=batch,
-            occupancy_limit=limit,
-        ),
+) -> ServiceCurves:
+    beta_s = alpha_s * slope
+    return prefill_decode(
+        alpha_s=alpha_s,
+        beta_s=beta_s,
+        gamma_s=8 * alpha_s,
+        delta_s=beta_s / 32,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        max_batch=float(max_batch),
+        occupancy_limit=float(max_batch * (1 + queued_batches)),
     )
 
 
@@ -110,11 +95,11 @@ def sum_states(curves: ServiceCurves, rate_per_s: float) -> dict[str, float]:
 def test_state_is_that_of_the_chain_summed_state_by_state(
     alpha_s: float, slope: float, prompt: int, output: int, max_batch: int, queued_batches: int, load: float
 ) -> None:
-    for curves in two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches):
-        rate_per_s = load * curves.service_rate_per_s(curves.max_batch)
-        state = analyze(curves, rate_per_s)
-        for name, expected in sum_states(curves, float(rate_per_s[0])).items():
-            assert getattr(state, name)[0] == pytest.approx(expected, rel=1e-8, abs=1e-290), name
+    curves = curves_of(alpha_s, slope, prompt, output, max_batch, queued_batches)
+    rate_per_s = load * curves.service_rate_per_s(curves.max_batch)
+    state = analyze(curves, rate_per_s)
+    for name, expected in sum_states(curves, float(rate_per_s[0])).items():
+        assert getattr(state, name)[0] == pytest.approx(expected, rel=1e-8, abs=1e-290), name
 
 
 @settings(deadline=None)
@@ -122,12 +107,12 @@ def test_state_is_that_of_the_chain_summed_state_by_state(
 def test_littles_law_holds(
     alpha_s: float, slope: float, prompt: int, output: int, max_batch: int, queued_batches: int, load: float
 ) -> None:
-    for curves in two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches):
-        state = state_at(curves, load)
-        assert state.mean_in_system == pytest.approx(state.throughput_per_s * state.response_s)
-        assert state.mean_in_service[0] <= max_batch * (1 + 1e-12)
-        assert state.mean_in_system[0] <= curves.occupancy_limit[0] * (1 + 1e-12)
-        assert state.ttft_s[0] >= state.wait_s[0]
+    curves = curves_of(alpha_s, slope, prompt, output, max_batch, queued_batches)
+    state = state_at(curves, load)
+    assert state.mean_in_system == pytest.approx(state.throughput_per_s * state.response_s)
+    assert state.mean_in_service[0] <= max_batch * (1 + 1e-12)
+    assert state.mean_in_system[0] <= curves.occupancy_limit[0] * (1 + 1e-12)
+    assert state.ttft_s[0] >= state.wait_s[0]
 
 
 @settings(deadline=None)
@@ -142,17 +127,11 @@ def test_more_load_is_never_faster(
     load: float,
     more: float,
 ) -> None:
-    for curves in two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches):
-        before, after = state_at(curves, load), state_at(curves, load * more)
-        # One chunk more for everybody can cost more than one more request in the batch brings.
-        throughput = ("throughput_per_s",) if curves.bends is None else ()
-        for name in ("service_s", "wait_s", "p_full", *throughput):
-            # Numbers below the normal ones have a digit or two: no order can be expected of them.
-            assert getattr(after, name)[0] >= getattr(before, name)[0] * (1 - 1e-11) - SUBNORMAL, name
-    prefill, _ = two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches)
-    for name in ("itl_s", "ttft_s"):
-        before_s, after_s = (getattr(state_at(prefill, each), name)[0] for each in (load, load * more))
-        assert after_s >= before_s * (1 - 1e-11) - SUBNORMAL, name
+    curves = curves_of(alpha_s, slope, prompt, output, max_batch, queued_batches)
+    before, after = state_at(curves, load), state_at(curves, load * more)
+    for name in ("service_s", "wait_s", "p_full", "throughput_per_s", "itl_s", "ttft_s"):
+        # Numbers below the normal ones have a digit or two: no order can be expected of them.
+        assert getattr(after, name)[0] >= getattr(before, name)[0] * (1 - 1e-11) - SUBNORMAL, name
 
 
 @settings(deadline=None)
@@ -176,95 +155,43 @@ def test_largest_rate_meets_the_targets_and_a_little_more_does_not(
     itl_share: float,
     ttft_share: float,
 ) -> None:
-    for curves in two_laws(alpha_s, slope, prompt, output, max_batch, queued_batches):
-        busy = state_at(curves, 0.9)
-        itl_s = busy.itl_s * itl_share
-        ttft_s = (busy.ttft_s - busy.wait_s) * ttft_share + alpha_s
-        limits = bound_to(curves, itl_s=itl_s, ttft_s=ttft_s)
+    curves = curves_of(alpha_s, slope, prompt, output, max_batch, queued_batches)
+    busy = state_at(curves, 0.9)
+    itl_s = busy.itl_s * itl_share
+    ttft_s = (busy.ttft_s - busy.wait_s) * ttft_share + alpha_s
+    limits = bound_to(curves, itl_s=itl_s, ttft_s=ttft_s)
 
-        def excess(rate_per_s: Floats) -> float:
-            state = analyze(curves, rate_per_s)  # noqa: B023 -- called within the pass that defines it
-            return float(max(state.itl_s[0] / itl_s[0], state.ttft_s[0] / ttft_s[0])) - 1  # noqa: B023
+    def excess(rate_per_s: Floats) -> float:
+        state = analyze(curves, rate_per_s)
+        return float(max(state.itl_s[0] / itl_s[0], state.ttft_s[0] / ttft_s[0])) - 1
 
-        lowest, highest = rate_range(curves)
-        if not limits.feasible[0]:
-            assert excess(lowest) > -1e-11
-            continue
-        assert excess(limits.rate_per_s) <= 1e-8
-        if limits.binding[0] == Binding.CAPACITY:
-            assert limits.rate_per_s[0] == pytest.approx(highest[0], rel=1e-14)
-        elif curves.bends is None:
-            assert excess(limits.rate_per_s * 1.001) > (0.0 if slope else -1e-9)
-        else:  # A chunk more makes the ITL fall: only the next moment is certain.
-            assert excess(limits.rate_per_s * (1 + 1e-7)) > 0
-
-
-@settings(deadline=None)
-@given(st.integers(0, 20000), st.integers(1, 4096), st.integers(1, 400), st.sampled_from([512, 2048, 8192]))
-def test_chunks_are_the_fewest_that_fit(prompt: int, output: int, batch: int, budget: int) -> None:
-    def fits(count: int) -> bool:
-        room = (count + output) * max(budget - prompt / count, 0.0) / (prompt + output)
-        return math.floor(room) >= batch
-
-    input_tokens, output_tokens, token_budget = (np.array([float(each)]) for each in (prompt, output, budget))
-    count = int(count_chunks(input_tokens, output_tokens, token_budget, float(batch))[0])
-
-    assert fits(count)
-    assert count == 1 or not fits(count - 1)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(alphas_s, slopes, outputs, batches, loads), min_size=1, max_size=5))
-def test_summing_states_agrees_with_the_line_where_the_curve_is_one(
-    candidates: list[tuple[float, float, int, int, float]],
-) -> None:
-    alpha_s, slope, output, batch, load = (np.array(each, dtype=np.float64) for each in zip(*candidates, strict=True))
-    falling = np.argsort(-batch)
-    alpha_s, slope, output, batch, load = (each[falling] for each in (alpha_s, slope, output, batch, load))
-    beta_s, prompt, budget = alpha_s * slope, np.full_like(batch, 500.0), np.full_like(batch, 1e9)
-    curves = token_work(
-        alpha_s=alpha_s,
-        beta_s=beta_s,
-        gamma_s=beta_s,
-        input_tokens=prompt,
-        output_tokens=output,
-        max_batch=batch,
-        token_budget=budget,
-    )
-    chunks = cut_prompts(
-        computed_s=beta_s,
-        moved_s=beta_s,
-        input_tokens=prompt,
-        output_tokens=output,
-        token_budget=budget,
-        max_batch=batch,
-    )
-    rate_per_s = load * curves.service_rate_per_s(batch)
-    sums = _weigh(alpha_s, chunks, batch).sum_states(np.arange(batch.size), rate_per_s)
-    line = _solve_by_recursion(curves, rate_per_s)
-
-    assert curves.bends is None
-    for name in ("full", "below", "empty", "mean"):
-        np.testing.assert_allclose(getattr(sums, name), getattr(line, name), rtol=1e-9, atol=1e-290, err_msg=name)
+    lowest, highest = rate_range(curves)
+    if not limits.feasible[0]:
+        assert excess(lowest) > -1e-11
+        return
+    assert excess(limits.rate_per_s) <= 1e-8
+    if limits.binding[0] == Binding.CAPACITY:
+        assert limits.rate_per_s[0] == pytest.approx(highest[0], rel=1e-14)
+    else:
+        assert excess(limits.rate_per_s * 1.001) > (0.0 if slope else -1e-9)
 
 
 def mixed() -> ServiceCurves:
-    """Lines and bends in turn, of batches that fall and rise."""
-    return token_work(
+    """Short and long batches in turn, which are solved in two ways."""
+    return prefill_decode(
         alpha_s=0.02,
-        beta_s=2e-5,
-        gamma_s=1e-6,
+        beta_s=0.001,
+        gamma_s=0.05,
+        delta_s=2e-6,
         input_tokens=np.array([12000.0, 100.0, 4000.0, 12000.0, 0.0, 12000.0]),
         output_tokens=64.0,
-        max_batch=np.array([32.0, 300.0, 200.0, 1.0, 64.0, 250.0]),
-        occupancy_limit=np.array([320.0, 300.0, 400.0, 10.0, 64.0, 2500.0]),
+        max_batch=np.array([12.0, 300.0, 20.0, 1.0, 64.0, 250.0]),
+        occupancy_limit=np.array([120.0, 300.0, 40.0, 10.0, 64.0, 2500.0]),
     )
 
 
 def test_neighbours_do_not_change_a_candidates_answer() -> None:
     curves = mixed()
-    assert curves.bends is not None
-    assert curves.bends.bent.tolist() == [True, False, True, False, False, True]
     itl_s = state_at(curves, 0.7).itl_s
     together = bound_to(curves, itl_s=itl_s, ttft_s=1.0)
 
@@ -275,7 +202,7 @@ def test_neighbours_do_not_change_a_candidates_answer() -> None:
 
 
 @pytest.mark.parametrize("load", [1e-200, 1e-9, 1.0, 1e6, 1e100])
-def test_no_load_and_overload_are_finite_on_bends(load: float) -> None:
+def test_no_load_and_overload_are_finite(load: float) -> None:
     curves = mixed()
     state = state_at(curves, load)
 
@@ -334,10 +261,9 @@ def test_one_token_is_all_prefill() -> None:
     assert state.ttft_s == pytest.approx(state.response_s)
 
 
-@pytest.mark.parametrize("law", [0, 1])
 @pytest.mark.parametrize("prompt", [0, 500])
-def test_a_batch_of_one_has_one_inter_token_latency(law: int, prompt: int) -> None:
-    curves = two_laws(0.02, 0.05, prompt, 100, 1, 10)[law]
+def test_a_batch_of_one_has_one_inter_token_latency(prompt: int) -> None:
+    curves = curves_of(0.02, 0.05, prompt, 100, 1, 10)
     lone_s = analyze(curves, rate_range(curves)[0]).itl_s
 
     met, missed = bound_to(curves, itl_s=lone_s), bound_to(curves, itl_s=lone_s * (1 - 1e-6))
@@ -348,36 +274,36 @@ def test_a_batch_of_one_has_one_inter_token_latency(law: int, prompt: int) -> No
 
 
 def test_a_flat_curve_is_decided_by_the_curve_not_by_rounding() -> None:
-    for curves in two_laws(0.02, 0.0, 500, 100, 64, 0):
-        assert bound_to(curves, itl_s=0.02).binding[0] == Binding.CAPACITY
-        assert not bound_to(curves, itl_s=0.02 * (1 - 1e-9)).feasible[0]
-        first_token_s = analyze(curves, rate_range(curves)[0]).ttft_s
-        assert bound_to(curves, ttft_s=first_token_s).binding[0] == Binding.CAPACITY
-        missed = bound_to(curves, ttft_s=first_token_s * (1 - 1e-9))
-        assert not missed.feasible[0]
-        assert missed.binding[0] == Binding.TTFT
+    curves = curves_of(0.02, 0.0, 500, 100, 64, 0)
+    assert bound_to(curves, itl_s=0.02).binding[0] == Binding.CAPACITY
+    assert not bound_to(curves, itl_s=0.02 * (1 - 1e-9)).feasible[0]
+    first_token_s = analyze(curves, rate_range(curves)[0]).ttft_s
+    assert bound_to(curves, ttft_s=first_token_s).binding[0] == Binding.CAPACITY
+    missed = bound_to(curves, ttft_s=first_token_s * (1 - 1e-9))
+    assert not missed.feasible[0]
+    assert missed.binding[0] == Binding.TTFT
 
 
 @pytest.mark.parametrize("max_batch", [1, 5, 8, 24, 139, 257])
 @pytest.mark.parametrize("share", [0.9, 0.99, 1 - 1e-9])
 def test_a_first_token_that_no_load_makes_faster_is_out_of_reach(max_batch: int, share: float) -> None:
-    for curves in two_laws(0.017, 0.0, 500, 100, max_batch, 10):
-        first_token_s = analyze(curves, np.zeros(1)).ttft_s
-        limits = bound_to(curves, ttft_s=first_token_s * share)
-        assert not limits.feasible[0]
-        assert limits.binding[0] == Binding.TTFT
+    curves = curves_of(0.017, 0.0, 500, 100, max_batch, 10)
+    first_token_s = analyze(curves, np.zeros(1)).ttft_s
+    limits = bound_to(curves, ttft_s=first_token_s * share)
+    assert not limits.feasible[0]
+    assert limits.binding[0] == Binding.TTFT
 
 
 def test_a_target_of_zero_is_out_of_reach_and_no_division_by_zero() -> None:
-    for curves in two_laws(0.02, 0.05, 500, 100, 8, 10):
-        assert not bound_to(curves, ttft_s=0.0).feasible[0]
-        assert not bound_to(curves, itl_s=0.0).feasible[0]
-        none = np.array([np.inf])
-        assert not largest_rate(curves, Targets(itl_s=none, wait_s=np.zeros(1), tokens_per_s=np.zeros(1))).feasible[0]
+    curves = curves_of(0.02, 0.05, 500, 100, 8, 10)
+    assert not bound_to(curves, ttft_s=0.0).feasible[0]
+    assert not bound_to(curves, itl_s=0.0).feasible[0]
+    none = np.array([np.inf])
+    assert not largest_rate(curves, Targets(itl_s=none, wait_s=np.zeros(1), tokens_per_s=np.zeros(1))).feasible[0]
 
 
 def test_the_throughput_at_the_largest_rate_lacks_those_turned_away() -> None:
-    curves = two_laws(0.02, 0.05, 500, 100, 8, 0)[1]
+    curves = curves_of(0.02, 0.05, 500, 100, 8, 0)
     limits = bound_to(curves)
 
     assert largest_throughput(curves, limits)[0] < 0.9 * limits.rate_per_s[0]
@@ -389,7 +315,7 @@ def test_the_throughput_at_the_largest_rate_lacks_those_turned_away() -> None:
 def test_a_looser_target_never_allows_less(
     alpha_s: float, slope: float, prompt: int, output: int, max_batch: int, load: float
 ) -> None:
-    curves, _ = two_laws(alpha_s, slope, prompt, output, max_batch, 10)
+    curves = curves_of(alpha_s, slope, prompt, output, max_batch, 10)
     assume(slope > 0)
     ttft_s = state_at(curves, load).ttft_s
     tight, loose = bound_to(curves, ttft_s=ttft_s), bound_to(curves, ttft_s=ttft_s * 1.1)

@@ -20,7 +20,6 @@ from reconciler.sizing.queueing import (
     largest_rate,
     prefill_decode,
 )
-from reconciler.sizing.queueing.readings import Means
 
 percentiles = st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9])
 alphas_s = st.floats(0.002, 0.1)
@@ -69,8 +68,7 @@ def bound_to(curves: ServiceCurves, percentile: float, *, itl_s: float = np.inf,
 def at_batch(curves: ServiceCurves, name: str) -> Floats:
     """A latency at batches 1..N, as the law reads it."""
     top = int(curves.max_batch[0])
-    means = (Means(service_s=curves.service_s(float(n)), in_service=np.full(1, float(n))) for n in range(1, top + 1))
-    return np.array([float(getattr(curves.reading.read(each), name)[0]) for each in means])
+    return np.array([float(getattr(curves.latencies_at(float(n)), name)[0]) for n in range(1, top + 1)])
 
 
 def states(curves: ServiceCurves, rate_per_s: float) -> tuple[Floats, Floats]:

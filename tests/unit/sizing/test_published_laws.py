@@ -1,4 +1,4 @@
-"""`prefill_decode` and `token_work` against the programs that published them (tests/testdata/inferno/README.md)."""
+"""`prefill_decode` against the programs that published them (tests/testdata/inferno/README.md)."""
 
 import csv
 import re
@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from reconciler.sizing.queueing import (
-    Binding,
     QueueState,
     RateLimits,
     ServiceCurves,
@@ -21,16 +20,13 @@ from reconciler.sizing.queueing import (
     largest_throughput,
     prefill_decode,
     rate_range,
-    token_work,
 )
-from reconciler.sizing.queueing.readings import Means
 from tests.tools.decode_only_sizes import Profiles, max_batch, replicas_for
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"
 NO_TIME = "json: unsupported value: NaN"
 # What the sample systems hold of the accelerators that run out.
 CAPACITIES = {("large", "MI300X"): 144}
-ONE_PLACE = ("invalid model", "failed to calculate")
 
 Column: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -60,10 +56,9 @@ class Table:
         return np.array([any(text in row[column] for text in texts) for row in self.rows])
 
 
-def curves_of(law: str, table: Table) -> ServiceCurves:
+def curves_of(table: Table) -> ServiceCurves:
     batch = table.numbers("max_batch")
-    occupancy = batch + table.numbers("max_queue")
-    return _prefill_decode(table, batch, occupancy) if law == "v2" else _token_work(table, batch, occupancy)
+    return _prefill_decode(table, batch, batch + table.numbers("max_queue"))
 
 
 def _prefill_decode(table: Table, batch: Column, occupancy: Column | None = None) -> ServiceCurves:
@@ -74,19 +69,6 @@ def _prefill_decode(table: Table, batch: Column, occupancy: Column | None = None
         delta_s=table.seconds("delta_ms_per_token"),
         input_tokens=table.numbers("in_tokens"),
         output_tokens=table.numbers("out_tokens"),
-        max_batch=batch,
-        occupancy_limit=occupancy,
-    )
-
-
-def _token_work(table: Table, batch: Column, occupancy: Column) -> ServiceCurves:
-    return token_work(
-        alpha_s=table.seconds("alpha_ms"),
-        beta_s=table.seconds("beta_ms_per_token"),
-        gamma_s=table.seconds("gamma_ms_per_token"),
-        input_tokens=table.numbers("in_tokens"),
-        output_tokens=table.numbers("out_tokens"),
-        token_budget=table.numbers("max_num_tokens"),
         max_batch=batch,
         occupancy_limit=occupancy,
     )
@@ -104,10 +86,8 @@ def targets_of(table: Table, *, itl: bool = True, ttft: bool = True, throughput:
 
 def grows(curves: ServiceCurves) -> Mask:
     """Whether the ITL depends on the load at all: not in a batch of 1, nor where it stays at alpha."""
-    one = np.ones_like(curves.max_batch)
-    lone = curves.reading.read(Means(service_s=curves.service_s(1.0), in_service=one)).itl_s
-    full = curves.reading.read(Means(service_s=curves.service_s(curves.max_batch), in_service=curves.max_batch)).itl_s
-    return np.asarray(full > lone * (1 + 1e-9))
+    lone_s, full_s = curves.latencies_at(1.0).itl_s, curves.latencies_at(curves.max_batch).itl_s
+    return np.asarray(full_s > lone_s * (1 + 1e-9))
 
 
 def decided(table: Table, curves: ServiceCurves) -> Mask:
@@ -116,9 +96,7 @@ def decided(table: Table, curves: ServiceCurves) -> Mask:
 
 def rate_tolerance(itl_s: Column, curves: ServiceCurves) -> Column:
     """Next to a lone request's latency the curve is flat, and the original's float32 answer coarse."""
-    one = np.ones_like(curves.max_batch)
-    lone_s = curves.reading.read(Means(service_s=curves.service_s(1.0), in_service=one)).itl_s
-    return np.where(np.abs(itl_s / lone_s - 1) <= 1e-3, 0.04, 2e-3)
+    return np.where(np.abs(itl_s / curves.latencies_at(1.0).itl_s - 1) <= 1e-3, 0.04, 2e-3)
 
 
 def assert_latencies_agree(state: QueueState, itl_s: Column, ttft_s: Column, compared: Mask) -> None:
@@ -130,10 +108,9 @@ def assert_latencies_agree(state: QueueState, itl_s: Column, ttft_s: Column, com
     np.testing.assert_array_less(np.abs(state.wait_s - wait_s)[compared], allowed[compared])
 
 
-@pytest.mark.parametrize("law", ["v2", "v3"])
-def test_chain_and_latencies_agree(law: str) -> None:
-    table = Table(f"{law}_analyze")
-    curves = curves_of(law, table)
+def test_chain_and_latencies_agree() -> None:
+    table = Table("v2_analyze")
+    curves = curves_of(table)
     state = analyze(curves, table.numbers("rate_rps"))
 
     compared = table.says("error", "")
@@ -146,7 +123,7 @@ def test_chain_and_latencies_agree(law: str) -> None:
         (state.response_s * 1000, "resp_ms", 3e-5),
     ):
         np.testing.assert_allclose(actual[compared], table.numbers(column)[compared], rtol=tolerance, err_msg=column)
-    prefill_s = state.ttft_s - state.wait_s - (state.itl_s if law == "v3" else 0)
+    prefill_s = state.ttft_s - state.wait_s
     expected_s = table.seconds("prefill_ms")
     np.testing.assert_allclose(prefill_s[compared], expected_s[compared], rtol=1e-5, atol=1e-9)
     wait_s, response_s = table.seconds("wait_ms"), table.seconds("resp_ms")
@@ -156,20 +133,17 @@ def test_chain_and_latencies_agree(law: str) -> None:
 
 def test_rows_without_numbers_are_those_that_the_original_refuses() -> None:
     table = Table("v2_analyze")
-    curves = curves_of("v2", table)
+    curves = curves_of(table)
     refused = table.mentions("error", "max allowed rate")
 
     assert (table.numbers("rate_rps") > rate_range(curves)[1])[refused].all()
     assert (table.numbers("rate_rps") <= rate_range(curves)[1])[table.says("error", "")].all()
     assert (refused | table.says("error", "") | table.says("error", NO_TIME)).all()
-    places = Table("v3_analyze").numbers("max_batch") + Table("v3_analyze").numbers("max_queue")
-    assert (Table("v3_analyze").mentions("error", *ONE_PLACE) == (places == 1)).all()
 
 
-@pytest.mark.parametrize("law", ["v2", "v3"])
-def test_attainable_targets_agree(law: str) -> None:
-    table = Table(f"{law}_size")
-    curves = curves_of(law, table)
+def test_attainable_targets_agree() -> None:
+    table = Table("v2_size")
+    curves = curves_of(table)
     limits = largest_rate(curves, targets_of(table))
     alone = largest_rate(curves, targets_of(table, itl=False))
 
@@ -179,10 +153,9 @@ def test_attainable_targets_agree(law: str) -> None:
     assert (~alone.feasible == table.says("error", "ttft unattainable")).all()
 
 
-@pytest.mark.parametrize("law", ["v2", "v3"])
-def test_largest_rates_agree(law: str) -> None:
-    table = Table(f"{law}_size")
-    curves = curves_of(law, table)
+def test_largest_rates_agree() -> None:
+    table = Table("v2_size")
+    curves = curves_of(table)
     compared = decided(table, curves) & table.says("error", "")
 
     assert compared.any()
@@ -195,10 +168,9 @@ def test_largest_rates_agree(law: str) -> None:
         assert (error <= rate_tolerance(targets.itl_s, curves))[compared].all(), column
 
 
-@pytest.mark.parametrize("law", ["v2", "v3"])
-def test_state_at_the_largest_rate_agrees(law: str) -> None:
-    table = Table(f"{law}_size")
-    curves = curves_of(law, table)
+def test_state_at_the_largest_rate_agrees() -> None:
+    table = Table("v2_size")
+    curves = curves_of(table)
     limits = largest_rate(curves, targets_of(table))
     state = analyze(curves, limits.rate_per_s)
 
@@ -207,10 +179,7 @@ def test_state_at_the_largest_rate_agrees(law: str) -> None:
     throughput_per_s = largest_throughput(curves, limits)[compared]
     expected = table.numbers("throughput_at_min_rate_rps")[compared]
     assert (np.abs(throughput_per_s / expected - 1) <= rate_tolerance(targets_of(table).itl_s, curves)[compared]).all()
-    if law == "v2":
-        assert (
-            np.abs(table.numbers("tps")[compared] / table.numbers("out_tokens")[compared] / expected - 1) < 1e-5
-        ).all()
+    assert (np.abs(table.numbers("tps")[compared] / table.numbers("out_tokens")[compared] / expected - 1) < 1e-5).all()
     utilization = state.mean_in_service / curves.max_batch
     np.testing.assert_allclose(utilization[compared], table.numbers("rho")[compared], rtol=2e-3)
 
@@ -339,38 +308,3 @@ def test_published_answers_of_the_first_queue_service_are_reproduced() -> None:
     assert by_wait.rate_per_s[0] * 60 == pytest.approx(answer["RPM_at_wait"], rel=2e-3)
     assert by_itl.rate_per_s[0] * 60 == pytest.approx(answer["RPM_at_ITL"], rel=2e-3)
     assert analyze(curves, by_itl.rate_per_s).wait_s[0] == pytest.approx(answer["wait_s"], rel=3e-3)
-
-
-def test_published_answers_of_the_latest_queue_service_are_reproduced() -> None:
-    """Its first version, of which there are answers too, counted a request among those beside it."""
-    before = exchanges("v3-2026-03")
-    asked = {**before["solve"].asked, **before["target"].asked}
-    curves = token_work(
-        alpha_s=asked["alpha"] / 1000,
-        beta_s=asked["beta"] / 1000,
-        gamma_s=asked["gamma"] / 1000,
-        input_tokens=asked["in"],
-        output_tokens=asked["out"],
-        max_batch=asked["maxBatch"],
-        occupancy_limit=asked["maxBatch"] + asked["maxQueue"],
-    )
-    limits = largest_rate(
-        curves,
-        Targets(
-            itl_s=np.array([asked["targetITL"] / 1000]),
-            wait_s=np.array([np.inf]),
-            tokens_per_s=np.zeros(1),
-            ttft_s=np.array([asked["targetTTFT"] / 1000]),
-        ),
-    )
-    assert limits.binding[0] == Binding.TTFT
-    for name, rate_per_s in (("solve", np.array([asked["RPS"]])), ("optimize", limits.rate_per_s)):
-        answer = exchanges("v3-2026-06")[name].answer
-        state = analyze(curves, rate_per_s)
-        assert state.throughput_per_s[0] == pytest.approx(answer["throughput"], rel=2e-5)
-        assert state.response_s[0] * 1000 == pytest.approx(answer["resp_ms"], rel=1e-5)
-        assert state.wait_s[0] * 1000 == pytest.approx(answer["wait_ms"], rel=3e-3)
-        assert state.mean_in_service[0] == pytest.approx(answer["avgNumInServ"], rel=2e-5)
-        assert state.itl_s[0] * 1000 == pytest.approx(answer["ITL_ms"], rel=1e-5)
-        assert state.ttft_s[0] * 1000 == pytest.approx(answer["TTFT_ms"], rel=1e-3)
-        assert rate_range(curves)[1][0] == pytest.approx(answer["maxRPS"], rel=1e-6)
