@@ -20,6 +20,7 @@ from reconciler.domain.declared.tracking import (
     MetricSource,
     MetricTarget,
     Panic,
+    PodMetric,
     PodTotals,
     Policy,
     PrometheusMetric,
@@ -110,6 +111,13 @@ def written() -> History:
         for bound, per_s in (("1.0", 9.0), ("2.0", 10.0), ("+Inf", 10.0)):
             counts = points(lambda age_s, per_s=per_s: per_s * (LONG_S - age_s))  # type: ignore[misc]
             history.series("histogram", "latency_seconds", {**labels, "le": bound}, counts, "_bucket")
+    for index in range(2):
+        name = f"ports-{index}-server-0-0"
+        for port, job, load in ((8100, "engine", 5.0), (8100, "again", 5.0), (9000, "sidecar", 45.0)):
+            scraped = {"pod": name, "instance": f"10.0.0.{index}:{port}", "job": job}
+            gauge(history, METRIC, scraped, load)
+        gauge(history, "kube_pod_status_ready", {"pod": name, "condition": "true"}, 1.0)
+        gauge(history, "kube_pod_labels", {"pod": name, NAME_LABEL: "ports"}, 1.0)
     gauge(history, "queue_depth", {"queue": "a"}, 30.0)
     gauge(history, "queue_depth", {"queue": "b"}, 45.0)
     return history
@@ -259,6 +267,13 @@ def test_a_histogram_is_the_percentile_since_an_older_look(url: str) -> None:
     each = 2.0 - (750 - 713) * 1.0 / 75
     assert set(np.round(found.backends[0].pods["latency_seconds"].total, 9)) == {round(2 * each, 9)}
     assert answer(one, found).replicas == math.ceil(2 * each / 0.7)
+
+
+@pytest.mark.parametrize(("port", "replicas"), [(8100, 2), (9000, 18)])
+def test_the_port_of_a_policy_decides_which_series_count_and_each_once(url: str, port: int, replicas: int) -> None:
+    one = target("ports", per_replica=5.0, source=PodMetric(name=METRIC, port=port))
+    got = answer(one, observe(url, one)[one.key])
+    assert (got.replicas, got.reasons) == (replicas, ())
 
 
 QUERIES: dict[str, tuple[str, float | None, str]] = {

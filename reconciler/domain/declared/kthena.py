@@ -51,10 +51,10 @@ class TargetReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricEndpoint:
-    """Where pods export all metrics of a policy, before each metric had a source of its own."""
+    """Where pods export all metrics of a policy, before each metric had a source of its own; None is not written."""
 
-    uri: str = "/metrics"
-    port: int = 8100
+    uri: str | None = None
+    port: int | None = None
     selector: LabelSelector = EVERY_POD
 
 

@@ -12,6 +12,10 @@ SYNC_PERIOD_S = 15.0
 LONGEST_WINDOW_S = 1_800.0
 """The longest window, hold or grace period that upstream's webhook allows."""
 
+DEFAULT_PORT = 8100
+DEFAULT_URI = "/metrics"
+"""Where upstream scrapes pods unless a policy says otherwise."""
+
 Series: TypeAlias = tuple[float, ...]
 """One number a tick, NaN where nobody knows."""
 
@@ -173,13 +177,14 @@ EVERY_POD = LabelSelector()
 class PodMetric:
     """A metric that pods export under `name`, of those pods of the workload that `selector` picks.
 
-    `port` and `uri` are where upstream scrapes it; Prometheus already did, so they only tell a person where to look.
+    `port` and `uri` are where upstream scrapes it: a pod may export one name at several. None is not written: the
+    usual one where there are several.
     """
 
     name: str
     selector: LabelSelector = EVERY_POD
-    port: int = 8100
-    uri: str = "/metrics"
+    port: int | None = None
+    uri: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

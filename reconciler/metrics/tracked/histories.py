@@ -15,7 +15,7 @@ from reconciler.metrics.tracked.grid import grid_for
 from reconciler.metrics.tracked.reading import read_cluster
 from reconciler.metrics.tracked.reasons import TargetReading, unasked
 from reconciler.metrics.tracked.series import read_activity, read_series, series_of
-from reconciler.metrics.tracked.sources import external_metrics, pod_metrics
+from reconciler.metrics.tracked.sources import exported_at, external_metrics, pod_metrics
 
 
 def read_tracked(
@@ -88,7 +88,7 @@ def _backend(target: TrackedTarget, index: int, seen: TargetReading) -> BackendH
 def _label_sets(seen: TargetReading) -> Iterator[tuple[str, int]]:
     """The most label sets that a pod has of a metric, where any pod has several."""
     for metric, position, source in pod_metrics(seen.target):
-        found = seen.cluster.metrics.get(source.name)
+        found = seen.cluster.metrics.get(exported_at(source))
         if found is not None and found.label_sets:
             pods = list(seen.cluster.backend_pods.pods)
             rows = seen.series.followers[seen.first + position, metric].rows.tolist()
@@ -99,8 +99,8 @@ def _label_sets(seen: TargetReading) -> Iterator[tuple[str, int]]:
 
 def _queries(seen: TargetReading) -> Iterator[tuple[str, str]]:
     for metric, _, source in pod_metrics(seen.target):
-        if source.name in seen.cluster.metrics:
-            yield metric, seen.cluster.metrics[source.name].quantity
+        if exported_at(source) in seen.cluster.metrics:
+            yield metric, seen.cluster.metrics[exported_at(source)].quantity
     for metric, _, external in external_metrics(seen.target):
         if external.query in seen.cluster.quantities:
             yield metric, seen.cluster.quantities[external.query]

@@ -14,6 +14,7 @@ from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames, duration, label_names, matchers, render
 from reconciler.metrics.queries.ranges import batches_of
+from reconciler.metrics.tracked.endpoints import ENDPOINT_LABELS
 from reconciler.metrics.tracked.grid import grid_for, reach_back
 from reconciler.metrics.tracked.histograms import EXPIRY_S
 from reconciler.metrics.tracked.sources import (
@@ -147,7 +148,8 @@ def _scaling(targets: tuple[TrackedTarget, ...], kind: str) -> tuple[TrackedTarg
 
 def _about_metrics(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelNames) -> Iterator[WholeQuery]:
     following: dict[str, dict[ResourceKey, TrackedTarget]] = {}
-    place = f"{names.namespace}, {names.pod}"
+    # where a pod exports one name at several ports, or two jobs scrape it, its series are told apart
+    place = ", ".join((names.namespace, names.pod, *ENDPOINT_LABELS))
     for target in targets:
         for _, _, source in pod_metrics(target):
             following.setdefault(source.name, {})[target.key] = target

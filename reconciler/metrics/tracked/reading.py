@@ -6,18 +6,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
+from reconciler.domain.declared.tracking import PodMetric, TrackedBackend, TrackedTarget
 from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.readings import ObjectName, grouped
+from reconciler.metrics.tracked.endpoints import Chosen, Endpoint, Scraped, by_pod, choose_endpoint, endpoint_of
 from reconciler.metrics.tracked.grid import Floats, Table, grid_for, tabulate
 from reconciler.metrics.tracked.histograms import Bucket, percentiles_of
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, read_pod_labels
 from reconciler.metrics.tracked.queries import ACTIVITY, REPLICAS_OF, TrackedQuantity
-from reconciler.metrics.tracked.sources import is_askable, is_counter, pod_metrics
+from reconciler.metrics.tracked.sources import Exported, exported_at, is_askable, is_counter, pod_metrics
 from reconciler.metrics.tracked.totals import BackendPods
 
 Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]
@@ -25,7 +26,7 @@ Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRows:
-    """One metric by pod: as exported (of a histogram the percentile), and as a rate where it only grows.
+    """One metric at one endpoint, by pod: as exported (of a histogram the percentile), as a rate where it only grows.
 
     `label_sets` counts those of a pod where it has several.
     """
@@ -48,7 +49,7 @@ class ClusterReading:
     replicas: Floats
     unready: Floats
     told: Mapping[str, Table[ObjectName]]
-    metrics: Mapping[str, MetricRows]
+    metrics: Mapping[Exported, MetricRows]
     activity: tuple[Table[ObjectName], ...]
     external: Mapping[str, Elements]
     """By the text of the query."""
@@ -70,7 +71,7 @@ def read_cluster(
     reader = _Reader(asked=asked, grid=grid, names=names)
     backends = tuple(backend for target in targets for backend in target.backends)
     ready = reader.pods(TrackedQuantity.READY)
-    metrics = {name: reader.metric(name) for name in _metrics(targets)}
+    metrics = {exported_at(source): reader.metric(source) for source in _metrics(targets)}
     activity = tuple(reader.pods(quantity) for quantity in ACTIVITY.values() if quantity in asked)
     labels = read_pod_labels(asked.get(TrackedQuantity.POD_LABELS, ()), names)
     tables = (ready, *activity, *(metric.values for metric in metrics.values()))
@@ -99,10 +100,10 @@ def read_cluster(
     )
 
 
-def _metrics(targets: Sequence[TrackedTarget]) -> list[str]:
-    return sorted(
-        {source.name for target in targets for _, _, source in pod_metrics(target) if is_askable(source.name)}
-    )
+def _metrics(targets: Sequence[TrackedTarget]) -> list[PodMetric]:
+    """One source of each name, port and path that is asked for."""
+    sources = [source for target in targets for _, _, source in pod_metrics(target) if is_askable(source.name)]
+    return list({exported_at(source): source for source in sources}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,36 +128,53 @@ class _Reader:
     def elements(self, answers: Sequence[Answer]) -> Elements:
         return tabulate(answers, self.grid, lambda labels: tuple(sorted(labels.items())))
 
-    def metric(self, name: str) -> MetricRows:
-        values = self.pods(TrackedQuantity.METRIC.of(name))
-        percentiles = self._percentiles(name) if not values.rows else values
+    def metric(self, source: PodMetric) -> MetricRows:
+        name = source.name
+        chosen = choose_endpoint(self._scraped(TrackedQuantity.METRIC.of(name), self.grid), source)
+        values = by_pod(chosen.table)
+        percentiles, buckets = self._percentiles(source) if not chosen.endpoints else (values, chosen)
         is_histogram = not values.rows and bool(percentiles.rows or percentiles.failed)
-        values = percentiles if is_histogram else values
+        values, chosen = (percentiles, buckets) if is_histogram else (values, chosen)
         return MetricRows(
             values=_with_unusable(values),
-            rates=self.pods(TrackedQuantity.RATE.of(name)) if is_counter(name) else None,
-            label_sets=self._label_sets(self.asked.get(TrackedQuantity.LABEL_SETS.of(name), ())),
+            rates=self._rates(source) if is_counter(name) else None,
+            label_sets=self._label_sets(self.asked.get(TrackedQuantity.LABEL_SETS.of(name), ()), chosen.endpoints),
             quantity=(TrackedQuantity.BUCKETS if is_histogram else TrackedQuantity.METRIC).of(name),
         )
 
-    def _percentiles(self, name: str) -> Table[ObjectName]:
-        answers = self.asked.get(TrackedQuantity.BUCKETS.of(name), ())
+    def _rates(self, source: PodMetric) -> Table[ObjectName]:
+        scraped = self._scraped(TrackedQuantity.RATE.of(source.name), self.grid)
+        return by_pod(choose_endpoint(scraped, source).table)
+
+    def _percentiles(self, source: PodMetric) -> tuple[Table[ObjectName], Chosen]:
+        quantity = TrackedQuantity.BUCKETS.of(source.name)
+        answers = self.asked.get(quantity, ())
         since_s = min((answer.query.start_s for answer in answers), default=self.grid.start_s)
         ticks = self.grid.count + max(round((self.grid.start_s - since_s) / self.grid.step_s), 0)
         longer = Grid(start_s=self.grid.end_s - (ticks - 1) * self.grid.step_s, step_s=self.grid.step_s, count=ticks)
-        table = percentiles_of(tabulate(answers, longer, self._bucket), longer)
-        return replace(table, rows={pod: values[-self.grid.count :] for pod, values in table.rows.items()})
+        chosen = choose_endpoint(self._scraped(quantity, longer), source)
+        table = percentiles_of(chosen.table, longer)
+        return replace(table, rows={pod: values[-self.grid.count :] for pod, values in table.rows.items()}), chosen
 
-    def _label_sets(self, answers: Sequence[Answer]) -> dict[ObjectName, int]:
+    def _label_sets(self, answers: Sequence[Answer], endpoints: Mapping[ObjectName, Endpoint]) -> dict[ObjectName, int]:
         decoded = [decode(answer) for answer in answers]
         samples = [sample for found in decoded if not isinstance(found, NoAnswer) for sample in found]
-        return {self._pod(sample.labels): int(sample.value) for sample in samples if 1 < sample.value < 1e9}
+        return {
+            pod: int(sample.value)
+            for sample in samples
+            if 1 < sample.value < 1e9
+            and endpoints.get(pod := self._pod(sample.labels), Endpoint()) == endpoint_of(sample.labels)
+        }
+
+    def _scraped(self, quantity: str, grid: Grid) -> Table[Scraped]:
+        def key_of(labels: Mapping[str, str]) -> Scraped:
+            bucket = Bucket(pod=self._pod(labels), bound=labels.get("le", ""))
+            return Scraped(bucket=bucket, endpoint=endpoint_of(labels))
+
+        return tabulate(self.asked.get(quantity, ()), grid, key_of)
 
     def _pod(self, labels: Mapping[str, str]) -> ObjectName:
         return ObjectName(labels.get(self.names.namespace, ""), labels.get(self.names.pod, ""))
-
-    def _bucket(self, labels: Mapping[str, str]) -> Bucket:
-        return Bucket(pod=self._pod(labels), bound=labels.get("le", ""))
 
 
 def _with_unusable(table: Table[ObjectName]) -> Table[ObjectName]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.domain.declared.tracking import (
+    DEFAULT_PORT,
+    DEFAULT_URI,
     LabelSelector,
     PodMetric,
     PrometheusMetric,
@@ -20,7 +22,7 @@ from reconciler.metrics.tracked.grid import Integers
 from reconciler.metrics.tracked.pods import unexported
 from reconciler.metrics.tracked.reading import ClusterReading, Elements
 from reconciler.metrics.tracked.series import ClusterSeries, only_elements
-from reconciler.metrics.tracked.sources import external_metrics, foreign_origin, pod_metrics
+from reconciler.metrics.tracked.sources import exported_at, external_metrics, foreign_origin, pod_metrics
 
 SHOWN_PODS = 3
 ALLOWED = "kube-state-metrics must be started with --metric-labels-allowlist=pods=[{labels}]"
@@ -93,7 +95,7 @@ class TargetReading:
         """Why a metric of pods is not read, or not of all of them."""
         name, backend = printable(source.name), self.cluster.backends[index]
         rows, totals = self.series.followers[index, metric].rows, self.series.pods.get((index, metric))
-        found = self.cluster.metrics.get(source.name)
+        found = self.cluster.metrics.get(exported_at(source))
         if found is None or totals is None:
             yield f"metric {name}: no series can have that name"
         elif found.values.failed or not found.values.asked:
@@ -103,7 +105,7 @@ class TargetReading:
         else:
             odd = tuple(self._oddities(name, rows, found.values.oddities))
             if not any(totals.reporting) and not odd:
-                where = f"is {printable(source.uri)} at port {source.port} scraped"
+                where = f"is {printable(source.uri or DEFAULT_URI)} at port {source.port or DEFAULT_PORT} scraped"
                 yield f"no pod of {_named(backend)} reports {name}: is that its name, and {where}?"
             elif totals.missing[-1] > 0:
                 yield f"{totals.missing[-1]:g} ready pods of {_named(backend)} do not report {name} now"

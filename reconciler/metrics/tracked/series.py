@@ -12,7 +12,7 @@ from reconciler.metrics.reading.readings import ObjectName, grouped
 from reconciler.metrics.tracked.grid import Floats, Integers, Table, lone_values
 from reconciler.metrics.tracked.pods import is_selected
 from reconciler.metrics.tracked.reading import ClusterReading, Elements
-from reconciler.metrics.tracked.sources import external_metrics, foreign_origin, pod_metrics
+from reconciler.metrics.tracked.sources import exported_at, external_metrics, foreign_origin, pod_metrics
 
 Place: TypeAlias = tuple[int, str]
 """A backend of the cluster, by index, and a metric of its policy."""
@@ -44,8 +44,8 @@ def read_series(
     followers = list(_followers(targets, reading))
     pods: dict[Place, PodTotals] = {}
     rates: dict[Place, PodTotals] = {}
-    for name, following in grouped((each.source.name, each) for each in followers).items():
-        metric = reading.metrics.get(name)
+    for exported, following in grouped((exported_at(each.source), each) for each in followers).items():
+        metric = reading.metrics.get(exported)
         if metric is not None:
             pods |= dict(_totals(following, metric.values, reading))
         if metric is not None and metric.rates is not None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from reconciler.domain.declared.tracking import (
     LabelRequirement,
@@ -15,6 +15,8 @@ from reconciler.domain.settings import PrometheusSettings
 from reconciler.metrics.queries.expressions import exported_label
 
 Source = TypeVar("Source", PodMetric, PrometheusMetric)
+Exported: TypeAlias = tuple[str, int | None, str | None]
+"""A metric's name with the port and path that a policy names, if any."""
 METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 COUNTER = "_total"
 ORIGIN = re.compile(r"(https?)://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^:/?#@]*)(?::([0-9]*))?(?=[/?#]|$)", re.IGNORECASE)
@@ -29,6 +31,11 @@ def is_counter(metric: str) -> bool:
 def is_askable(metric: str) -> bool:
     """Whether any series could have that name."""
     return METRIC_NAME.fullmatch(metric) is not None
+
+
+def exported_at(source: PodMetric) -> Exported:
+    """What tells the series of one source from those of another, whichever pods it is about."""
+    return source.name, source.port, source.uri
 
 
 def pod_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PodMetric]]:

@@ -98,11 +98,8 @@ def _read_endpoint(target: AnyTargetFields) -> MetricEndpoint:
         endpoint = target.metric_endpoint
     if endpoint is None:
         return MetricEndpoint()
-    default = MetricEndpoint()
     selector = endpoint.label_selector if isinstance(endpoint, EndpointFieldsG3) else None
-    return MetricEndpoint(
-        uri=endpoint.uri or default.uri, port=endpoint.port or default.port, selector=read_selector(selector)
-    )
+    return MetricEndpoint(uri=endpoint.uri or None, port=endpoint.port or None, selector=read_selector(selector))
 
 
 def read_sources(fields: Mapping[str, SourceFields] | None) -> dict[str, MetricSource]:
@@ -113,14 +110,14 @@ def read_sources(fields: Mapping[str, SourceFields] | None) -> dict[str, MetricS
 def _read_source(metric: str, fields: SourceFields) -> MetricSource:
     if fields.prometheus is not None:
         return PrometheusMetric(query=fields.prometheus.query, server_url=fields.prometheus.server_url)
-    pod, default = fields.pod, PodMetric(name=metric)
+    pod = fields.pod
     if pod is None:
-        return default
+        return PodMetric(name=metric)
     return PodMetric(
-        name=pod.name or default.name,
+        name=pod.name or metric,
         selector=read_selector(pod.label_selector),
-        port=pod.port or default.port,
-        uri=pod.uri or default.uri,
+        port=pod.port or None,
+        uri=pod.uri or None,
     )
 
 

@@ -246,6 +246,98 @@ def test_a_label_that_nobody_shows_may_be_absent_and_that_is_said() -> None:
     assert got.notes == ("no pod is said to have the label canary, and so every pod counts as without it",)
 
 
+# -- endpoints -----------------------------------------------------------------------------------------------------
+
+
+def scraped(*endpoints: tuple[float, dict[str, str]]) -> Server:
+    server = Server().replicas(1).add("tracked_ready", 1.0, pod=POD_A)
+    for value, labels in endpoints:
+        server.add(f"tracked_metric {METRIC}", value, pod=POD_A, **labels)
+    return server
+
+
+def at(port: int, path: str = "", job: str = "") -> dict[str, str]:
+    return {"instance": f"10.0.0.1:{port}", "metrics_path": path, "job": job}
+
+
+def exported(port: int | None = None, uri: str | None = None) -> TrackedTarget:
+    return target(sources={METRIC: PodMetric(name=METRIC, port=port, uri=uri)})
+
+
+@pytest.mark.parametrize(("port", "wanted"), [(8100, 10.0), (9000, 90.0), (None, 10.0)])
+def test_only_the_series_of_the_port_that_a_policy_names_count(port: int | None, wanted: float) -> None:
+    got = history(scraped((10.0, at(8100)), (90.0, at(9000))), exported(port))
+    assert got.backends[0].pods[METRIC].total == (wanted,) * TICKS
+    assert got.reasons == ()
+
+
+@pytest.mark.parametrize(("uri", "wanted"), [("/metrics", 10.0), ("/stats", 90.0), (None, 10.0)])
+def test_where_series_tell_their_path_only_those_of_the_policys_count(uri: str | None, wanted: float) -> None:
+    got = history(scraped((10.0, at(8100, "/metrics")), (90.0, at(8100, "/stats", "b"))), exported(8100, uri))
+    assert got.backends[0].pods[METRIC].total == (wanted,) * TICKS
+
+
+def test_a_port_that_nobody_wrote_is_the_only_one_there_is() -> None:
+    assert history(scraped((10.0, at(8000))), exported()).backends[0].pods[METRIC].total[-1] == 10.0
+    several = history(scraped((10.0, at(8000)), (90.0, at(9000))), exported())
+    assert math.isnan(several.backends[0].pods[METRIC].total[-1])
+    assert several.reasons[-1] == (
+        f"{METRIC} of pod {POD_A}: it is scraped at port 8000, port 9000, and not at port 8100 /metrics"
+    )
+
+
+def test_a_port_that_is_written_and_not_scraped_is_missing() -> None:
+    got = history(scraped((90.0, at(9000))), exported(8100))
+    assert math.isnan(got.backends[0].pods[METRIC].total[-1])
+    assert got.reasons[-1] == f"{METRIC} of pod {POD_A}: it is scraped at port 9000, and not at port 8100 /metrics"
+
+
+def test_an_address_without_a_port_tells_nothing_of_it() -> None:
+    got = history(scraped((10.0, {"instance": "chat-0"})), exported(8100, "/stats"))
+    assert got.backends[0].pods[METRIC].total[-1] == 10.0
+
+
+def test_a_pod_that_two_jobs_scrape_counts_once() -> None:
+    twice = history(scraped((10.0, at(8100, job="a")), (10.4, at(8100, job="b"))), exported(8100))
+    assert twice.backends[0].pods[METRIC].total[-1] == 10.0
+    unlike = history(scraped((10.0, at(8100, job="a")), (90.0, at(8100, job="b"))), exported(8100))
+    assert math.isnan(unlike.backends[0].pods[METRIC].total[-1])
+    assert unlike.reasons[-1] == (
+        f"{METRIC} of pod {POD_A}: the jobs a, b scrape it and disagree: which of them is meant?"
+    )
+
+
+def test_a_pod_keeps_its_endpoint_when_its_address_changes() -> None:
+    before, after = [5.0] * 20 + [NAN] * (TICKS - 20), [NAN] * 20 + [7.0] * (TICKS - 20)
+    server = Server().replicas(1).add("tracked_ready", 1.0, pod=POD_A)
+    server.add(f"tracked_metric {METRIC}", before, pod=POD_A, instance="10.0.0.1:8100")
+    server.add(f"tracked_metric {METRIC}", after, pod=POD_A, instance="[fd00::2]:8100")
+    assert history(server, exported(8100)).backends[0].pods[METRIC].total == (5.0,) * 20 + (7.0,) * (TICKS - 20)
+
+
+def test_histograms_counters_and_label_sets_are_those_of_the_endpoint() -> None:
+    server = scraped((10.0, at(8100)), (90.0, at(9000)))
+    server.add(f"tracked_label_sets {METRIC}", 3.0, pod=POD_A, **at(9000))
+    assert history(server, exported(8100)).label_sets == {}
+    assert history(server, exported(9000)).label_sets == {METRIC: 3}
+    counts = [10.0 * tick for tick in range(TICKS)]
+    buckets = Server().replicas(1).add("tracked_ready", 1.0, pod=POD_A)
+    for port, high in ((8100, 1.0), (9000, 3.0)):
+        for bound in (str(high), "+Inf"):
+            buckets.add(f"tracked_buckets {METRIC}", counts, pod=POD_A, le=bound, **at(port))
+    assert history(buckets, exported(9000)).backends[0].pods[METRIC].total[-1] == pytest.approx(0.96 * 3.0)
+
+
+def test_two_metrics_of_a_policy_may_be_one_name_at_two_ports() -> None:
+    sources: dict[str, MetricSource] = {
+        "engine": PodMetric(name=METRIC, port=8000),
+        "sidecar": PodMetric(name=METRIC, port=9000),
+    }
+    got = history(scraped((10.0, at(8000)), (90.0, at(9000))), target(metrics=("engine", "sidecar"), sources=sources))
+    read = got.backends[0].pods
+    assert {name: totals.total[-1] for name, totals in read.items()} == {"engine": 10.0, "sidecar": 90.0}
+
+
 # -- replicas ------------------------------------------------------------------------------------------------------
 
 SERVING = {"modelserving.volcano.sh/name": "chat"}
@@ -416,7 +508,7 @@ def test_samples_that_repeat_go_back_or_lie_beside_the_ticks_are_left_out() -> N
 
 
 def test_two_series_of_one_pod_contradict_each_other() -> None:
-    got = history(Server().replicas(1).pod(POD_A).add(f"tracked_metric {METRIC}", 7.0, pod=POD_A, job="again"))
+    got = history(Server().replicas(1).pod(POD_A).add(f"tracked_metric {METRIC}", 7.0, pod=POD_A, tenant="b"))
     assert math.isnan(got.backends[0].pods[METRIC].total[-1])
     assert any("41 ticks have several samples" in reason for reason in got.reasons)
 

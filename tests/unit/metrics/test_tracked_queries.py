@@ -31,6 +31,7 @@ from reconciler.metrics.tracked import tracking_queries
 
 NOW_S = 1_790_000_000.0
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090/x"))
+EACH = "namespace, pod, instance, metrics_path, job"
 SERVING = "modelserving.volcano.sh/name"
 
 
@@ -71,11 +72,10 @@ def test_a_gauge_is_asked_for_once_by_pod_with_its_buckets_and_label_sets() -> N
     metric = "vllm:num_requests_waiting"
     texts = asked(target("chat"), target("code"), target("other", namespace="team-b"))
     where = 'namespace=~"llm|team-b"'
-    assert texts[f"tracked_metric {metric}"] == f"sum by (namespace, pod) ({metric}{{{where}}})"
-    assert texts[f"tracked_buckets {metric}"] == f"sum by (namespace, pod, le) ({metric}_bucket{{{where}}})"
+    assert texts[f"tracked_metric {metric}"] == f"sum by ({EACH}) ({metric}{{{where}}})"
+    assert texts[f"tracked_buckets {metric}"] == f"sum by ({EACH}, le) ({metric}_bucket{{{where}}})"
     assert texts[f"tracked_label_sets {metric}"] == (
-        f"count by (namespace, pod) ({metric}{{{where}}}) > 1"
-        f' or count by (namespace, pod) ({metric}_bucket{{le="+Inf",{where}}}) > 1'
+        f'count by ({EACH}) ({metric}{{{where}}}) > 1 or count by ({EACH}) ({metric}_bucket{{le="+Inf",{where}}}) > 1'
     )
     assert len(texts) == 6
 
@@ -83,8 +83,8 @@ def test_a_gauge_is_asked_for_once_by_pod_with_its_buckets_and_label_sets() -> N
 def test_a_counter_is_asked_for_as_it_is_and_as_a_rate() -> None:
     texts = asked(target(metrics=("vllm:iteration_tokens_total",)))
     series = 'vllm:iteration_tokens_total{namespace="llm"}'
-    assert texts["tracked_metric vllm:iteration_tokens_total"] == f"sum by (namespace, pod) ({series})"
-    assert texts["tracked_rate vllm:iteration_tokens_total"] == f"sum by (namespace, pod) (rate({series}[2m]))"
+    assert texts["tracked_metric vllm:iteration_tokens_total"] == f"sum by ({EACH}) ({series})"
+    assert texts["tracked_rate vllm:iteration_tokens_total"] == f"sum by ({EACH}) (rate({series}[2m]))"
     assert "tracked_buckets vllm:iteration_tokens_total" not in texts
 
 

@@ -180,7 +180,7 @@ def test_a_role_is_scaled_as_a_part_of_its_workload(follow: Follow) -> None:
         match_expressions=(LabelRequirement(key="canary", operator=LabelOperator.DOES_NOT_EXIST),),
     )
     source = backend.source_of("kthena:num_requests_waiting")
-    assert source == PodMetric(name="kthena:num_requests_waiting", selector=selector, port=8000)
+    assert source == PodMetric(name="kthena:num_requests_waiting", selector=selector, port=8000, uri="/metrics")
 
 
 def test_what_a_booster_generates_is_scaled_where_its_number_stands(follow: Follow) -> None:
