@@ -69,6 +69,6 @@ def find_unknown_devices(clusters: PlacedValue, known: Collection[str]) -> Itera
                 yield Finding(place=name.place, severity=Severity.ERROR, message=message)
             if device.plain in known:
                 continue
-            words = describe_unknown(str(device.plain), sorted(known), "device type")
-            hint = "" if "did you mean" in words else f" {describe(device.plain)}: list it under accelerators"
-            yield Finding(place=device.place, severity=Severity.ERROR, message=words + hint)
+            advice = f" {describe(device.plain)}: list it under accelerators"
+            message = describe_unknown(str(device.plain), sorted(known), "device type", advice=advice)
+            yield Finding(place=device.place, severity=Severity.ERROR, message=message)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
-from reconciler.http.failures import Advice, Failure, FailureKind, Place
+from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.messages import Response
 
 PATIENT_WAIT_S = 60.0
@@ -41,7 +41,7 @@ class UnprocessableError(TransientError):
         return any(phrase in str(error.get("message", "")) for error in self.errors)
 
 
-def judge(response: Response, place: Place, *, token_name: str, now_s: Callable[[], float]) -> Failure | None:
+def judge(response: Response, place: FailurePlace, *, token_name: str, now_s: Callable[[], float]) -> Failure | None:
     """What to raise for an answer, and whether asking again may help; `token_name` is where the token was read from."""
     if response.is_success:
         return None

@@ -7,7 +7,7 @@ No work tree is ever made, so no symbolic link, hook, filter or newline conversi
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.commits import CommitRecord
 from reconciler.git.creating import create_bare
-from reconciler.git.credentials import Credentials
+from reconciler.git.credentials import GitToken
 from reconciler.git.refs import ObjectId, check_branch_name, check_object_id, is_branch_name, is_object_id
 from reconciler.git.remotes import Remote, open_remote
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
@@ -16,8 +16,8 @@ from reconciler.git.trees import EntryKind, TreeEntry
 __all__ = [
     "Clone",
     "CommitRecord",
-    "Credentials",
     "EntryKind",
+    "GitToken",
     "ObjectId",
     "Remote",
     "Repository",

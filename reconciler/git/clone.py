@@ -8,7 +8,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand
 from reconciler.git.commits import CommitRecord, parse_commit, write_import
-from reconciler.git.credentials import Credentials
+from reconciler.git.credentials import GitToken
 from reconciler.git.failures import explain_failure, shorten
 from reconciler.git.merging import merges_cleanly
 from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, is_branch_name, is_object_id
@@ -103,7 +103,7 @@ def clone_base(
     source: str,
     *,
     base: str | None,
-    credentials: Credentials | None,
+    credentials: GitToken | None,
     directory: Path,
     timeout_s: float = TIMEOUT_S,
 ) -> Clone:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.git.credentials import Credentials
+from reconciler.git.credentials import GitToken
 from reconciler.git.environment import build_environment, inherited_git_variables
 from reconciler.git.failures import explain_failure
 from reconciler.git.remotes import Remote
@@ -49,7 +49,7 @@ class GitCommand:
 
     directory: Path | None = None
     remote: Remote | None = None
-    credentials: Credentials | None = None
+    credentials: GitToken | None = None
     timeout_s: float = TIMEOUT_S
 
     @property

@@ -11,7 +11,7 @@ CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
+class GitToken:
     """User name and token of a remote; the token never shows in `repr`."""
 
     username: str

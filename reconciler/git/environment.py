@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from reconciler.git.credentials import Credentials
+from reconciler.git.credentials import GitToken
 from reconciler.git.remotes import Remote
 
 SETTINGS = (
@@ -46,10 +46,10 @@ VARIABLES: Mapping[str, str] = {
 }
 
 
-def build_environment(directory: Path | None, remote: Remote | None, credentials: Credentials | None) -> dict[str, str]:
+def build_environment(directory: Path | None, remote: Remote | None, credentials: GitToken | None) -> dict[str, str]:
     """The variables for one command, to be laid over the process's own.
 
-    Credentials travel in `GIT_CONFIG_VALUE_n` only: never in an argument list or a file, and only to the remote's
+    GitToken travel in `GIT_CONFIG_VALUE_n` only: never in an argument list or a file, and only to the remote's
     origin. Without `directory` git looks for the repository itself.
     """
     environment = dict(VARIABLES)
@@ -68,7 +68,7 @@ def inherited_git_variables(kept: Iterable[str]) -> list[str]:
     return sorted({name for name in os.environ if name.startswith("GIT_")} - set(kept))
 
 
-def _remote_settings(remote: Remote | None, credentials: Credentials | None) -> list[tuple[str, str]]:
+def _remote_settings(remote: Remote | None, credentials: GitToken | None) -> list[tuple[str, str]]:
     if remote is None or not remote.origin:
         return []
     settings = []

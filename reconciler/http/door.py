@@ -9,7 +9,7 @@ from reconciler.http.addresses import place_of, same_origin
 from reconciler.http.connections import open_session
 from reconciler.http.credentials import Credentials
 from reconciler.http.exchange import exchange
-from reconciler.http.failures import Advice, Failure, FailureKind, Place
+from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Request, Response
 from reconciler.http.redaction import take_over_library_logs
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-Judge = Callable[[Response, Place], Failure | None]
+Judge = Callable[[Response, FailurePlace], Failure | None]
 """Says what is wrong with an answer; None: it can be used."""
 
 
@@ -95,7 +95,7 @@ class Door:
         return place.failure(FailureKind.REDIRECTED, f"more than {self._limits.redirects} redirects")
 
     def _exchange(
-        self, request: Request, credentials: Credentials, place: Place, deadline_s: float
+        self, request: Request, credentials: Credentials, place: FailurePlace, deadline_s: float
     ) -> Response | Failure:
         started_s = self._clock.monotonic()
         if started_s >= deadline_s:
@@ -116,8 +116,8 @@ class Door:
         logger.debug("%s %s %s: %s in %.2f s", request.method, place.where, asked, _summary(answer), took_s)
         return answer
 
-    def _place(self, request: Request, credentials: Credentials) -> Place:
-        return Place(
+    def _place(self, request: Request, credentials: Credentials) -> FailurePlace:
+        return FailurePlace(
             action=request.action,
             address=credentials.redactor.show(place_of(request.url)),
             advice=self._advice,

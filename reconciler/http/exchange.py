@@ -8,7 +8,7 @@ from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
 from reconciler.http.connections import Watchdog
 from reconciler.http.credentials import Credentials
-from reconciler.http.failures import Failure, FailureKind, Place
+from reconciler.http.failures import Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Limits
 from reconciler.http.messages import SUCCESS, Request, Response, retry_after_s
 from reconciler.http.redaction import redacting_logs
@@ -24,7 +24,7 @@ def exchange(
     request: Request,
     credentials: Credentials,
     *,
-    place: Place,
+    place: FailurePlace,
     limits: Limits,
     left_s: float,
     now_s: float,
@@ -58,7 +58,7 @@ def _send(
     )
 
 
-def _receive(reply: requests.Response, place: Place, limits: Limits, now_s: float) -> Response | Failure:
+def _receive(reply: requests.Response, place: FailurePlace, limits: Limits, now_s: float) -> Response | Failure:
     is_success = reply.status_code in SUCCESS
     cap = limits.body_bytes if is_success else limits.error_bytes
     encoding = reply.headers.get("Content-Encoding", "").strip().lower()

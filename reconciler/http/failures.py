@@ -58,7 +58,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FailurePlace:
     """Where failures happen: what was tried and at which address begins every sentence, `advice` ends it."""
 
     action: str

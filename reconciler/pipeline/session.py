@@ -16,7 +16,7 @@ from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for
-from reconciler.git import Clone, Credentials, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
+from reconciler.git import Clone, GitToken, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
 from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
 from reconciler.prometheus import PrometheusClient
 from reconciler.rendering import Renderer
@@ -119,12 +119,12 @@ def _clone(base: str, environment: Environment, source: _BaseSource, directory: 
     )
 
 
-def _credentials(remote: str, environment: Environment) -> Credentials | None:
+def _credentials(remote: str, environment: Environment) -> GitToken | None:
     """The forge's token, for a remote that is reached by https; the operator named both."""
     reference = environment.forge_token
     if reference is None or not open_remote(remote).url.startswith(("https://", "http://")):
         return None
-    return Credentials(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))
+    return GitToken(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))
 
 
 def _load(flags: Flags, environment: Environment, source: _BaseSource, repository: Repository) -> LoadedSettings:

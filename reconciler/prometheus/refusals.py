@@ -2,7 +2,7 @@
 
 import json
 
-from reconciler.http.failures import Advice, Failure, FailureKind, Place
+from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.messages import Response
 
 OK = 200
@@ -22,7 +22,7 @@ SERVER_WIDE = frozenset({FailureKind.UNREACHABLE, FailureKind.UNTRUSTED, Failure
 """What every other question to the same server will fail with, too."""
 
 
-def judge(response: Response, place: Place, credential: str) -> Failure | None:
+def judge(response: Response, place: FailurePlace, credential: str) -> Failure | None:
     """Why `response` can be no answer; `credential` names what would have been refused."""
     if response.status != OK:
         return _judge_status(response, place, credential)
@@ -34,7 +34,7 @@ def judge(response: Response, place: Place, credential: str) -> Failure | None:
     return None
 
 
-def _judge_status(response: Response, place: Place, credential: str) -> Failure:
+def _judge_status(response: Response, place: FailurePlace, credential: str) -> Failure:
     said = _said_by(response)
     words = f" ({said})" if said else ""
     if response.status in REFUSED:

@@ -178,13 +178,13 @@ def _count(minimum: int, noun: str) -> str:
 
 
 def describe_unknown(
-    name: str, known: Sequence[str], noun: str = "field", notes: Mapping[str, str] | None = None
+    name: str, known: Sequence[str], noun: str = "field", notes: Mapping[str, str] | None = None, advice: str = ""
 ) -> str:
-    """`unknown field, did you mean "accelerator"?`, or what `notes` say of it; else only that it is unknown."""
+    """`unknown field, did you mean "accelerator"?`, or what `notes` say of it; else it is unknown, with `advice`."""
     if notes and name in notes:
         return f"unknown {noun}: {notes[name]}"
     nearest = get_close_matches(name[:MAX_SHOWN], known, n=1)
-    return f"unknown {noun}, did you mean {quote(nearest[0])}?" if nearest else f"unknown {noun}"
+    return f"unknown {noun}, did you mean {quote(nearest[0])}?" if nearest else f"unknown {noun}{advice}"
 
 
 def _without(value: object, fields: Sequence[Field]) -> object:

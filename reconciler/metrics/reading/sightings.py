@@ -13,7 +13,7 @@ STALE_AFTER_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class UnattributedPods:
     """How many of the pods that report a model belong to no variant we know."""
 
     unattributed: int
@@ -34,7 +34,7 @@ class Sightings:
 
     series_of: Mapping[ResourceKey, tuple[ReplicaSeries, ...]]
     reporting: frozenset[ReplicaSeries]
-    shares: Mapping[Served, Share]
+    shares: Mapping[Served, UnattributedPods]
     unnamed: frozenset[ResourceKey] = frozenset()
 
 
@@ -72,7 +72,9 @@ def pods_in(series: frozenset[ReplicaSeries] | set[ReplicaSeries]) -> dict[Serve
     return pods
 
 
-def _shares(reporting: frozenset[ReplicaSeries], strangers: set[ReplicaSeries]) -> dict[Served, Share]:
+def _shares(reporting: frozenset[ReplicaSeries], strangers: set[ReplicaSeries]) -> dict[Served, UnattributedPods]:
     everyone = pods_in(reporting)
     unknown = pods_in(reporting & strangers)
-    return {served: Share(unattributed=len(pods), pods=len(everyone[served])) for served, pods in unknown.items()}
+    return {
+        served: UnattributedPods(unattributed=len(pods), pods=len(everyone[served])) for served, pods in unknown.items()
+    }

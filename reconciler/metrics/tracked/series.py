@@ -14,7 +14,7 @@ from reconciler.metrics.tracked.pods import is_selected
 from reconciler.metrics.tracked.reading import ClusterReading, Elements
 from reconciler.metrics.tracked.sources import exported_at, external_metrics, foreign_origin, pod_metrics
 
-Place: TypeAlias = tuple[int, str]
+BackendMetric: TypeAlias = tuple[int, str]
 """A backend of the cluster, by index, and a metric of its policy."""
 
 
@@ -22,7 +22,7 @@ Place: TypeAlias = tuple[int, str]
 class Follower:
     """A backend that follows a metric of pods; `rows` are the pods of `BackendPods` that the metric is about."""
 
-    place: Place
+    place: BackendMetric
     source: PodMetric
     rows: Integers
 
@@ -31,10 +31,10 @@ class Follower:
 class ClusterSeries:
     """What is known of every backend's metrics, as `BackendHistory` has them."""
 
-    followers: Mapping[Place, Follower]
-    pods: Mapping[Place, PodTotals]
-    rates: Mapping[Place, PodTotals]
-    external: Mapping[Place, Series]
+    followers: Mapping[BackendMetric, Follower]
+    pods: Mapping[BackendMetric, PodTotals]
+    rates: Mapping[BackendMetric, PodTotals]
+    external: Mapping[BackendMetric, Series]
 
 
 def read_series(
@@ -42,8 +42,8 @@ def read_series(
 ) -> ClusterSeries:
     """All metrics of all backends of a cluster, metric by metric."""
     followers = list(_followers(targets, reading))
-    pods: dict[Place, PodTotals] = {}
-    rates: dict[Place, PodTotals] = {}
+    pods: dict[BackendMetric, PodTotals] = {}
+    rates: dict[BackendMetric, PodTotals] = {}
     for exported, following in grouped((exported_at(each.source), each) for each in followers).items():
         metric = reading.metrics.get(exported)
         if metric is not None:
@@ -104,7 +104,7 @@ def _selected(source: PodMetric, rows: Integers, pods: Sequence[ObjectName], rea
 
 def _totals(
     followers: Sequence[Follower], table: Table[ObjectName], reading: ClusterReading
-) -> Iterator[tuple[Place, PodTotals]]:
+) -> Iterator[tuple[BackendMetric, PodTotals]]:
     backend_pods = reading.backend_pods.following(
         [each.place[0] for each in followers], [each.rows for each in followers]
     )
@@ -119,7 +119,7 @@ def _totals(
 
 def _external(
     targets: Sequence[TrackedTarget], reading: ClusterReading, settings: PrometheusSettings | None
-) -> Iterator[tuple[Place, Series]]:
+) -> Iterator[tuple[BackendMetric, Series]]:
     answered = {
         text: series_of(only_elements(elements, reading.grid.count)[0]) for text, elements in reading.external.items()
     }

@@ -19,7 +19,7 @@ _LAST_S = 1e13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class KeptTicks:
     """The ticks that can be used: their places in the history, their times, and when the last unbroken run began."""
 
     kept: Integers
@@ -36,7 +36,7 @@ class Run:
     `counts` are the recorded replicas, one array of shape (ticks, backends) a target.
     """
 
-    clock: Clock
+    clock: KeptTicks
     rule: Rule
     pairs: Sequence[RolePair]
     course: Course
@@ -86,7 +86,7 @@ class Run:
         return tuple(reasons)
 
 
-def read_clock(ticks_s: Floats) -> Clock:
+def read_clock(ticks_s: Floats) -> KeptTicks:
     """Return the ticks in rising order; those without a time, or that go back, are dropped."""
     told = np.abs(np.where(np.isfinite(ticks_s), ticks_s, np.inf)) <= _LAST_S
     times_ms = milliseconds(np.where(told, ticks_s, 0.0))
@@ -97,10 +97,10 @@ def read_clock(ticks_s: Floats) -> Clock:
     between = np.diff(ticks_ms)
     holes = np.flatnonzero(between > _HOLE * np.median(between)) if between.size else between
     since = ticks_ms[holes[-1] + 1] if holes.size else ticks_ms[:1].sum()
-    return Clock(kept=kept, ticks_ms=ticks_ms, unbroken_since_ms=int(since), dropped=int(ticks_s.size - kept.size))
+    return KeptTicks(kept=kept, ticks_ms=ticks_ms, unbroken_since_ms=int(since), dropped=int(ticks_s.size - kept.size))
 
 
-def run_replay(targets: Sequence[Target], clock: Clock, rule: Rule, pairs: Sequence[RolePair]) -> Run:
+def run_replay(targets: Sequence[Target], clock: KeptTicks, rule: Rule, pairs: Sequence[RolePair]) -> Run:
     """Replay the targets from their first recorded counts, and beside that from their bounds."""
     counts = tuple(target.history.replicas[clock.kept] for target in targets)
     loads = _stack(targets, clock, rule)
@@ -133,7 +133,7 @@ def run_replay(targets: Sequence[Target], clock: Clock, rule: Rule, pairs: Seque
     )
 
 
-def _stack(targets: Sequence[Target], clock: Clock, rule: Rule) -> Loads:
+def _stack(targets: Sequence[Target], clock: KeptTicks, rule: Rule) -> Loads:
     loads = stack_loads(targets, clock.kept.size + clock.dropped, rule)
     return loads.over(clock.kept) if clock.dropped else loads
 

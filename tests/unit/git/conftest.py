@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.git import Clone, Credentials, clone_base
+from reconciler.git import Clone, GitToken, clone_base
 from tests.servers.git_http import GitServer, is_available, serve_git
 from tests.servers.git_workshop import Workshop, copy_workshop, open_workshop
 
@@ -26,9 +26,9 @@ def workshop(pristine_workshop: Workshop, tmp_path: Path) -> Workshop:
 
 
 @pytest.fixture
-def credentials() -> Credentials:
+def credentials() -> GitToken:
     """What the server wants to see."""
-    return Credentials(username="robot", token=TOKEN)
+    return GitToken(username="robot", token=TOKEN)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def clone(workshop: Workshop, tmp_path: Path) -> Clone:
 
 
 @pytest.fixture
-def clone_over_http(server: GitServer, credentials: Credentials, tmp_path: Path) -> Callable[[str], Clone]:
+def clone_over_http(server: GitServer, credentials: GitToken, tmp_path: Path) -> Callable[[str], Clone]:
     """Makes clones over HTTP, each in a directory of the given name."""
     return lambda name: clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / name)
 

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git import Credentials, open_directory, open_remote
+from reconciler.git import GitToken, open_directory, open_remote
 from reconciler.git.environment import build_environment
 from tests.servers.git_workshop import Workshop
 
-CREDENTIALS = Credentials(username="robot", token="t0ken")
+CREDENTIALS = GitToken(username="robot", token="t0ken")
 
 
 def settings_of(environment: dict[str, str]) -> list[tuple[str, str]]:

@@ -3,11 +3,11 @@ import base64
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git import Credentials
+from reconciler.git import GitToken
 from reconciler.git.failures import shorten
 from reconciler.http.redaction import Redactor
 
-CREDENTIALS = Credentials(username="robot", token="s3cr+t/tok en")
+CREDENTIALS = GitToken(username="robot", token="s3cr+t/tok en")
 
 
 def test_repr_shows_the_user_and_hides_the_token() -> None:
@@ -29,4 +29,4 @@ def test_control_characters_of_a_server_do_not_reach_a_terminal() -> None:
 )
 def test_credentials_that_would_break_the_header_are_refused(username: str, token: str) -> None:
     with pytest.raises(ConfigurationError):
-        Credentials(username=username, token=token)
+        GitToken(username=username, token=token)

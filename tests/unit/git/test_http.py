@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.git import Clone, Credentials, clone_base
+from reconciler.git import Clone, GitToken, clone_base
 from reconciler.http.redaction import secret_forms
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git
@@ -37,7 +37,7 @@ def commit_on(clone: Clone, author: Identity, content: bytes) -> str:
     return clone.write_commit(parent=clone.commit, files=files, message="Scale", author=author, date_s=0)
 
 
-def assert_hidden(text: str, credentials: Credentials) -> None:
+def assert_hidden(text: str, credentials: GitToken) -> None:
     for form in secret_forms(*credentials.redactor.secrets):
         assert form not in text
 
@@ -76,7 +76,7 @@ FAULTS = [
 @pytest.mark.parametrize(("fault", "kind", "advice"), FAULTS)
 def test_a_fault_on_reading_is_told_apart_by_what_the_server_answered(
     server: GitServer,
-    credentials: Credentials,
+    credentials: GitToken,
     tmp_path: Path,
     fault: Fault,
     kind: type[ReconcilerError],
@@ -89,7 +89,7 @@ def test_a_fault_on_reading_is_told_apart_by_what_the_server_answered(
 
 
 def test_a_fault_on_pushing_is_told_apart_by_what_the_server_answered(
-    server: GitServer, credentials: Credentials, clone_over_http: CloneOverHttp, author: Identity
+    server: GitServer, credentials: GitToken, clone_over_http: CloneOverHttp, author: Identity
 ) -> None:
     clone = clone_over_http("private")
     commit = commit_on(clone, author, b"1")
@@ -105,14 +105,14 @@ def test_a_fault_on_pushing_is_told_apart_by_what_the_server_answered(
 def test_a_missing_or_wrong_token_is_a_configuration_error(
     server: GitServer, tmp_path: Path, token: str | None
 ) -> None:
-    credentials = Credentials(username="robot", token=token) if token else None
+    credentials = GitToken(username="robot", token=token) if token else None
     with pytest.raises(ConfigurationError, match="valid credentials") as raised:
         clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / "private")
     assert "WrongSecret" not in str(raised.value)
 
 
 def test_an_answer_that_never_comes_is_transient_and_leaves_no_process(
-    server: GitServer, credentials: Credentials, tmp_path: Path, slow_limit_s: float
+    server: GitServer, credentials: GitToken, tmp_path: Path, slow_limit_s: float
 ) -> None:
     server.fault = Fault.HANG
     directory = tmp_path / "private"
@@ -129,7 +129,7 @@ def test_a_host_that_nobody_listens_on_is_transient(server: GitServer, tmp_path:
 
 
 def test_a_redirect_is_refused_and_the_token_stays_home(
-    server: GitServer, elsewhere: GitServer, credentials: Credentials, tmp_path: Path
+    server: GitServer, elsewhere: GitServer, credentials: GitToken, tmp_path: Path
 ) -> None:
     server.redirect_to = elsewhere.url
     with pytest.raises(ConfigurationError, match="final URL"):
@@ -140,7 +140,7 @@ def test_a_redirect_is_refused_and_the_token_stays_home(
 
 def test_the_token_is_in_no_file_argument_log_or_error(
     server: GitServer,
-    credentials: Credentials,
+    credentials: GitToken,
     clone_over_http: CloneOverHttp,
     author: Identity,
     tmp_path: Path,
@@ -176,7 +176,7 @@ def spy_on_git(folder: Path, journal: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_token_echoed_by_the_server_is_redacted(
-    workshop: Workshop, clone_over_http: CloneOverHttp, credentials: Credentials, author: Identity
+    workshop: Workshop, clone_over_http: CloneOverHttp, credentials: GitToken, author: Identity
 ) -> None:
     clone = clone_over_http("private")
     hook = workshop.remote / "hooks" / "pre-receive"

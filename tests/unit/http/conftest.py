@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.http.credentials import Credentials, bearer
 from reconciler.http.door import Door
-from reconciler.http.failures import Failure, FailureKind, Place
+from reconciler.http.failures import Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Request, Response
 from reconciler.http.redaction import Redactor
@@ -34,7 +34,7 @@ def serve() -> Iterator[Serve]:
         yield lambda respond: stack.enter_context(serve_script(respond))
 
 
-def judge(response: Response, place: Place) -> Failure | None:
+def judge(response: Response, place: FailurePlace) -> Failure | None:
     """What a plain client makes of a status."""
     if response.is_success:
         return None
