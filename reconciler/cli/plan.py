@@ -55,7 +55,7 @@ def prepare_plan(
     if replay is not None:
         from reconciler.pipeline.prepare import prepare
         from reconciler.pipeline.recording import read_recording
-        from reconciler.rendering import Renderer
+        from reconciler.rendering.renderer import Renderer
 
         return prepare(read_recording(replay), Renderer())
     from reconciler.cli.console import progress

@@ -19,14 +19,15 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import FOLDER
-from reconciler.git import create_bare, open_directory
+from reconciler.git.creating import create_bare
+from reconciler.git.repository import open_directory
 from reconciler.pipeline.doors import Ask, Progress, no_progress
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import parse_recording
 from reconciler.pipeline.run import RunResult, run
 from reconciler.pipeline.session import open_session
-from reconciler.report import plan_text
 from reconciler.report.rows import by_urgency
+from reconciler.report.text import plan_text
 
 REPOSITORY, RECORDING = "fleet.git", "recording.zip"
 BRANCH = "main"

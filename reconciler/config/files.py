@@ -10,7 +10,7 @@ from reconciler.config.values import find_path_flaw
 from reconciler.domain.findings import Finding, Severity, finding_of
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents
+from reconciler.manifests.documents import parse_documents
 from reconciler.manifests.wording import describe
 
 REPOSITORY_FILE = "reconciler.yaml"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.manifests import Document, Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Document
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import name_field
 
 APPENDED = frozenset({"overrides", "policies"})

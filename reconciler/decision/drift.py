@@ -15,8 +15,10 @@ from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import SYNC_DELAY_S
 from reconciler.domain.variants import Variant
-from reconciler.metrics import LIVE_WINDOW_S, Name, watched_target
+from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import duration
+from reconciler.metrics.reading.live import watched_target
 
 
 def drift_of(snapshot: Snapshot, variant: Variant) -> Hold | None:

@@ -7,7 +7,7 @@ from reconciler.domain.measured.loads import Performance
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL
 from reconciler.domain.service_classes import ServiceClass, SloTarget
-from reconciler.sizing.queueing import tail_factor
+from reconciler.sizing.queueing.targets import tail_factor
 
 LISTED_WAIT_PERCENTILE = 95.0
 

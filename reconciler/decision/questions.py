@@ -14,7 +14,8 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.domain.variants import Variant
-from reconciler.metrics import QueryNeeds, watched_target
+from reconciler.metrics.queries.cluster import QueryNeeds
+from reconciler.metrics.reading.live import watched_target
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 

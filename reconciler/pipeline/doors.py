@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity
-from reconciler.forge import Forge
-from reconciler.git import Repository
-from reconciler.rendering import Renderer
+from reconciler.forge.pull_requests import Forge
+from reconciler.git.repository import Repository
+from reconciler.rendering.renderer import Renderer
 
 Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
 """Answers the queries of one cluster, in their order; failures are answers too."""

@@ -13,15 +13,12 @@ from reconciler.domain.profiles import Fitting
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics import (
-    LEARNING_HISTORY,
-    LEARNING_WINDOW_S,
-    OWNERSHIP,
-    Name,
-    history_queries,
-    queries_for,
-)
 from reconciler.metrics.grids import Grid, grid_of
+from reconciler.metrics.quantities.history import LEARNING_HISTORY, LEARNING_WINDOW_S
+from reconciler.metrics.quantities.kubernetes import OWNERSHIP
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.cluster import queries_for
+from reconciler.metrics.queries.ranges import history_queries
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from reconciler.snapshot.declarations import fold

@@ -8,8 +8,8 @@ from reconciler.domain.plan import GroupPlan
 from reconciler.domain.proposals import Draft, Proposal, ProposalState
 from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
-from reconciler.forge import PullRequest
 from reconciler.forge.proposals import decision_of_commit, stranger_of
+from reconciler.forge.pull_requests import PullRequest
 from reconciler.pipeline.observe import ObservedRun
 
 STOP_LABEL = "stop-updating"

@@ -13,10 +13,17 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Assumption, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
-from reconciler.forge import Forge, PullRequest, PullRequestState, proposal_of
-from reconciler.git import Clone, CommitRecord, EntryKind, Repository, TreeEntry
-from reconciler.metrics import clusters_seen, device_queries, live_queries, queries_for
-from reconciler.metrics.tracked import tracking_queries
+from reconciler.forge.proposals import proposal_of
+from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
+from reconciler.git.clone import Clone
+from reconciler.git.commits import CommitRecord
+from reconciler.git.repository import Repository
+from reconciler.git.trees import EntryKind, TreeEntry
+from reconciler.metrics.queries.cluster import queries_for
+from reconciler.metrics.queries.devices import device_queries
+from reconciler.metrics.queries.ranges import live_queries
+from reconciler.metrics.reading.decoding import clusters_seen
+from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.pipeline.doors import Doors, Progress, no_progress
 from reconciler.snapshot.declarations import Commit, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory.nodes import device_names

@@ -12,7 +12,7 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.recording import fingerprint
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
 

@@ -12,7 +12,7 @@ from reconciler.config.learned_file import read_learned, render_learned
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.errors import ConfigurationError
-from reconciler.git import Repository, is_bare
+from reconciler.git.repository import Repository, is_bare
 
 MODE = 0o644
 

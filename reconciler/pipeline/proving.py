@@ -7,12 +7,16 @@ from pathlib import Path
 
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.errors import InputError
-from reconciler.git import EntryKind, Repository
-from reconciler.manifests import Field, Value, format_field, parse_documents
+from reconciler.git.repository import Repository
+from reconciler.git.trees import EntryKind
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import parse_documents
+from reconciler.manifests.fields import Field, format_field
 from reconciler.pipeline.prepare import Prepared
-from reconciler.placement import DEPLOYING_KINDS, Fleet
-from reconciler.rendering import Kustomize, find_kustomize
-from reconciler.resources import AUTOSCALERS, KINDS
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import DEPLOYING_KINDS
+from reconciler.rendering.kustomize import Kustomize, find_kustomize
+from reconciler.resources.registry import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 
 _COUNTS = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})

@@ -11,8 +11,10 @@ from reconciler.domain.plan import GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.forge import Forge, MarkerState, PullRequest, proposal_of, read_marker, withdrawn
-from reconciler.git import Clone
+from reconciler.forge.marker import MarkerState, read_marker, withdrawn
+from reconciler.forge.proposals import proposal_of
+from reconciler.forge.pull_requests import Forge, PullRequest
+from reconciler.git.clone import Clone
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.group_states import GroupState, Operation, Published
 from reconciler.pipeline.observe import ObservedRun

@@ -6,7 +6,7 @@ from pathlib import Path
 from reconciler.domain.proposals import Draft
 from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
-from reconciler.git import Clone
+from reconciler.git.clone import Clone
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.pipeline.observe import ObservedRun, observe

@@ -15,11 +15,15 @@ from reconciler.domain.findings import Finding
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
-from reconciler.forge import NEUTRAL_IDENTITY, Forge, ForgeToken, forge_for
-from reconciler.git import Clone, GitToken, Repository, clone_base, is_bare, open_directory, open_remote, origin_url
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
+from reconciler.forge.registry import ForgeToken, forge_for
+from reconciler.git.clone import Clone, clone_base
+from reconciler.git.credentials import GitToken
+from reconciler.git.remotes import open_remote
+from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
 from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
-from reconciler.prometheus import PrometheusClient
-from reconciler.rendering import Renderer
+from reconciler.prometheus.client import PrometheusClient
+from reconciler.rendering.renderer import Renderer
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.domain.globs import path_matches
-from reconciler.manifests import Value
+from reconciler.manifests.composer import Value
 from reconciler.placement.origins import AS_BUILT, SourceField, value_at
 from reconciler.placement.repository import ManifestRepository, directory_of, name_of
 

@@ -9,7 +9,8 @@ from reconciler.domain.findings import Finding, finding_of
 from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications
 from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read

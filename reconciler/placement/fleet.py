@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import Field
+from reconciler.manifests.fields import Field
 from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.kustomize.build import Builder

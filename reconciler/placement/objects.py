@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.placement.origins import (
     Address,
     SourceField,

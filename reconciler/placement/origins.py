@@ -9,7 +9,9 @@ from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Document
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import describe, name_field
 
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.

@@ -6,14 +6,14 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
-from reconciler.manifests import Field
+from reconciler.manifests.fields import Field
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, identify, split_version
 from reconciler.placement.origins import SourceField
-from reconciler.resources import AUTOSCALERS
+from reconciler.resources.registry import AUTOSCALERS
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
 _RESPECT: Final = "RespectIgnoreDifferences=true"

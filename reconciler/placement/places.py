@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import MarkerComment

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests import Document
+from reconciler.manifests.documents import Document
 
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _YAML_ENDINGS: Final = (".yaml", ".yml", ".json")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests import Value
+from reconciler.manifests.composer import Value
 from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.repository import (
     CHART_NAME,

@@ -2,7 +2,3 @@
 
 Faults outside are answers, never exceptions; a credential that cannot be read or sent is a ConfigurationError.
 """
-
-from reconciler.prometheus.client import PrometheusClient
-
-__all__ = ["PrometheusClient"]

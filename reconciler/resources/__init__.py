@@ -6,22 +6,3 @@ The only validation of user input: every value that leaves here has been checked
 clusters into a `Declaration`; `KINDS` is what is known of each kind, and of `KIND_WORDS` one stands in every document
 that is worth parsing.
 """
-
-from reconciler.resources.folding import FileDeclaration, merge
-from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object
-from reconciler.resources.registry import AUTOSCALERS, KIND_WORDS, KINDS
-
-__all__ = [
-    "AUTOSCALERS",
-    "KINDS",
-    "KIND_WORDS",
-    "FileDeclaration",
-    "KubernetesObject",
-    "count_written",
-    "is_read",
-    "merge",
-    "names_kind",
-    "read_file",
-    "read_object",
-]

@@ -22,7 +22,7 @@ from reconciler.domain.declared.saturation_settings import SaturationEntry, Upst
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.manifests import Document
+from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import name_field
 from reconciler.resources.validation import LooseShape
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
-from reconciler.manifests import Document
+from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.kinds import Kind

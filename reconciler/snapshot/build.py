@@ -9,10 +9,10 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
-from reconciler.metrics import read_observed
-from reconciler.metrics.tracked import read_tracked
-from reconciler.resources import KINDS
+from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.tracked.histories import read_tracked
 from reconciler.resources.kthena.tracked_targets import tracked_targets
+from reconciler.resources.registry import KINDS
 from reconciler.snapshot.inventory.pools import take_inventory
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 

@@ -5,18 +5,12 @@ from collections.abc import Container, Iterable, Iterator
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.placement import BuiltObject, Fleet
-from reconciler.resources import (
-    KINDS,
-    FileDeclaration,
-    KubernetesObject,
-    count_written,
-    is_read,
-    names_kind,
-    read_file,
-    read_object,
-)
-from reconciler.resources.objects import Piece
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject
+from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object
+from reconciler.resources.registry import KINDS
 
 _OBJECT_DEPTH = 1
 """What is in the way of a whole object stands at most this deep: nowhere in particular, or at `spec`."""

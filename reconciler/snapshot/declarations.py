@@ -10,17 +10,15 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Value, parse_readable
-from reconciler.placement import (
-    Fleet,
-    ManifestRepository,
-    MarkerComment,
-    build_fleet,
-    find_used,
-    is_kustomization,
-    read_markers,
-)
-from reconciler.resources import KIND_WORDS, merge, names_kind, read_file
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Document, parse_readable
+from reconciler.placement.fleet import Fleet, build_fleet
+from reconciler.placement.markers import MarkerComment, read_markers
+from reconciler.placement.repository import ManifestRepository, is_kustomization
+from reconciler.placement.roots import find_used
+from reconciler.resources.folding import merge
+from reconciler.resources.reading import names_kind, read_file
+from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.built_objects import declare
 from reconciler.snapshot.places.placing import place_numbers
 

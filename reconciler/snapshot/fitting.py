@@ -18,13 +18,16 @@ from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVa
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics import OWNERSHIP
 from reconciler.metrics.grids import Grid
+from reconciler.metrics.quantities.kubernetes import OWNERSHIP
 from reconciler.metrics.queries.expressions import label_names
 from reconciler.metrics.reading.attribution import attribution_of
 from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.traces import read_histories, trace
-from reconciler.sizing.learning import EngineLimits, Unfit, fit_profile, samples_of
+from reconciler.sizing.learning.fit import Unfit
+from reconciler.sizing.learning.fitting import fit_profile
+from reconciler.sizing.learning.limits import EngineLimits
+from reconciler.sizing.learning.samples import samples_of
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.variants.options import devices_of
 

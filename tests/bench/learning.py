@@ -10,7 +10,9 @@ import time
 import numpy as np
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning import Fit, Samples, fit_profile
+from reconciler.sizing.learning.fit import Fit
+from reconciler.sizing.learning.fitting import fit_profile
+from reconciler.sizing.learning.samples import Samples
 
 PAIRS = 1_000
 SAMPLES = 2_000

@@ -9,11 +9,11 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
-from reconciler.git import open_directory
 from reconciler.git.creating import create_bare
+from reconciler.git.repository import open_directory
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import ObservedRun, observe
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from tests.bench.answers import answers_to
 from tests.bench.fleet import NOW_S, Fleet
 from tests.bench.manifests import repository_files

@@ -18,7 +18,7 @@ from reconciler.domain.plan import Outcome
 from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.drafting.texts import write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.text import plan_text
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration

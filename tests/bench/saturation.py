@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
-from reconciler.sizing.saturation import (
-    BoundHistory,
-    VariantFacts,
-    layer_thresholds,
-    replay_bounds,
-    size_saturation,
-)
-from reconciler.sizing.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
+from reconciler.sizing.saturation.compute_bound import BoundHistory
+from reconciler.sizing.saturation.engine import size_saturation
+from reconciler.sizing.saturation.replay import replay_bounds
+from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 MODELS = 1_000
 VARIANTS = 4

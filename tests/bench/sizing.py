@@ -10,15 +10,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from reconciler.sizing.queueing import (
-    Floats,
-    ServiceCurves,
-    Targets,
-    analyze,
-    largest_rate,
-    largest_throughput,
-    prefill_decode,
-)
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.queueing.analysis import analyze
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.laws import prefill_decode
+from reconciler.sizing.queueing.rates import largest_rate, largest_throughput
+from reconciler.sizing.queueing.targets import Targets
 from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for, size
 
 BATCHES = (8, 16, 32, 64, 128, 256, 512)

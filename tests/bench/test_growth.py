@@ -15,7 +15,7 @@ from reconciler.domain.recording import Recording
 from reconciler.manifests.composer import compose_documents
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report import plain, tables
 from reconciler.report.text import plan_text
 from reconciler.snapshot.declarations import read_declaration

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests import Document, parse_documents, parse_readable
+from reconciler.manifests.documents import Document, parse_documents, parse_readable
 from tests.fuzz.breaking import BREAKAGES
 from tests.fuzz.restructuring import restructure
 from tests.fuzz.rewriting import REWRITES, Mutation

@@ -7,17 +7,10 @@ from typing import Any
 
 import yaml
 
-from reconciler.manifests import (
-    Document,
-    Field,
-    InsertBlock,
-    InsertItem,
-    PlainEdit,
-    SetScalar,
-    Value,
-    parse_documents,
-    parse_readable,
-)
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Document, parse_documents, parse_readable
+from reconciler.manifests.edits import InsertBlock, InsertItem, PlainEdit, SetScalar
+from reconciler.manifests.fields import Field
 
 MOST_FIELDS = 5_000
 

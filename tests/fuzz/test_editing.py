@@ -6,16 +6,10 @@ from itertools import islice
 
 import pytest
 
-from reconciler.manifests import (
-    Document,
-    EditRefused,
-    Field,
-    InsertBlock,
-    PlainEdit,
-    ReplaceBlock,
-    SetScalar,
-    apply_edits,
-)
+from reconciler.manifests.documents import Document
+from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.edits import EditRefused, InsertBlock, PlainEdit, ReplaceBlock, SetScalar
+from reconciler.manifests.fields import Field
 from tests.fuzz.cases import Tape, fuzz, written_file
 from tests.fuzz.oracle import (
     MOST_FIELDS,

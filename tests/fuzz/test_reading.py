@@ -8,8 +8,8 @@ import pytest
 from reconciler.domain.findings import Finding
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.manifests import Document, parse_readable
-from reconciler.resources import KIND_WORDS
+from reconciler.manifests.documents import Document, parse_readable
+from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.declarations import read_declaration
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.forge import read_marker
+from reconciler.forge.marker import read_marker
 from reconciler.forge.proposals import decision_of_commit
 from tests.servers.fleet import Fleet, Level
 from tests.servers.git_workshop import run_git

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import ForgeSettings
-from reconciler.forge import Forge, ForgeToken, Marker, forge_for, withdrawn, write_marker
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.marker import Marker, withdrawn, write_marker
+from reconciler.forge.pull_requests import Forge
+from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.forge.remotes import RepositoryAddress
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github

@@ -7,8 +7,10 @@ import pytest
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics import device_queries, read_observed, warnings_of
-from reconciler.prometheus import PrometheusClient
+from reconciler.metrics.queries.devices import device_queries
+from reconciler.metrics.reading.decoding import warnings_of
+from reconciler.metrics.reading.observed import read_observed
+from reconciler.prometheus.client import PrometheusClient
 from reconciler.snapshot.catalogs import build_catalog
 from reconciler.snapshot.inventory.nodes import device_names
 from reconciler.snapshot.inventory.pools import take_inventory

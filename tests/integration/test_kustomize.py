@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests import Value, parse_documents, parse_readable
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import parse_documents, parse_readable
 from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.repository import ManifestRepository
 

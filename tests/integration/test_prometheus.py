@@ -7,13 +7,15 @@ import pytest
 
 from reconciler.domain.measured.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics import QUANTITIES, clusters_seen, decode, queries_for, warnings_of
+from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
+from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.expressions import LabelNames
+from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_of
 from reconciler.metrics.reading.demand import mean_length
 from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries, Served
-from reconciler.prometheus import PrometheusClient
+from reconciler.prometheus.client import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]

@@ -13,9 +13,13 @@ from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics import HISTORY, QueryNeeds, decode, history_queries, queries_for, read_observed
+from reconciler.metrics.quantities.history import HISTORY
 from reconciler.metrics.quantities.quantity import Name
-from reconciler.prometheus import PrometheusClient
+from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
+from reconciler.metrics.queries.ranges import history_queries
+from reconciler.metrics.reading.decoding import decode
+from reconciler.metrics.reading.observed import read_observed
+from reconciler.prometheus.client import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 from tests.servers.traces import read_traces

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge import read_marker
+from reconciler.forge.marker import read_marker
 from reconciler.forge.proposals import decision_of_commit
 from tests.servers.fleet import CODE, Fleet, Level
 

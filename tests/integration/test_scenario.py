@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.forge import read_marker
-from reconciler.forge.marker import MarkerState
+from reconciler.forge.marker import MarkerState, read_marker
 from reconciler.forge.proposals import decision_of_commit
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, Fleet, Level, ShownPullRequest
 from tests.servers.git_workshop import run_git

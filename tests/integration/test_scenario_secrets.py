@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import Clone
+from reconciler.git.clone import Clone
 from reconciler.http.redaction import secret_forms
 from tests.servers.fleet import FULL_NAME, Fleet, Level
 from tests.servers.git_http import Fault

@@ -14,14 +14,14 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import load_settings
 from reconciler.domain.settings import Settings
-from reconciler.forge import Forge
 from reconciler.forge.local import Local
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
-from reconciler.git import Clone, Repository, clone_base
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
+from reconciler.git.clone import Clone, clone_base
+from reconciler.git.repository import Repository
 from reconciler.pipeline.doors import Ask, Doors
 from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.run import RunResult, plan, run
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from tests.servers.answers import Replica, answering
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import Workshop, run_git

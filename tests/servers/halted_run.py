@@ -20,7 +20,7 @@ import reconciler.cli.run
 from reconciler.cli.main import invoke
 from reconciler.forge.github import GitHub
 from reconciler.forge.local import Local
-from reconciler.git import Clone
+from reconciler.git.clone import Clone
 from reconciler.http.limits import Clock
 
 PATIENCE_S = 30.0

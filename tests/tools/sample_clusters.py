@@ -17,11 +17,11 @@ from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
-from reconciler.manifests import OpenFile, parse_documents
+from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
-from reconciler.rendering import Renderer
-from reconciler.resources import merge
+from reconciler.rendering.renderer import Renderer
+from reconciler.resources.folding import merge
 from reconciler.snapshot.built_objects import declare
 from reconciler.snapshot.declarations import clusters_of, read_commit
 from reconciler.snapshot.places.placing import place_numbers

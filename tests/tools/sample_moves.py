@@ -18,11 +18,12 @@ from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.variants import Option, Variant
 from reconciler.errors import InputError
-from reconciler.manifests import OpenFile, Value, parse_documents
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
-from reconciler.rendering import Renderer
-from reconciler.resources import merge
+from reconciler.rendering.renderer import Renderer
+from reconciler.resources.folding import merge
 from reconciler.snapshot.built_objects import declare
 from reconciler.snapshot.declarations import clusters_of, read_commit
 from reconciler.snapshot.places.placing import place_numbers

@@ -10,11 +10,11 @@ from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
-from reconciler.metrics import queries_for
+from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.reading.attribution import target_of
 from reconciler.pipeline.drafting.draft import draft_plan
 from reconciler.pipeline.drafting.texts import write_texts
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 from tests.servers.answers import Replica, answering

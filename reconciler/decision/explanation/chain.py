@@ -13,7 +13,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
-from reconciler.metrics import Name
+from reconciler.metrics.quantities.quantity import Name
 
 _ARRIVALS = {
     ArrivalSource.CONFIGURED: (Name.ARRIVALS_CONFIGURED,),

@@ -13,7 +13,7 @@ from reconciler.domain.requirements import Pool
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.manifests.wording import MOST_NAMED, name_first
-from reconciler.metrics import Name
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.inventory.pools import accelerators_of, devices_now, is_counted_by_pods, wanted_devices
 

@@ -11,7 +11,7 @@ from reconciler.domain.requirements import Candidate, Requirement
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import HEADROOM, PAYBACK_S
 from reconciler.domain.variants import Variant
-from reconciler.sizing.saturation import Filling
+from reconciler.sizing.saturation.answer import Filling
 
 Carried = Mapping[CandidateKey, float]
 """What one replica of a candidate carries; one that nobody knows is not there."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Requirement
-from reconciler.sizing.saturation import Filling
+from reconciler.sizing.saturation.answer import Filling
 
 TOLERANCE = 1e-9
 """What a cover may lack, as in the optimizer."""

@@ -20,8 +20,8 @@ from reconciler.metrics.reading.readings import (
     Target,
     gather_by_model,
 )
-from reconciler.resources import KINDS
 from reconciler.resources.kinds import ROLE
+from reconciler.resources.registry import KINDS
 
 LONGEST_NAME = 253
 

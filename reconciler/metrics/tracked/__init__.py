@@ -3,8 +3,3 @@
 `tracking_queries` asks one range query a metric for all targets together; `read_tracked` reads the answers, on one
 grid, with what nobody knows as NaN and the reason beside it.
 """
-
-from reconciler.metrics.tracked.histories import read_tracked
-from reconciler.metrics.tracked.queries import tracking_queries
-
-__all__ = ["read_tracked", "tracking_queries"]

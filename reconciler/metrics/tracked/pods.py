@@ -11,8 +11,8 @@ from reconciler.metrics.queries.expressions import LabelNames, exported_label
 from reconciler.metrics.reading.attribution import ANY_ROLE, LONGEST_NAME
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.readings import ObjectName
-from reconciler.resources import KINDS
 from reconciler.resources.kinds import ROLE
+from reconciler.resources.registry import KINDS
 
 Labels = Mapping[str, str]
 

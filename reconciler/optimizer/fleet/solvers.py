@@ -30,7 +30,7 @@ from reconciler.optimizer.fleet.planning import (
 )
 from reconciler.optimizer.fleet.proof import coverages, sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Floats, Integers
-from reconciler.optimizer.inferno import OptimalSolver
+from reconciler.optimizer.inferno.solvers import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
 
 _NOISE = 1e-6

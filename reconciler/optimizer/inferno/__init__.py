@@ -9,25 +9,3 @@ No setting reaches the limited modes: their plans shut down what serves because 
 request must never propose, and the optimizer has priorities of its own. They are kept, in this one package, as the peer
 that a replay of recorded demand compares with.
 """
-
-from reconciler.optimizer.inferno.best_effort import SaturationPolicy
-from reconciler.optimizer.inferno.exact import Optimum, exact_optimum
-from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant
-from reconciler.optimizer.inferno.solvers import OptimalSolver, PriorityGreedySolver, WeightedGreedySolver
-
-__all__ = [
-    "Grants",
-    "Offer",
-    "OptimalSolver",
-    "Optimum",
-    "PriorityGreedySolver",
-    "SaturationPolicy",
-    "Server",
-    "ServerGrant",
-    "WeightedGreedySolver",
-    "exact_optimum",
-    "priority_greedy",
-    "unlimited",
-    "weighted_greedy",
-]

@@ -10,10 +10,12 @@ from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS
 from reconciler.domain.variants import Option, Variant
-from reconciler.manifests import EditRefused, Value, format_field
+from reconciler.manifests.composer import Value
+from reconciler.manifests.edits import EditRefused
+from reconciler.manifests.fields import format_field
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar, set_field
 from reconciler.pipeline.drafting.overlay_patches import Patching, plant
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.entries import FlavorsView, entries_view
 
 _LABELS: FieldPath = ("metadata", "labels")

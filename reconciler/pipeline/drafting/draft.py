@@ -14,10 +14,10 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
-from reconciler.manifests import OpenFile
+from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 
 
 def draft_plan(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:

@@ -9,7 +9,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.variants import Variant
 from reconciler.pipeline.drafting.accelerator_edits import AcceleratorChange
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, set_field
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.entries import ReplicaEntryView
 from reconciler.report.status import StatusOmission, status_view
 

@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from reconciler.domain.declared.objects import DocumentRef
 from reconciler.domain.declared.places import WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests import (
+from reconciler.manifests.documents import Document, OpenFile
+from reconciler.manifests.editing import append_documents, edit_file
+from reconciler.manifests.edits import (
     AppendDocument,
-    Document,
     Edit,
     EditRefused,
-    Field,
     InsertBlock,
     InsertItem,
-    OpenFile,
     ReplaceBlock,
     SetEmbedded,
     SetScalar,
-    append_documents,
-    edit_file,
 )
+from reconciler.manifests.fields import Field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

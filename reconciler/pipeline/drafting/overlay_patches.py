@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.objects import DocumentRef, FieldPath
 from reconciler.domain.declared.places import OverlayPatch, PatchPath
-from reconciler.manifests import AppendDocument, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.edits import AppendDocument
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.entries import FieldsView, OverlayPatchView, PatchListView, lines_of
 
 

@@ -2,8 +2,8 @@
 
 from reconciler.domain.plan import GroupPlan, Plan
 from reconciler.domain.proposals import ChangeSet, Draft, Edited
-from reconciler.forge import Marker, write_marker
-from reconciler.rendering import Renderer
+from reconciler.forge.marker import Marker, write_marker
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import commit_view, pull_request_view, reductions
 
 

@@ -13,7 +13,7 @@ from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_readable
+from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import quote
 from reconciler.pipeline.validation.source_ignore import is_ignored
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read

@@ -8,7 +8,7 @@ from typing import Final
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.errors import InputError
-from reconciler.manifests import Value
+from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.configurations import Configuration, read_configurations
 from reconciler.placement.kustomize.kustomization import Kustomization, read_kustomization

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.objects import ObjectIdentity

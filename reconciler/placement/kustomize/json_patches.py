@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.manifests.proof import find_difference
 from reconciler.manifests.wording import quote
 from reconciler.placement.objects import ObjectDraft

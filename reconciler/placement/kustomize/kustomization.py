@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests import Document
+from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, quote
 from reconciler.placement.kustomize.selectors import Selector
 from reconciler.placement.objects import split_version

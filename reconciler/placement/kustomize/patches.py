@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_documents
+from reconciler.manifests.documents import Document, parse_documents
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.json_patches import apply_operations
 from reconciler.placement.kustomize.kustomization import PatchRule

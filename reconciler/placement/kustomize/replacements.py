@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.manifests import Field
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.kustomize.patches import select

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.placement.objects import ObjectDraft, Obstacle, split_version
 from reconciler.placement.origins import SourceField, SourceTrace
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.manifests import Field, Value
+from reconciler.manifests.composer import Value
+from reconciler.manifests.fields import Field
 from reconciler.manifests.wording import join_words, quote
 from reconciler.placement.kustomize.configurations import FieldRule
 from reconciler.placement.kustomize.kustomization import ImageRule, LabelRule, ReplicaRule

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_documents
+from reconciler.manifests.documents import Document, parse_documents
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.objects import KubernetesObject
 

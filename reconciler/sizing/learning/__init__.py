@@ -7,26 +7,3 @@ traces: a bounded factor of capacity.
 
 Nothing is drawn at random, and the order of samples makes no difference.
 """
-
-from reconciler.sizing.learning.correction import LEAST_FACTOR, MOST_FACTOR, Correction, correct
-from reconciler.sizing.learning.coverage import why_outside
-from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.limits import EngineLimits
-from reconciler.sizing.learning.prefill import FEWEST_SAMPLES
-from reconciler.sizing.learning.samples import Samples, samples_of
-
-__all__ = [
-    "FEWEST_SAMPLES",
-    "LEAST_FACTOR",
-    "MOST_FACTOR",
-    "Correction",
-    "EngineLimits",
-    "Fit",
-    "Samples",
-    "Unfit",
-    "correct",
-    "fit_profile",
-    "samples_of",
-    "why_outside",
-]

@@ -7,28 +7,3 @@ Nothing is kept between calls: what earlier runs would have remembered is replay
 (`replay_bounds`, `replay_capacities`). Missing values are None with a reason; whatever comes in, an answer with reasons
 comes out, never an exception.
 """
-
-from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer, ZeroRule
-from reconciler.sizing.saturation.compute_bound import BoundHistory, WorkloadKey
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
-from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
-from reconciler.sizing.saturation.variants import DEFAULT_COST, StoredCapacity, VariantFacts
-
-__all__ = [
-    "DEFAULT_COST",
-    "BoundHistory",
-    "Filling",
-    "LayeredThresholds",
-    "ModelReadings",
-    "SaturationAnswer",
-    "StoredCapacity",
-    "Thresholds",
-    "VariantFacts",
-    "WorkloadKey",
-    "ZeroRule",
-    "layer_thresholds",
-    "replay_bounds",
-    "replay_capacities",
-    "size_saturation",
-]

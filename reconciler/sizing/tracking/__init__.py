@@ -10,35 +10,3 @@ What a policy says are nouns (`domain.tracking`); what pods and queries answered
 Struct of arrays inside: the last axis of every array is targets. Percents are whole numbers, because the rule
 truncates them in integers; times are seconds outside, whole milliseconds inside.
 """
-
-from reconciler.sizing.tracking.groups import Block, aggregate_external, distribute, scaling_order
-from reconciler.sizing.tracking.history import History, PodHistory, Target
-from reconciler.sizing.tracking.outcome import TrackedOutcome, Trail, Vote
-from reconciler.sizing.tracking.replay import RolePair
-from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
-from reconciler.sizing.tracking.tracking import track
-
-__all__ = [
-    "KTHENA_V0",
-    "KTHENA_V0_CORRECTED",
-    "KTHENA_V1",
-    "TRACKING",
-    "Block",
-    "History",
-    "PodHistory",
-    "RoleBounds",
-    "RoleCounts",
-    "RolePair",
-    "Rule",
-    "Target",
-    "TrackedOutcome",
-    "Trail",
-    "Vote",
-    "aggregate_external",
-    "distribute",
-    "repair_exactly",
-    "repair_upstream",
-    "scaling_order",
-    "track",
-]

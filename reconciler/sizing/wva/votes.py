@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.saturation import ModelReadings
+from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.capacities import capacity_figures, mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.thresholds import BUILT_IN, TOKEN_UNITS, Thresholds, threshold_figures
 from reconciler.sizing.saturation.tokens import replica_tokens

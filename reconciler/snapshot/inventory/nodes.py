@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS
 from reconciler.domain.settings import Settings
-from reconciler.metrics import DeviceNames
+from reconciler.metrics.queries.devices import DeviceNames
 from reconciler.metrics.queries.expressions import exported_label, exported_resource
 
 WHOLE_DEVICES = (

@@ -9,7 +9,10 @@ from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
-from reconciler.placement import EffectivePlace, Fleet, NoPlace, Obstacle, helm_place, is_switched_off, marked_place
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import helm_place, is_switched_off
+from reconciler.placement.objects import Obstacle
+from reconciler.placement.places import EffectivePlace, NoPlace, marked_place
 from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers
 

@@ -11,18 +11,13 @@ from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ModelSettings, Settings
-from reconciler.placement import (
-    BuiltObject,
-    EffectivePlace,
-    EntryPlaces,
-    Fleet,
-    NoPlace,
-    effective_place,
-    marked_place,
-    overlay_insertion,
-    owners_of,
-)
-from reconciler.resources import KINDS
+from reconciler.placement.entries import EntryPlaces
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject
+from reconciler.placement.overlays import overlay_insertion
+from reconciler.placement.ownership import owners_of
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
+from reconciler.resources.registry import KINDS
 from reconciler.snapshot.places.charts import Made, find_charted
 from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reconciler.domain.declared.places import WrittenField
-from reconciler.placement import ValueOrigin
+from reconciler.placement.origins import ValueOrigin
 
 
 def moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:

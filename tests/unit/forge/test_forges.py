@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.domain.proposals import ProposalState
-from reconciler.forge import Marker, PullRequest, PullRequestState, proposal_of, withdrawn, write_marker
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
+from reconciler.forge.marker import Marker, withdrawn, write_marker
+from reconciler.forge.proposals import proposal_of
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 
 HEAD = "reconciler/prod-llm-0a1b2c3d"
 DECISION = "a" * 64

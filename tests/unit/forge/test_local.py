@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.forge import PullRequest, PullRequestState
 from reconciler.forge.local import Local
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 
 def create(forge: Local, head: str = "reconciler/a", body: str = "A body\n") -> PullRequest:

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.proposals import ProposedChange
-from reconciler.forge import Marker, MarkerState, body_digest, read_marker, withdrawn, write_marker
-from reconciler.forge.marker import CLOSING, MAX_JSON_LENGTH, OPENING
+from reconciler.forge.marker import (
+    CLOSING,
+    MAX_JSON_LENGTH,
+    OPENING,
+    Marker,
+    MarkerState,
+    body_digest,
+    read_marker,
+    withdrawn,
+    write_marker,
+)
 
 DECISION = "0123456789abcdef" * 4
 CHANGE = ProposedChange(

@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.domain.proposals import ProposalState, ProposedChange
 from reconciler.domain.settings import Identity
-from reconciler.forge import Marker, MarkerState, PullRequest, PullRequestState, proposal_of, write_marker
-from reconciler.forge.proposals import decision_of_commit
+from reconciler.forge.marker import Marker, MarkerState, write_marker
+from reconciler.forge.proposals import decision_of_commit, proposal_of
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 OURS = Identity(name="Reconciler", email="reconciler@example.com")
 ANN = Identity(name="Ann", email="ann@example.com")

@@ -5,7 +5,9 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
-from reconciler.git import Clone, EntryKind, clone_base, open_directory
+from reconciler.git.clone import Clone, clone_base
+from reconciler.git.repository import open_directory
+from reconciler.git.trees import EntryKind
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 
 

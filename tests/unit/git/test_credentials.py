@@ -3,7 +3,7 @@ import base64
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git import GitToken
+from reconciler.git.credentials import GitToken
 from reconciler.git.failures import shorten
 from reconciler.http.redaction import Redactor
 

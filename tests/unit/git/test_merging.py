@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.git import clone_base
+from reconciler.git.clone import clone_base
 from tests.servers.git_workshop import Workshop
 
 LINES = b"".join(b"line %d\n" % number for number in range(12))

@@ -2,7 +2,9 @@
 
 import pytest
 
-from reconciler.manifests import Edit, EditRefused, Field, InsertBlock, ReplaceBlock, SetScalar, apply_edits
+from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ReplaceBlock, SetScalar
+from reconciler.manifests.fields import Field
 
 STATUS = "a: 1\nb:\n  c: x\n"
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import InputError
-from reconciler.manifests import Document, Value, format_field, parse_documents, parse_readable
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Document, parse_documents, parse_readable
+from reconciler.manifests.fields import format_field
 
 
 def parse_one(text: str) -> Document:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from reconciler.manifests import EditRefused, Field, SetEmbedded, SetScalar, apply_edits
+from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.edits import EditRefused, SetEmbedded, SetScalar
+from reconciler.manifests.fields import Field
 
 VALUES = """\
 helm:

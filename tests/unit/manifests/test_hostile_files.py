@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents
+from reconciler.manifests.documents import parse_documents
 
 
 def error_of(data: bytes) -> InputError:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from reconciler.manifests import AppendDocument, Edit, EditRefused, InsertItem, SetScalar, append_documents, apply_edits
+from reconciler.manifests.editing import append_documents, apply_edits
+from reconciler.manifests.edits import AppendDocument, Edit, EditRefused, InsertItem, SetScalar
 
 ITEM = "- path: ours.yaml\n"
 FIRST = "# first\na: 1\n"

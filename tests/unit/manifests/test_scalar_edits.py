@@ -2,7 +2,9 @@
 
 import pytest
 
-from reconciler.manifests import EditRefused, Field, SetScalar, apply_edits
+from reconciler.manifests.editing import apply_edits
+from reconciler.manifests.edits import EditRefused, SetScalar
+from reconciler.manifests.fields import Field
 
 REPLICAS: Field = ("spec", "replicas")
 

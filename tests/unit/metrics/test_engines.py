@@ -4,8 +4,10 @@ from collections import Counter as Tally
 
 import pytest
 
-from reconciler.metrics import QUANTITIES, SATURATION_QUANTITIES, Name
 from reconciler.metrics.engines import ENGINES, ServingEngine, offered
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 
 ASKED = {quantity.name: quantity.candidates for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
 OF_ONE_ENGINE = set(ASKED) - {

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics import QUANTITIES, clusters_seen, queries_for
 from reconciler.metrics.engines import ENGINES
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.expressions import quote
 from reconciler.metrics.queries.selectors import add_matchers
+from reconciler.metrics.reading.decoding import clusters_seen
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 

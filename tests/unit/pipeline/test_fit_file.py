@@ -9,7 +9,7 @@ import yaml
 from reconciler.config.learned_file import FIRST_LINE, render_learned
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.errors import ConfigurationError
-from reconciler.git import Repository, open_directory
+from reconciler.git.repository import Repository, open_directory
 from reconciler.pipeline.profiles_file import ProfilesFile, find_profiles_file, is_extended, merge_profiles
 from tests.servers.desk import Desk
 

@@ -11,7 +11,8 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
-from reconciler.metrics import QUANTITIES, Name
+from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.prepare import prepare

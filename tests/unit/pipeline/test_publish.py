@@ -7,10 +7,10 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge import read_marker
 from reconciler.forge.local import Local
+from reconciler.forge.marker import read_marker
 from reconciler.forge.pull_requests import PullRequest
-from reconciler.git import clone_base
+from reconciler.git.clone import clone_base
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult, run
 from tests.servers.answers import failing

@@ -9,7 +9,7 @@ import pytest
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import entries_of, fingerprint, read_recording, write_recording
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from tests.servers.desk import BUSY, PEAK, Desk
 from tests.servers.fleet import CHAT_VARIANT

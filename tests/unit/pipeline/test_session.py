@@ -10,7 +10,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
-from reconciler.git import Clone
+from reconciler.git.clone import Clone
 from reconciler.pipeline.session import Session, open_session
 from tests.servers.answers import answering
 from tests.servers.desk import Desk

@@ -7,8 +7,10 @@ import pytest
 
 from reconciler.domain.globs import path_matches
 from reconciler.errors import InputError
-from reconciler.manifests import Document, parse_readable
-from reconciler.placement import Fleet, ManifestRepository, build_fleet, read_markers
+from reconciler.manifests.documents import Document, parse_readable
+from reconciler.placement.fleet import Fleet, build_fleet
+from reconciler.placement.markers import read_markers
+from reconciler.placement.repository import ManifestRepository
 
 Build = Callable[..., Fleet]
 CASES = Path(__file__).parents[2] / "testdata" / "clusters"

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import Edit, EditRefused, InsertBlock, OpenFile, SetEmbedded, SetScalar, edit_file
-from reconciler.placement import EffectivePlace, Fleet, ValueOrigin, effective_place, helm_place, overlay_insertion
+from reconciler.manifests.documents import OpenFile
+from reconciler.manifests.editing import edit_file
+from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, SetEmbedded, SetScalar
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import helm_place
+from reconciler.placement.origins import ValueOrigin
+from reconciler.placement.overlays import overlay_insertion
+from reconciler.placement.places import EffectivePlace, effective_place
 
 Build = Callable[..., Fleet]
 REPLICAS = ("spec", "replicas")

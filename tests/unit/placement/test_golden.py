@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import Value, parse_documents
-from reconciler.placement import EffectivePlace, Fleet, NoPlace, effective_place, helm_place, owners_of
+from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import parse_documents
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import helm_place
+from reconciler.placement.ownership import owners_of
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
 
 Build = Callable[..., Fleet]
 FOLDER = Path(__file__).parents[2] / "testdata" / "clusters"

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement import EffectivePlace, Fleet, NoPlace, helm_place
-from reconciler.placement.helm import split_setting
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import helm_place, split_setting
+from reconciler.placement.places import EffectivePlace, NoPlace
 
 Build = Callable[..., Fleet]
 RELEASE = """\

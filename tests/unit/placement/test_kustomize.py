@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests import parse_documents
-from reconciler.placement import BuiltObject, Fleet, ManifestRepository, OriginKind
+from reconciler.manifests.documents import parse_documents
+from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.build import BuildBudget, Builder
+from reconciler.placement.objects import BuiltObject
+from reconciler.placement.origins import OriginKind
+from reconciler.placement.repository import ManifestRepository
 
 Build = Callable[..., Fleet]
 

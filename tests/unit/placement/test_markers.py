@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement import EffectivePlace, Fleet, NoPlace, effective_place, read_markers
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.markers import read_markers
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
 
 Build = Callable[..., Fleet]
 

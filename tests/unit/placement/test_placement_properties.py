@@ -6,9 +6,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests import Value
-from reconciler.placement import EffectivePlace, Fleet, NoPlace, effective_place
+from reconciler.manifests.composer import Value
+from reconciler.placement.fleet import Fleet
 from reconciler.placement.origins import value_at
+from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
 
 Build = Callable[..., Fleet]
 

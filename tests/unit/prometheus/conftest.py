@@ -10,7 +10,7 @@ from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
 from reconciler.http.limits import Limits
-from reconciler.prometheus import PrometheusClient
+from reconciler.prometheus.client import PrometheusClient
 from tests.servers.scripted import Respond, ScriptedServer, SteppedClock, reply, serve_script
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'

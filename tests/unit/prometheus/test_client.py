@@ -19,7 +19,7 @@ from reconciler.domain.measured.answers import Answer, AnswerStatus, Query
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError
 from reconciler.http.limits import Limits
-from reconciler.prometheus import PrometheusClient
+from reconciler.prometheus.client import PrometheusClient
 from tests.servers.scripted import in_turn
 
 CANARY = "canary-7f3a9c"

@@ -14,7 +14,7 @@ import pytest
 from reconciler.domain.measured.answers import AnswerStatus, Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Tls
 from reconciler.http.limits import Limits
-from reconciler.prometheus import PrometheusClient
+from reconciler.prometheus.client import PrometheusClient
 
 OPENSSL = shutil.which("openssl") or ""
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'

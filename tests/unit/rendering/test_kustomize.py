@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, InputError
-from reconciler.rendering import find_kustomize
+from reconciler.rendering.kustomize import find_kustomize
 
 
 def install(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

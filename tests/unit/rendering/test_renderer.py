@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import ConfigurationError
-from reconciler.rendering import Renderer
+from reconciler.rendering.renderer import Renderer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@ import json
 from collections.abc import Callable
 
 from reconciler.domain.plan import Decision, Plan
-from reconciler.report import SettingRow, explain_json, plan_json
-from reconciler.report.document import solver_json
+from reconciler.report.document import plan_json, solver_json
+from reconciler.report.explain import SettingRow, explain_json
 
 
 def test_the_document_of_a_change_reads_as_agreed(

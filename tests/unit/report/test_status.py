@@ -8,7 +8,7 @@ from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import Condition
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.report import StatusOmission, StatusView, status_view
+from reconciler.report.status import StatusOmission, StatusView, status_view
 
 NOW_S = 1795183500.0
 NOW = "2026-11-20T14:05:00Z"

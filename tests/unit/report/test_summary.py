@@ -7,7 +7,8 @@ from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan, Step, Verdict, VerdictKind
 from reconciler.domain.solutions import SolveStatus
-from reconciler.report import commit_view, plan_view, pull_request_view, summary
+from reconciler.report import summary
+from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
 
 
 def test_the_title_names_the_most_urgent_change_the_group_and_the_cost(priced_plan: Plan) -> None:

@@ -16,18 +16,9 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
-from reconciler.rendering import Renderer, shipped_templates
 from reconciler.rendering.filters import FILTERS
-from reconciler.report import (
-    CommitView,
-    PullRequestView,
-    StatusView,
-    commit_view,
-    plan_view,
-    pull_request_view,
-    reductions,
-    status_view,
-)
+from reconciler.rendering.renderer import Renderer
+from reconciler.rendering.shipped import shipped_templates
 from reconciler.report.entries import (
     EntriesView,
     FieldsView,
@@ -37,6 +28,15 @@ from reconciler.report.entries import (
     ReplicaEntryView,
     entries_view,
 )
+from reconciler.report.pull_request import (
+    CommitView,
+    PullRequestView,
+    commit_view,
+    plan_view,
+    pull_request_view,
+    reductions,
+)
+from reconciler.report.status import StatusView, status_view
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"

@@ -4,8 +4,9 @@ from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
-from reconciler.report import SettingRow, explain_text, plan_text
+from reconciler.report.explain import SettingRow, explain_text
 from reconciler.report.plain import display_width
+from reconciler.report.text import plan_text
 
 
 def test_the_plan_reads_as_agreed(priced_plan: Plan, match_golden: Callable[[str, str], None]) -> None:

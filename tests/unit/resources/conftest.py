@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.manifests import parse_documents
-from reconciler.resources import KIND_WORDS, FileDeclaration, merge, read_file
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.folding import FileDeclaration, merge
+from reconciler.resources.reading import read_file
+from reconciler.resources.registry import KIND_WORDS
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "resources"
 

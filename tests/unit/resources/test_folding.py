@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Severity
-from reconciler.manifests import parse_documents
-from reconciler.resources import FileDeclaration, merge, read_file
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.folding import FileDeclaration, merge
+from reconciler.resources.reading import read_file
 
 Declare = Callable[..., Declaration]
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents
-from reconciler.resources import merge, read_file
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.folding import merge
+from reconciler.resources.reading import read_file
 
 SAMPLES = sorted((Path(__file__).parents[2] / "testdata" / "resources" / "findings").glob("*.yaml"))
 TEXTS = [path.read_text() for path in SAMPLES]

@@ -3,9 +3,8 @@
 import re
 from collections import Counter
 
-from reconciler.resources import KINDS
 from reconciler.resources.kinds import ROLE
-from reconciler.resources.registry import FAMILIES
+from reconciler.resources.registry import FAMILIES, KINDS
 
 
 def test_no_two_families_claim_one_kind_or_config_map() -> None:

@@ -8,20 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.queueing import (
-    Binding,
-    Floats,
-    QueueState,
-    RateLimits,
-    ServiceCurves,
-    Targets,
-    analyze,
-    decode_only,
-    largest_rate,
-    largest_throughput,
-    prefill_decode,
-    rate_range,
-)
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.queueing.analysis import QueueState, analyze
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
+from reconciler.sizing.queueing.targets import Binding, Targets
 
 batches = st.integers(1, 300)
 prompts = st.one_of(st.just(0), st.integers(1, 12000))

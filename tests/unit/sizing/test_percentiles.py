@@ -9,17 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import erlang
 
-from reconciler.sizing.queueing import (
-    Binding,
-    Floats,
-    RateLimits,
-    ServiceCurves,
-    Targets,
-    decode_only,
-    expect_percentiles,
-    largest_rate,
-    prefill_decode,
-)
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode
+from reconciler.sizing.queueing.percentiles import expect_percentiles
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate
+from reconciler.sizing.queueing.targets import Binding, Targets
 
 percentiles = st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9])
 alphas_s = st.floats(0.002, 0.1)

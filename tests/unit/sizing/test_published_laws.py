@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reconciler.sizing.queueing import (
-    QueueState,
-    RateLimits,
-    ServiceCurves,
-    Targets,
-    analyze,
-    decode_only,
-    largest_rate,
-    largest_throughput,
-    prefill_decode,
-    rate_range,
-)
+from reconciler.sizing.queueing.analysis import QueueState, analyze
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
+from reconciler.sizing.queueing.targets import Targets
 from tests.tools.decode_only_sizes import Profiles, max_batch, replicas_for
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"

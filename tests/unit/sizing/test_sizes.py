@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.queueing import Targets, analyze, decode_only
+from reconciler.sizing.queueing.analysis import analyze
+from reconciler.sizing.queueing.laws import decode_only
+from reconciler.sizing.queueing.targets import Targets
 from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, max_batch, replicas_for, size
 
 

@@ -9,8 +9,13 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import SERIAL_PREFILL
-from reconciler.sizing.learning import EngineLimits, Fit, fit_profile, samples_of
-from reconciler.sizing.queueing import Binding, RateLimits, Targets, largest_rate, serial_prefill
+from reconciler.sizing.learning.fit import Fit
+from reconciler.sizing.learning.fitting import fit_profile
+from reconciler.sizing.learning.limits import EngineLimits
+from reconciler.sizing.learning.samples import samples_of
+from reconciler.sizing.queueing.laws import serial_prefill
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate
+from reconciler.sizing.queueing.targets import Binding, Targets
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import Learning, PerformanceProfile
-from reconciler.sizing.learning import correct, why_outside
+from reconciler.sizing.learning.correction import correct
+from reconciler.sizing.learning.coverage import why_outside
 
 Series = dict[str, tuple[float, ...]]
 TraceOf = Callable[..., Trace]

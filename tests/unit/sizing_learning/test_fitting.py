@@ -9,7 +9,9 @@ import pytest
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning import Fit, Samples, Unfit, fit_profile, samples_of
+from reconciler.sizing.learning.fit import Fit, Unfit
+from reconciler.sizing.learning.fitting import fit_profile
+from reconciler.sizing.learning.samples import Samples, samples_of
 
 Series = dict[str, tuple[float, ...]]
 Play = Callable[..., Series]

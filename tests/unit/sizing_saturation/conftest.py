@@ -7,9 +7,10 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role
-from reconciler.sizing.saturation import VariantFacts
-from reconciler.sizing.wva import ThroughputSample, UpstreamReadings
+from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot, Signal
+from reconciler.sizing.wva.latency_windows import ThroughputSample
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 
 def key_of(name: str, namespace: str = "chat") -> ResourceKey:

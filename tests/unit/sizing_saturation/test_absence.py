@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import (
-    ModelReadings,
-    StoredCapacity,
-    VariantFacts,
-    WorkloadKey,
-    ZeroRule,
-    size_saturation,
-)
+from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
+from reconciler.sizing.saturation.compute_bound import WorkloadKey
+from reconciler.sizing.saturation.engine import size_saturation
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 
 Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]

@@ -10,17 +10,16 @@ from reconciler.domain.accelerators import Allocation
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
-from reconciler.sizing.saturation import (
-    SaturationAnswer,
-    StoredCapacity,
-    VariantFacts,
-    WorkloadKey,
-    ZeroRule,
-    layer_thresholds,
-    replay_bounds,
-    size_saturation,
-)
-from reconciler.sizing.wva import DeviceBudget, Quota, UpstreamReadings, reproduce_percent, reproduce_tokens
+from reconciler.sizing.saturation.answer import SaturationAnswer, ZeroRule
+from reconciler.sizing.saturation.compute_bound import WorkloadKey
+from reconciler.sizing.saturation.engine import size_saturation
+from reconciler.sizing.saturation.replay import replay_bounds
+from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
+from reconciler.sizing.wva.budgets import DeviceBudget
+from reconciler.sizing.wva.quotas import Quota
+from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -12,26 +12,19 @@ from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, ThresholdLayer
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.sizing.saturation import (
-    StoredCapacity,
-    VariantFacts,
-    WorkloadKey,
-    ZeroRule,
-    layer_thresholds,
-    size_saturation,
-)
-from reconciler.sizing.wva import (
-    DeviceBudget,
-    Quota,
-    ThroughputReadings,
-    ThroughputSample,
-    UpstreamReadings,
-    reproduce_percent,
-    reproduce_tokens,
-)
+from reconciler.sizing.saturation.answer import ZeroRule
+from reconciler.sizing.saturation.compute_bound import WorkloadKey
+from reconciler.sizing.saturation.engine import size_saturation
+from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
+from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
+from reconciler.sizing.wva.latency_windows import ThroughputSample
+from reconciler.sizing.wva.quotas import Quota
+from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
 from reconciler.sizing.wva.rescale import Claim, divide
-from reconciler.sizing.wva.throughput import analyze_throughput
+from reconciler.sizing.wva.throughput import ThroughputReadings, analyze_throughput
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]

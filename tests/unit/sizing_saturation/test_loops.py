@@ -8,13 +8,11 @@ import pytest
 from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.sizing.saturation import (
-    LayeredThresholds,
-    VariantFacts,
-    layer_thresholds,
-    size_saturation,
-)
-from reconciler.sizing.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
+from reconciler.sizing.saturation.engine import size_saturation
+from reconciler.sizing.saturation.thresholds import LayeredThresholds, layer_thresholds
+from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -6,10 +6,10 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics
-from reconciler.sizing.saturation import VariantFacts, layer_thresholds
-from reconciler.sizing.wva import TransitionTest
+from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.percent import PercentAnalysis, analyze_percent
-from reconciler.sizing.wva.percent_targets import percent_targets
+from reconciler.sizing.wva.percent_targets import TransitionTest, percent_targets
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -11,16 +11,11 @@ from hypothesis import strategies as st
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
-from reconciler.sizing.saturation import (
-    BoundHistory,
-    StoredCapacity,
-    VariantFacts,
-    WorkloadKey,
-    layer_thresholds,
-)
-from reconciler.sizing.saturation.compute_bound import Origin
+from reconciler.sizing.saturation.compute_bound import BoundHistory, Origin, WorkloadKey
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
+from reconciler.sizing.saturation.thresholds import layer_thresholds
 from reconciler.sizing.saturation.tokens import replica_tokens
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 
 Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]

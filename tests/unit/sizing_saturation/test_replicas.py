@@ -10,9 +10,10 @@ import pytest
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, role_of
-from reconciler.sizing.saturation import ModelReadings, VariantFacts, size_saturation
+from reconciler.sizing.saturation.answer import ModelReadings
+from reconciler.sizing.saturation.engine import size_saturation
 from reconciler.sizing.saturation.replicas import screen
-from reconciler.sizing.saturation.variants import obstacle_of
+from reconciler.sizing.saturation.variants import VariantFacts, obstacle_of
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

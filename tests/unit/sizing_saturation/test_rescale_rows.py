@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.replicas import Role
-from reconciler.sizing.saturation import VariantFacts
-from reconciler.sizing.wva import DeviceBudget
+from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.fair_share import ModelBallots
 from reconciler.sizing.wva.rescale import Claim, devices_wanted, divide, fill, reclaim, rescale, split_roles
 

@@ -7,13 +7,14 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.replicas import Role
-from reconciler.sizing.saturation import VariantFacts, ZeroRule
-from reconciler.sizing.wva import DeviceBudget, Quota
+from reconciler.sizing.saturation.answer import ZeroRule
+from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot
+from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
 from reconciler.sizing.wva.enforcer import enforce
 from reconciler.sizing.wva.fair_share import ModelBallots, fair_share
-from reconciler.sizing.wva.quotas import WantedReplicas, limit
+from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.provenance import Source, SourceKind
-from reconciler.sizing.saturation import layer_thresholds
+from reconciler.sizing.saturation.thresholds import layer_thresholds
 
 
 def layer(kind: SourceKind = SourceKind.CONFIG_MAP, **values: Any) -> ThresholdLayer:

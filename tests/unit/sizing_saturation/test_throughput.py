@@ -10,13 +10,15 @@ import pytest
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import VariantFacts
-from reconciler.sizing.wva import DeviceBudget, ThroughputReadings, ThroughputSample, UpstreamReadings, reproduce_tokens
+from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot, Signal
+from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
 from reconciler.sizing.wva.latency_line import Tier, fit_line
-from reconciler.sizing.wva.latency_windows import VariantThroughput, play_back
-from reconciler.sizing.wva.throughput import ThroughputAnalysis, analyze_throughput
+from reconciler.sizing.wva.latency_windows import ThroughputSample, VariantThroughput, play_back
+from reconciler.sizing.wva.reproduction import reproduce_tokens
+from reconciler.sizing.wva.throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
+from reconciler.sizing.wva.votes import UpstreamReadings
 
 Samples = Callable[..., tuple[ThroughputSample, ...]]
 Variant = Callable[..., VariantFacts]

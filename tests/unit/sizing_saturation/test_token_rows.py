@@ -9,10 +9,11 @@ import pytest
 from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.sizing.saturation import StoredCapacity, VariantFacts, layer_thresholds
 from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of
+from reconciler.sizing.saturation.thresholds import layer_thresholds
 from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, waiting_tokens
+from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
 from reconciler.sizing.wva.ballot import is_live, signal_of, token_ballot
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]

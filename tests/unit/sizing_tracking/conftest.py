@@ -16,11 +16,7 @@ from reconciler.domain.declared.tracking import (
     Policy,
     Rate,
 )
-from reconciler.sizing.tracking import (
-    History,
-    PodHistory,
-    Target,
-)
+from reconciler.sizing.tracking.history import History, PodHistory, Target
 
 Rows: TypeAlias = list[dict[str, str]]
 

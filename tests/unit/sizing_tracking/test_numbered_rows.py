@@ -25,29 +25,18 @@ from reconciler.domain.declared.tracking import (
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.tracked import read_tracked, tracking_queries
 from reconciler.metrics.tracked.histograms import percentile_since, references
-from reconciler.sizing.tracking import (
-    KTHENA_V0,
-    KTHENA_V0_CORRECTED,
-    KTHENA_V1,
-    TRACKING,
-    RoleBounds,
-    RolePair,
-    Rule,
-    Target,
-    aggregate_external,
-    distribute,
-    repair_exactly,
-    repair_upstream,
-    scaling_order,
-    track,
-)
+from reconciler.metrics.tracked.histories import read_tracked
+from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
-from reconciler.sizing.tracking.groups import is_share
+from reconciler.sizing.tracking.groups import aggregate_external, distribute, is_share, scaling_order
+from reconciler.sizing.tracking.history import Target
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
-from reconciler.sizing.tracking.replay import Tick, replay, stack_course
+from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
+from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
+from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
+from reconciler.sizing.tracking.tracking import track
 from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 
 NAN, INF = float("nan"), float("inf")

@@ -10,17 +10,12 @@ from reconciler.domain.declared.tracking import (
     Backend,
     RatioRange,
 )
-from reconciler.sizing.tracking import (
-    TRACKING,
-    RoleBounds,
-    RolePair,
-    Target,
-    distribute,
-    repair_exactly,
-    scaling_order,
-    track,
-)
-from reconciler.sizing.tracking.groups import keep_at_least
+from reconciler.sizing.tracking.groups import distribute, keep_at_least, scaling_order
+from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.replay import RolePair
+from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly
+from reconciler.sizing.tracking.rules import TRACKING
+from reconciler.sizing.tracking.tracking import track
 
 
 @st.composite

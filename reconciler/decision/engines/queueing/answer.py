@@ -18,7 +18,7 @@ from reconciler.domain.plan import Step
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variants import Option, Variant
-from reconciler.sizing.learning import Correction
+from reconciler.sizing.learning.correction import Correction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,21 +12,13 @@ from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.profiles import DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import ms_from_seconds
-from reconciler.sizing.queueing import (
-    Binding,
-    Floats,
-    RateLimits,
-    ServiceCurves,
-    Targets,
-    analyze,
-    decode_only,
-    expect_percentiles,
-    largest_rate,
-    largest_throughput,
-    mean_limit_s,
-    prefill_decode,
-    serial_prefill,
-)
+from reconciler.sizing.arrays import Floats
+from reconciler.sizing.queueing.analysis import analyze
+from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.laws import decode_only, prefill_decode, serial_prefill
+from reconciler.sizing.queueing.percentiles import expect_percentiles
+from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput
+from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
 
 UNSET_TOKEN_BUDGET = 8192
 """Tokens of an iteration where nobody says how many: vLLM's own default with chunked prefill."""

@@ -23,7 +23,8 @@ from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import HEADROOM, Engine
 from reconciler.domain.variants import Variant
-from reconciler.sizing.learning import Correction, correct, why_outside
+from reconciler.sizing.learning.correction import Correction, correct
+from reconciler.sizing.learning.coverage import why_outside
 
 
 class QueueingEngine(SizingEngine):

@@ -18,8 +18,8 @@ from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Candidate
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
-from reconciler.metrics import Name
-from reconciler.sizing.saturation import SaturationAnswer
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.sizing.saturation.answer import SaturationAnswer
 
 _REPLICA_FIELDS = (
     ("KV cache usage", "kv_cache_usage", "fraction", (Name.KV_CACHE_USAGE,)),

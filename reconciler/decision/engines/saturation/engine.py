@@ -20,7 +20,8 @@ from reconciler.domain.measured.loads import Load
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import Engine
 from reconciler.domain.variants import Variant
-from reconciler.sizing.saturation import ModelReadings, SaturationAnswer, size_saturation
+from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
+from reconciler.sizing.saturation.engine import size_saturation
 
 SizeCluster = Callable[[Snapshot, Sequence[ModelReadings]], Sequence[SaturationAnswer]]
 """What decides all models of one cluster together, in their order."""

@@ -11,16 +11,10 @@ from reconciler.domain.measured.replicas import UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
 from reconciler.domain.variants import Variant
-from reconciler.sizing.saturation import (
-    ModelReadings,
-    StoredCapacity,
-    VariantFacts,
-    ZeroRule,
-    layer_thresholds,
-    replay_bounds,
-    replay_capacities,
-)
-from reconciler.sizing.saturation.variants import DEFAULT_COST
+from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
+from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
+from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation.variants import DEFAULT_COST, StoredCapacity, VariantFacts
 
 ROLE_LABEL = "llm-d.ai/role"
 NO_RULES = SaturationRules()

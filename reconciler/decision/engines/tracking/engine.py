@@ -28,8 +28,8 @@ from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import Engine
 from reconciler.domain.variants import Variant
-from reconciler.sizing.tracking import TRACKING as OUR_RULE
-from reconciler.sizing.tracking import Rule
+from reconciler.sizing.tracking.rules import TRACKING as OUR_RULE
+from reconciler.sizing.tracking.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

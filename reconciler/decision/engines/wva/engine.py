@@ -8,8 +8,8 @@ from reconciler.decision.engines.wva.limits import budget_for, quota_for
 from reconciler.decision.engines.wva.readings import read_upstream, wants_throughput
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import Engine
-from reconciler.sizing.saturation import ModelReadings, SaturationAnswer
-from reconciler.sizing.wva import reproduce_percent, reproduce_tokens
+from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
+from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
 
 
 def _size_v1(snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:

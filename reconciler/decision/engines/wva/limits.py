@@ -6,8 +6,10 @@ from reconciler.decision.problem.devices import pool_of
 from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.inventory import DevicePool
 from reconciler.domain.snapshot import Snapshot
-from reconciler.sizing.saturation import ModelReadings, VariantFacts
-from reconciler.sizing.wva import DeviceBudget, Quota
+from reconciler.sizing.saturation.answer import ModelReadings
+from reconciler.sizing.saturation.variants import VariantFacts
+from reconciler.sizing.wva.budgets import DeviceBudget
+from reconciler.sizing.wva.quotas import Quota
 
 INVENTORY, QUOTA = "gpu-inventory", "quota"
 _UNLIMITED = -1

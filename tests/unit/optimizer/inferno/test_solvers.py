@@ -11,7 +11,8 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.requirements import Bounds, Candidate, Pool, Problem, Requirement, Segment
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.inferno import PriorityGreedySolver, SaturationPolicy
+from reconciler.optimizer.inferno.best_effort import SaturationPolicy
+from reconciler.optimizer.inferno.solvers import PriorityGreedySolver
 
 NAMES = ("inferno-weighted", "inferno-priority")
 Short = Callable[..., dict[str, str]]

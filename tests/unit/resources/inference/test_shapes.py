@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents, parse_readable
-from reconciler.resources import KIND_WORDS, merge, read_file
+from reconciler.manifests.documents import parse_documents, parse_readable
+from reconciler.resources.folding import merge
 from reconciler.resources.inference.priorities import Priorities
+from reconciler.resources.reading import read_file
+from reconciler.resources.registry import KIND_WORDS
 
 SHAPES = Path(__file__).parents[3] / "testdata" / "resources" / "inference" / "shapes.yaml"
 DOCUMENTS = SHAPES.read_text().split("\n---\n")

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents
-from reconciler.resources import merge, read_file
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.folding import merge
 from reconciler.resources.kthena.tracked_targets import tracked_targets
+from reconciler.resources.reading import read_file
 
 FOLDER = Path(__file__).parents[3] / "testdata" / "resources" / "kthena"
 TEXTS = [path.read_text() for path in sorted(FOLDER.glob("*/*.yaml"))]

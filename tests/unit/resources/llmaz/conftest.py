@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.manifests import parse_readable
-from reconciler.resources import KIND_WORDS, merge, read_file
+from reconciler.manifests.documents import parse_readable
+from reconciler.resources.folding import merge
+from reconciler.resources.reading import read_file
+from reconciler.resources.registry import KIND_WORDS
 
 LLMAZ, INFERENCE = "llmaz.io/v1alpha1", "inference.llmaz.io/v1alpha1"
 VERSIONS = {"OpenModel": LLMAZ, "Playground": INFERENCE, "Service": INFERENCE, "BackendRuntime": INFERENCE}

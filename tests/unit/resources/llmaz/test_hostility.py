@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests import parse_documents
-from reconciler.resources import merge, read_file
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.folding import merge
 from reconciler.resources.llmaz.served_models import join_served_models
+from reconciler.resources.reading import read_file
 
 FOLDER = Path(__file__).parents[3] / "testdata" / "resources" / "llmaz"
 DOCUMENTS = (FOLDER / "shapes.yaml").read_text().split("\n---\n")

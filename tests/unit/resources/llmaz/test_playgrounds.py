@@ -8,7 +8,7 @@ from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import EnvVar, ModelRole, Playground
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place
-from reconciler.manifests import parse_documents
+from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
 
 Load = Callable[[str], Declaration]

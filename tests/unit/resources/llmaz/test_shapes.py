@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.llmaz import OpenModel
-from reconciler.manifests import parse_readable
+from reconciler.manifests.documents import parse_readable
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 
 Load = Callable[[str], Declaration]
