@@ -50,5 +50,5 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
     if declaration is None:
         declaration = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
-    decided, edited = draft_plan(snapshot, recording.manifests, renderer)
+    decided, edited = draft_plan(snapshot, recording, renderer)
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)

@@ -6,6 +6,7 @@ from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules, saturation_for, zero_for
 from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
@@ -15,16 +16,17 @@ from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.inventory.pools import take_inventory
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants.minimums import settle_minimums
 
 
 def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:
     """Join what Git declares (`declaration` is read from the recording's manifests) with what Prometheus answered."""
     settings = recording.settings
     catalogs = build_catalogs(settings, declaration)
-    variants = join_variants(settings, declaration, catalogs)
+    variants = join_variants(settings, declaration, catalogs, recording.proposals)
     observed = read_observed(variants, recording.answers, recording.now_s, settings)
     models = sorted({variant.model for variant in variants})
-    tracked = followed_targets(variants, declaration)
+    tracked = followed_targets(variants, declaration, recording.proposals)
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -47,10 +49,13 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
     )
 
 
-def followed_targets(variants: Iterable[Variant], declaration: Declaration) -> tuple[TrackedTarget, ...]:
+def followed_targets(
+    variants: Iterable[Variant], declaration: Declaration, proposals: Iterable[Proposal] = ()
+) -> tuple[TrackedTarget, ...]:
     """What policies scale of the variants that there are."""
     followed = {variant.tracked_by for variant in variants}
-    return tuple(target for target in tracked_targets(declaration.kthena) if target.key in followed)
+    targets = settle_minimums(tracked_targets(declaration.kthena), proposals)
+    return tuple(target for target in targets if target.key in followed)
 
 
 def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:

@@ -106,7 +106,7 @@ def time_acts(path: Path) -> dict[str, object]:
     with watch("decide again"):
         decide(snapshot)
     with watch("draft"):
-        plan, edited = draft_plan(snapshot, recording.manifests, renderer)
+        plan, edited = draft_plan(snapshot, recording, renderer)
     watch.acts_s["draft"] -= watch.acts_s.pop("decide again")  # settling decides too, by now without an import
     with watch("pull requests"):
         write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)

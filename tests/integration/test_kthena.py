@@ -148,3 +148,21 @@ def test_a_model_is_scaled_by_the_lower_bound_of_its_backend(fleet: Fleet) -> No
     (shown,) = (each for each in fleet.pull_requests() if each.head.startswith("reconciler/prod-serving-"))
     assert fleet.read(PATH, shown.head).decode() == BOOSTER.replace("minReplicas: 3 ", "minReplicas: 6 ")
     assert "any edit of a backend makes Kthena set the replicas of its workload back" in " ".join(shown.body.split())
+
+
+def test_a_lower_bound_that_a_person_wrote_stays_one_and_ours_does_not(fleet: Fleet) -> None:
+    fleet.write(PATH, BOOSTER.replace("minReplicas: 3 ", "minReplicas: 5 "))
+    fleet.go_to(Level.QUIET)
+    document = explained(fleet)
+    assert document["decision"]["desired"]["replicas"] == 5
+    assert "a person wrote that as minReplicas" in json.dumps(document)
+    fleet.write(PATH, BOOSTER)
+    fleet.go_to(Level.BUSY)
+    assert fleet.run().code == 0
+    (shown,) = (each for each in fleet.pull_requests() if each.head.startswith("reconciler/prod-serving-"))
+    fleet.merge(shown.number)
+    fleet.go_to(Level.QUIET)
+    assert fleet.run().code == 0
+    assert b"minReplicas: 6 " in fleet.read(PATH)
+    (again,) = (each for each in fleet.pull_requests() if each.head == shown.head and each.number != shown.number)
+    assert fleet.read(PATH, again.head).decode() == BOOSTER

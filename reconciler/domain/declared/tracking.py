@@ -205,7 +205,8 @@ class TrackedBackend:
     `scale_target` is what the answer is about; its `part` is the role, when one role is scaled. `pod_labels` are on
     every pod that counts. `sources` are by metric of the policy; one that is not there is read from pods under its own
     name. `replicas` are those in Git, None when not written. Where no series tells replicas, pods are counted, of
-    which each replica has `pods_per_replica`.
+    which each replica has `pods_per_replica`. With `counts_at_minimum` its count is written where its minimum stands:
+    a person's number there is a bound, ours is none.
     """
 
     backend: Backend
@@ -214,6 +215,7 @@ class TrackedBackend:
     sources: Mapping[str, MetricSource] = field(default_factory=dict)
     replicas: int | None = None
     pods_per_replica: int = 1
+    counts_at_minimum: bool = False
 
     def source_of(self, metric: str) -> MetricSource:
         """Where a metric of the policy is read."""
@@ -233,7 +235,8 @@ class RolePairing:
 class TrackedTarget:
     """What one policy scales as one: a workload, a group of workloads that serve one load, or a role.
 
-    `key` is the policy's or binding's, with the role as its `part`; both roles of a `pairing` carry it.
+    `key` is the policy's or binding's, with the role as its `part`; both roles of a `pairing` carry it. All backends
+    together have at least `least_replicas`, for upstream refuses fewer.
     """
 
     key: ResourceKey
@@ -242,6 +245,7 @@ class TrackedTarget:
     generation: Generation
     cost_expansion_percent: int = 200
     pairing: RolePairing | None = None
+    least_replicas: int = 0
 
     @property
     def grace_s(self) -> float:

@@ -1,35 +1,39 @@
 """Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Plan
 from reconciler.domain.proposals import ChangeSet, Edited, MovedFile
-from reconciler.domain.recording import ManifestFile
+from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
+from reconciler.pipeline.drafting.checking import Checker, has_rules
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 
 
-def draft_plan(snapshot: Snapshot, manifests: Iterable[ManifestFile], renderer: Renderer) -> tuple[Plan, Edited]:
-    """The plan and its edits, decided again until every change that is shown can be written.
+def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
+    """The plan and its edits, decided again until every change that is shown can be written, and is valid then.
 
     Each round pins at least one more variant, so it ends; nearly always the first round is the last.
     """
-    files = {manifest.path: manifest.body for manifest in manifests}
+    files = {manifest.path: manifest.body for manifest in recording.manifests}
+    checker = Checker(recording=recording)
     refused: dict[ResourceKey, Hold] = {}
     while True:
         plan = decide(snapshot, refused)
-        edited = _edit(plan, snapshot, files, renderer)
+        edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused:
             return _tell_files(plan, edited.moved_in), edited
         refused.update(edited.refused)
@@ -45,14 +49,17 @@ def _tell_group(group: GroupPlan, moved_in: Mapping[ResourceKey, tuple[MovedFile
     return replace(group, decisions=tuple(decisions))
 
 
-def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer) -> Edited:
+def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
     desk = _Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
     change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
+    if not desk.refused:
+        _refuse_invalid(change_sets, desk, checker)
     return Edited(change_sets=change_sets, refused=desk.refused, omissions=desk.omissions, moved_in=desk.moved_in)
 
 
 def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
+    desk.drawn[group.name] = edits
     return ChangeSet(
         group=group.name,
         head_branch=group.head_branch,
@@ -60,6 +67,35 @@ def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
         files=desk.apply(edits),
         changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
+
+
+def _refuse_invalid(change_sets: Sequence[ChangeSet], desk: "_Desk", checker: Checker) -> None:
+    """Refuse the changes that our own validation refuses; each change set is valid by itself."""
+    ruled = [each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.group])]
+    writers = Counter(path for each in ruled for path in each.files)
+    together = {path: body for each in ruled for path, body in each.files.items()}
+    is_wrong = bool(together and checker.find_errors(together))
+    for change_set in ruled:
+        if is_wrong or any(writers[path] > 1 for path in change_set.files):
+            _refuse_of(change_set, desk, checker)
+
+
+def _refuse_of(change_set: ChangeSet, desk: "_Desk", checker: Checker) -> None:
+    """One variant after the other: refused is what makes an error with those before it."""
+    drawn = desk.drawn[change_set.group]
+    found = checker.find_errors(change_set.files)
+    paths = {error.place.path for error in found}
+    kept: dict[ResourceKey, _VariantEdits] = {}
+    for key, edits in sorted(drawn.items()) if found else ():
+        if paths.isdisjoint(edit.path for edit in edits.all):
+            continue
+        errors = checker.find_errors(desk.apply({**kept, key: edits}))
+        if errors:
+            desk.refused[key] = _hold(errors[0])
+        else:
+            kept[key] = edits
+    if found and desk.refused.keys().isdisjoint(drawn):  # the rule that is broken stands in another file
+        desk.refused.update(dict.fromkeys(drawn, _hold(found[0])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +122,8 @@ class _Desk:
     moved_in: dict[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
     variants: dict[ResourceKey, Variant] = field(default_factory=dict)
     opened: dict[str, OpenFile] = field(default_factory=dict)
+    drawn: dict[str, Mapping[ResourceKey, _VariantEdits]] = field(default_factory=dict)
+    """The edits of each group."""
 
     def __post_init__(self) -> None:
         self.variants = {variant.key: variant for variant in self.snapshot.variants}
@@ -165,7 +203,9 @@ class _Desk:
         return self.opened[path]
 
 
-def _hold(error: InputError) -> Hold:
+def _hold(error: InputError | Finding) -> Hold:
+    if isinstance(error, Finding):
+        return Hold(kind=HoldKind.NOT_WRITABLE, words=f"would be refused: {error}", place=error.place)
     place = Place(path=error.path, line=error.line, field=error.field)
     return Hold(kind=HoldKind.NOT_WRITABLE, words=_words(error), place=place)
 

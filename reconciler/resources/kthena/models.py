@@ -28,7 +28,7 @@ from reconciler.resources.kthena.model_fields import (
 from reconciler.resources.kthena.model_rules import PlacedBackend, backends_of, check_model, has_policy, ref_name
 from reconciler.resources.kthena.policy_specs import read_spec
 from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, field_of, read_with
-from reconciler.resources.kthena.references import tell_era
+from reconciler.resources.kthena.references import SERVED_BY, tell_era
 from reconciler.resources.kthena.statuses import ModelStatus
 from reconciler.resources.kthena.workers import (
     add_devices,
@@ -216,7 +216,7 @@ def _read_workload(
         templated=_find_templated(source, backend),
         replica_fields=tuple(field_of(source, (*backend.path, name)) for name in names),
         caution=_EDIT_RESETS,
-        becomes=replace(source.key, kind="ModelServing", name=serving_name(source, fields)),
+        becomes=replace(source.key, kind=SERVED_BY[source.kind], name=serving_name(source, fields)),
     )
 
 

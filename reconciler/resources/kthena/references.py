@@ -15,6 +15,8 @@ from reconciler.resources.objects import KubernetesObject
 MODEL_INFER = "ModelInfer"
 MODEL_SERVING = "ModelServing"
 SERVING_GROUP = "workload.serving.volcano.sh"
+SERVED_BY = {"Model": MODEL_INFER, "ModelBooster": MODEL_SERVING}
+"""The kind of what is made from each backend of a model."""
 _MATRIXINFER = "matrixinfer.ai"
 
 

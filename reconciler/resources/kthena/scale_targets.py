@@ -14,10 +14,9 @@ from reconciler.domain.declared.kthena import (
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
-from reconciler.resources.kthena.references import MODEL_INFER, MODEL_SERVING
+from reconciler.resources.kthena.references import SERVED_BY
 
 _LEADER = "leader"
-_GENERATED = {"Model": MODEL_INFER, "ModelBooster": MODEL_SERVING}
 _SERVER = "server"
 
 
@@ -73,7 +72,7 @@ def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Inde
         policies={policy.key: policy for policy in resources.policies},
         servings={serving.key: serving for serving in resources.servings},
         generated={
-            replace(model.key, kind=_GENERATED[model.key.kind], name=backend.serving): (model, backend)
+            replace(model.key, kind=SERVED_BY[model.key.kind], name=backend.serving): (model, backend)
             for model in resources.models
             for backend in model.backends
         },

@@ -64,9 +64,9 @@ Following: TypeAlias = Followed | Unfollowed
 def tracked_targets(resources: KthenaResources) -> tuple[TrackedTarget, ...]:
     """Every target that a policy scales, in the order of their keys.
 
-    A policy of a model makes its backends a group, one of a backend makes that a target of its own. The number of a
-    backend stands in its `minReplicas`, so that is no bound: `reconciler.io/min-replicas` is one, else 1, or 0 for a
-    backend that Git has at zero.
+    A policy of a model makes its backends a group, one of a backend makes that a target of its own. The least that
+    such a backend may have is `reconciler.io/min-replicas`, else its `minReplicas`, which is also where its count is
+    written.
     """
     followed = follow(resources, frozenset())
     return tuple(sorted((each.target for each in followed if isinstance(each, Followed)), key=lambda each: each.key))
@@ -238,6 +238,7 @@ def _follow_backends(
             backends=tuple(_as_model_backend(model, each, spec.policy) for each in backends),
             generation=model.generation,
             cost_expansion_percent=model.cost_expansion_percent,
+            least_replicas=0 if model.generation is Generation.G3 else 1,
         ),
         spec=spec,
         place=backends[0].place if len(backends) == 1 else model.place,
@@ -245,10 +246,12 @@ def _follow_backends(
 
 
 def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Policy) -> TrackedBackend:
+    annotation = model.settings.get(MIN_REPLICAS.name)
+    least = int(annotation.value) if annotation else backend.min_replicas
     return TrackedBackend(
         backend=Backend(
             name=backend.name or backend.serving,
-            min_replicas=min(_floor(model, backend), backend.max_replicas),
+            min_replicas=min(least, backend.max_replicas),
             max_replicas=backend.max_replicas,
             cost=backend.cost,
             scale_to_zero_grace_s=backend.scale_to_zero_grace_s,
@@ -258,9 +261,5 @@ def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Polic
         sources=_sources(policy, {}, MetricEndpoint()),
         replicas=backend.workload.replicas,
         pods_per_replica=pods_of_backend(backend, model.generation),
+        counts_at_minimum=annotation is None,
     )
-
-
-def _floor(model: ModelResource, backend: ModelBackend) -> int:
-    annotation = model.settings.get(MIN_REPLICAS.name)
-    return int(annotation.value) if annotation else min(backend.min_replicas, 1)

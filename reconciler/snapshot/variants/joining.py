@@ -10,6 +10,7 @@ from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.proposals import Proposal
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variant_settings import (
@@ -29,6 +30,7 @@ from reconciler.resources.llmaz.served_models import join_served_models
 from reconciler.snapshot.catalogs import build_catalog, find_or_name, recognise
 from reconciler.snapshot.variants.kthena import kthena_variants
 from reconciler.snapshot.variants.llmaz import llmaz_variants
+from reconciler.snapshot.variants.minimums import settle_minimums
 from reconciler.snapshot.variants.options import Running, devices_of, options_for, profiles_for
 from reconciler.snapshot.variants.service_classes import ClassLookup, find_class
 from reconciler.snapshot.variants.settings import Layers, resolve_settings
@@ -42,9 +44,14 @@ def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Ca
     }
 
 
-def join_variants(settings: Settings, declaration: Declaration, catalogs: Mapping[str, Catalog]) -> tuple[Variant, ...]:
-    """Every declared variant, sorted by key."""
-    index = _Index.of(settings, declaration)
+def join_variants(
+    settings: Settings,
+    declaration: Declaration,
+    catalogs: Mapping[str, Catalog],
+    proposals: Iterable[Proposal] = (),
+) -> tuple[Variant, ...]:
+    """Every declared variant, sorted by key; `proposals` tell which numbers in Git are our own."""
+    index = _Index.of(settings, declaration, proposals)
     ordered = sorted(index.resources, key=lambda resource: resource.key)
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
 
@@ -66,10 +73,10 @@ class _Index:
     priorities: Priorities
 
     @classmethod
-    def of(cls, settings: Settings, declaration: Declaration) -> "_Index":
+    def of(cls, settings: Settings, declaration: Declaration, proposals: Iterable[Proposal]) -> "_Index":
         chosen = {cluster.name for cluster in settings.clusters}
         served = join_served_models(declaration)
-        tracked = tracked_targets(declaration.kthena)
+        tracked = settle_minimums(tracked_targets(declaration.kthena), proposals)
         others = (*kthena_variants(declaration, tracked), *llmaz_variants(served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
         workloads = {workload.key: workload for workload in declaration.workloads}

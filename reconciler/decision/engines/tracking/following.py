@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.decision.engines.tracking.replay import replay_targets
-from reconciler.domain.declared.tracking import Generation, TrackedHistory, TrackedTarget
+from reconciler.domain.declared.tracking import Generation, TrackedBackend, TrackedHistory, TrackedTarget
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
@@ -69,12 +69,22 @@ def _answers(
             replicas=replicas,
             current=None if outcome.current is None else outcome.current[index],
             reasons=tuple(dict.fromkeys(reasons)),
-            notes=tuple(dict.fromkeys((*notes, *_notes_of_rule(history, rule)))),
+            notes=tuple(dict.fromkeys((*notes, *_notes_of_rule(history, rule), *_note_of_minimum(backend, replicas)))),
             steps=(*outcome.steps(), *_split(target, index, outcome)),
             figures=figures,
             depends_on_start=outcome.depends_on_start,
         )
     return answers
+
+
+def _note_of_minimum(scaled: TrackedBackend, replicas: int | None) -> Iterator[str]:
+    """Where its count and its least are one field, a reader may wonder whose number that is."""
+    least = scaled.backend.min_replicas
+    if scaled.counts_at_minimum and replicas == least > 1:
+        yield (
+            f"not fewer than {least}: a person wrote that as minReplicas of {scaled.backend.name} "
+            "(the annotation reconciler.io/min-replicas says another least)"
+        )
 
 
 def _split(target: TrackedTarget, index: int, outcome: TrackedOutcome) -> Iterator[Step]:

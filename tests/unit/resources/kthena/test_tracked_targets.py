@@ -159,8 +159,13 @@ def test_a_policy_by_name_on_the_model_is_that_policy(follow: Follow) -> None:
     assert model.cost_expansion_percent == 100
 
 
-def test_the_number_of_a_backend_is_no_bound_but_an_annotation_is(follow: Follow) -> None:
-    assert [each.backend.min_replicas for each in follow("g0")["llm/qwen"].backends] == [1, 1]
+def test_the_number_of_a_backend_is_a_bound_that_we_may_have_written_and_an_annotation_is_one_anyway(
+    follow: Follow,
+) -> None:
+    written = follow("g0")["llm/qwen"]
+    assert [(each.backend.min_replicas, each.counts_at_minimum) for each in written.backends] == [(1, True), (2, True)]
+    assert written.least_replicas == 1
+    assert not any(each.counts_at_minimum for each in follow("g1")["llm/deepseek"].backends)
     assert [each.backend.min_replicas for each in follow("g1")["llm/deepseek"].backends] == [2, 2]
     assert [each.backend.max_replicas for each in follow("g1")["llm/deepseek"].backends] == [6, 8]
 
