@@ -34,6 +34,7 @@ class HoldKind(StrEnum):
     METRICS_NAN = "metrics-nan"
     METRICS_FAILED = "metrics-failed"
     METRICS_UNATTRIBUTED = "metrics-unattributed"
+    METRICS_CONTRADICTORY = "metrics-contradictory"
     LOAD_PARTIAL = "load-partial"
     PROMPTS_UNKNOWN = "prompts-unknown"
     CAPACITY_UNKNOWN = "capacity-unknown"
@@ -64,6 +65,7 @@ _MISSING_DATA = frozenset(
         HoldKind.METRICS_NAN,
         HoldKind.METRICS_FAILED,
         HoldKind.METRICS_UNATTRIBUTED,
+        HoldKind.METRICS_CONTRADICTORY,
         HoldKind.LOAD_PARTIAL,
     }
 )
@@ -74,6 +76,7 @@ _OF_ABSENCES = {
     Absence.NAN: HoldKind.METRICS_NAN,
     Absence.FAILED: HoldKind.METRICS_FAILED,
     Absence.UNATTRIBUTED: HoldKind.METRICS_UNATTRIBUTED,
+    Absence.CONTRADICTORY: HoldKind.METRICS_CONTRADICTORY,
 }
 
 

@@ -47,7 +47,7 @@ def since(minutes: float, until: float = 0.0) -> slice:
 class Pod:
     """What one vLLM replica exports; `finished` are the requests finished since the scrape before.
 
-    `restarted` are scrapes at which its counters begin anew; `raw` replaces what a metric says, whatever it counted.
+    `restarted` are scrapes at which its counters begin anew; `raw` replaces the samples of a metric.
     """
 
     name: str
@@ -68,8 +68,10 @@ class Pod:
 
     def born(self, minutes: float) -> None:
         """It was not there before that many minutes ago; its counters begin at zero."""
-        self.is_scraped[: since(minutes).start] = False
-        self.restarted.append(since(minutes).start)
+        first = since(minutes).start
+        self.is_scraped[:first] = False
+        self.restarted.append(first)
+        self.running[first : first + 2] = [0.0, 20.0]
 
     def gone(self, minutes: float) -> None:
         """It has not been there for that many minutes."""
@@ -179,7 +181,7 @@ class Stage:
     def _series(self) -> Iterator[tuple[str, str, str, dict[str, str], Floats]]:
         for pod in self.pods:
             for kind, metric, suffix, labels, values in pod.series():
-                told = np.where(pod.is_scraped, pod.raw.get(metric, values), MISSED)
+                told = np.where(pod.is_scraped, pod.raw.get(f"{metric}{suffix}", values), MISSED)
                 for copy in self.copies:
                     yield kind, metric, suffix, {**pod.labels, **labels, **copy}, told
         yield from self.others

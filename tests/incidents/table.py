@@ -1,6 +1,8 @@
 """All rows of the table, in the order in which they are printed."""
 
 from tests.incidents.calm import CALM
+from tests.incidents.gateway import GATEWAY
+from tests.incidents.one_replica import ONE_REPLICA
 from tests.incidents.rows import Incident
 
-INCIDENTS: tuple[Incident, ...] = (*CALM,)
+INCIDENTS: tuple[Incident, ...] = (*CALM, *ONE_REPLICA, *GATEWAY)

@@ -72,6 +72,7 @@ class Absence(StrEnum):
     NAN = "NaN"
     FAILED = "failed"
     UNATTRIBUTED = "unattributed"
+    CONTRADICTORY = "contradictory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

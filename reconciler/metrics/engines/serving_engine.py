@@ -37,6 +37,10 @@ class Gauge:
         """Its mean over the window, ranks added up."""
         return self._total(f"avg_over_time({self.selector}[$window])")
 
+    def most(self) -> str:
+        """The most of it within the window, ranks added up."""
+        return self._total(f"max_over_time({self.selector}[$window])")
+
     def growth(self) -> str:
         """By how much it grows in a second."""
         return self._total(f"deriv({self.selector}[$window])")

@@ -69,6 +69,13 @@ QUANTITIES: tuple[Quantity, ...] = (
         candidates=tuple(gauge.now() for gauge in WAITING),
     ),
     Quantity(
+        name=Name.MOST_RUNNING,
+        unit="requests",
+        reason="the most that a replica had in its batch: it cannot do more than they take",
+        by=PER_POD,
+        candidates=tuple(gauge.most() for gauge in RUNNING),
+    ),
+    Quantity(
         name=Name.ITL,
         unit="s",
         reason="mean gap between output tokens",

@@ -25,6 +25,7 @@ class Name(StrEnum):
     WAIT = "wait"
     TTFT = "ttft"
     RUNNING = "running"
+    MOST_RUNNING = "most_running"
     WAITING = "waiting"
     LAST_SEEN = "last_seen"
     POD_LABELS = "pod_labels"

@@ -7,10 +7,11 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.plausibility import is_beyond_noise
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
 
-SEEN_BY_PICKER = 0.8
-"""When the picker counts less than this part of completions, requests reach replicas around it."""
+SEEN_BY_PICKER = 0.5
+"""When the picker counts less than this part of completions, most requests reach replicas around it."""
 NEGLIGIBLE_PER_S = 1e-9
 Arrivals = tuple[float, ArrivalSource]
 """Requests per second, and who counted them."""
@@ -71,7 +72,7 @@ def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:
 def _arrivals(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
     return (
         _configured(served, readings)
-        or _endpoint_picker(served, readings)
+        or _endpoint_picker(served, replicas, readings)
         or _completions_and_growth(served, replicas, readings)
     )
 
@@ -83,12 +84,34 @@ def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals 
     return _counted(Name.ARRIVALS_CONFIGURED, served, readings, ArrivalSource.CONFIGURED)
 
 
-def _endpoint_picker(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
+def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer | None:
     counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ArrivalSource.ENDPOINT_PICKER)
     completed = _sum(Name.COMPLETIONS, served, readings)
-    if isinstance(counted, tuple) and completed is not None and counted[0] < SEEN_BY_PICKER * completed:
+    if not isinstance(counted, tuple) or completed is None or not is_usable(completed):
+        return counted
+    if counted[0] < SEEN_BY_PICKER * completed:
         return None
-    return counted
+    return _disagreement(counted[0], completed, served, replicas, readings) or counted
+
+
+def _disagreement(
+    picked_per_s: float, completed_per_s: float, served: Sequence[Served], replicas: int, readings: MetricReadings
+) -> NoAnswer | None:
+    """Why the picker is not believed beside replicas that all report; more is told by it where requests wait."""
+    growths = [readings.of_model(Name.QUEUE_GROWTH, one) or 0.0 for one in served]
+    growth = max(0.0, sum(growths)) if all(is_usable(abs(each)) for each in growths) else 0.0
+    taken_per_s = completed_per_s + (growth if picked_per_s > completed_per_s else 0.0)
+    reporting = {series.pod for one in served for series in readings.members(Name.RUNNING, one)}
+    queued = _sum(Name.WAITING, served, readings)
+    if picked_per_s > taken_per_s and (len(reporting) < replicas or queued is None or queued >= len(reporting)):
+        return None
+    if not is_beyond_noise(picked_per_s, taken_per_s):
+        return None
+    reason = (
+        f"the endpoint picker counts {picked_per_s:.4g} req/s for {_named(served)} and its replicas "
+        f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else"
+    )
+    return _no(Absence.CONTRADICTORY, reason)
 
 
 def _counted(

@@ -149,6 +149,7 @@ Fold = Callable[[Sequence[Sample], Name, LabelNames, MetricReadings], NoAnswer |
 
 FOLDS: Mapping[str, Fold] = {
     Name.RUNNING: _fold_pods,
+    Name.MOST_RUNNING: _fold_pods,
     Name.WAITING: _fold_pods,
     Name.LAST_SEEN: _fold_pods,
     Name.COMPLETIONS: _fold_pods,

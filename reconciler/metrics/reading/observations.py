@@ -8,6 +8,7 @@ from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.plausibility import why_implausible
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
 from reconciler.metrics.reading.sightings import STALE_AFTER_S, Sightings
 
@@ -21,7 +22,7 @@ def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, no
     last_seen = readings.of_pods(Name.LAST_SEEN)
     times_s = [last_seen[one] for one in series if one in last_seen]
     seen_s = max((time_s for time_s in times_s if is_usable(time_s) and time_s <= now_s + STALE_AFTER_S), default=None)
-    absence = _unattributed(variant, sightings) or _unusable(fresh, readings)
+    absence = _unattributed(variant, sightings) or _unusable(fresh, readings) or why_implausible(fresh, readings)
     if absence is None and variant.current.replicas > 0 and not fresh:
         absence = _unseen(variant, seen_s, now_s, _strangers(variant, sightings))
     return Observation(

@@ -31,6 +31,7 @@ def asked_of(engine: ServingEngine) -> dict[Name, list[str]]:
     return {
         Name.RUNNING: [gauge.now() for gauge in engine.running],
         Name.LAST_SEEN: [text for gauge in engine.running for text in gauge.last_seen()],
+        Name.MOST_RUNNING: [gauge.most() for gauge in engine.running],
         Name.WAITING: [gauge.now() for gauge in engine.waiting],
         Name.NUM_WAITING: [gauge.peak() for gauge in engine.waiting],
         Name.QUEUE_GROWTH: [f"{engine.running[0].growth()} + {engine.waiting[0].growth()}"],

@@ -56,7 +56,7 @@ def seen(make_variant: Any, make_fleet: Any) -> Any:
     def read(*answers: Answer, picked: bool = False, **variant: Any) -> Mapping[ModelKey, PastArrivals]:
         fleet = make_fleet().model("llama").pod("llama-0")
         if picked:
-            fleet.add("arrivals_endpoint_picker", 2.0, model_name="llama", target_model_name="llama")
+            fleet.add("arrivals_endpoint_picker", 1.0, model_name="llama", target_model_name="llama")
         made = replace(make_variant("llama", model_id="llama"), **variant)
         settings = Settings(clusters=(CLUSTER,))
         past: Mapping[ModelKey, PastArrivals] = read_observed([made], [*fleet.answers, *answers], NOW_S, settings).past

@@ -53,7 +53,7 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
     past = {Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH, Name.PAST_ENDPOINT_PICKER}
     names = {*(each.name for each in QUANTITIES), Name.LIVE_REPLICAS, *past}
     assert sorted(each.quantity for each in asked) == sorted((*names, Name.NODES, Name.DEVICE_REQUESTS))
-    assert len(asked) == 20
+    assert len(asked) == 21
     assert {each.quantity for each in asked if 'namespace=~"batch|chat|code"' in each.text} == names
     assert {each.end_s for each in asked if each.step_s is None} == {desk.now_s}
 
