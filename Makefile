@@ -31,8 +31,8 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github/workflows
 
-attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems against an independent programme
-	ATTACK_PROBLEMS=5000 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack
+attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems and 500 whole fleets
+	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack tests/unit/decision/test_whole_fleets.py
 
 bench: $(VENV)/installed-dev  ## Measure speed on this machine
 	$(PYTHON) -m tests.bench

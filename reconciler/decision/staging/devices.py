@@ -7,7 +7,6 @@ not what moves: its old replicas run until the new ones serve, and a move into w
 
 from dataclasses import replace
 
-from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.accelerators import Allocation
@@ -17,26 +16,13 @@ from reconciler.domain.requirements import Pool
 from reconciler.optimizer.device_use import DeviceUse
 
 
-def wait_for_devices(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Cut what is added where a pool has no room for it before others have merged; what depends on it stays too.
+class DeviceRoom:
+    """What each group may take of each pool, whichever of the others are merged."""
 
-    After every other pass that changes what a variant gets: what stays there holds devices here.
-    """
-    pools = situation.formulated.problem.pools
-    if not pools:
-        return staged
-    waiting = _Waiting(situation, staged)
-    for pool in pools:
-        waiting.fit(pool)
-    waiting.keep_dependants(situation.formulated)
-    return replace(staged, allocations=waiting.allocations, waiting=waiting.waiting)
-
-
-class _Waiting:
     def __init__(self, situation: Situation, staged: StagedPlan) -> None:
-        formulated = situation.formulated
+        formulated, problem = situation.formulated, situation.formulated.problem
         self._current = situation.current
-        self._device_use = DeviceUse.of(formulated.problem)
+        self._device_use = DeviceUse.of(problem)
         self._urgency: dict[ResourceKey, int] = {}
         groups: dict[str, list[ResourceKey]] = {}
         for key in self._current:
@@ -47,16 +33,32 @@ class _Waiting:
         for group, keys in groups.items():
             proposal, current = situation.open_proposal(group), {key: self._current[key] for key in keys}
             self._open[group] = current if proposal is None else proposal.merged(current)
-        self.allocations = dict(staged.allocations)
-        self.waiting = dict(staged.waiting)
-        self._cut: set[ResourceKey] = set()
+        self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
+        self._pools, self._planned = problem.pools, staged.allocations
+        self._lacks: dict[ResourceKey, str] = {}
         self._members: dict[str, dict[str, list[ResourceKey]]] = {}
         for group, keys in groups.items():
             for key in keys:
                 for pool in self._pools_of(group, key):
                     self._members.setdefault(pool, {}).setdefault(group, []).append(key)
 
-    def fit(self, pool: Pool) -> None:
+    def fitted(self, staged: StagedPlan) -> StagedPlan:
+        """A plan no larger than at first, with what is added cut where a pool has no room before others have merged."""
+        self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
+        for pool in self._pools:
+            self._fit(pool)
+        return replace(staged, allocations=self._allocations, waiting=self._waiting)
+
+    def told(self, staged: StagedPlan) -> StagedPlan:
+        """With other words where nobody frees what is waited for: its holders wait in turn, or have no need to go."""
+        self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
+        freed = {pool: self._is_freed(pool) for pool in sorted(set(self._lacks.values()))}
+        for key, pool in self._lacks.items():
+            if not freed[pool]:
+                self._wait(key, f"waits for devices of {pool}, which no pull request frees")
+        return replace(staged, waiting=self._waiting)
+
+    def _fit(self, pool: Pool) -> None:
         """Hand the room of one pool to the groups, the one with the most urgent addition first."""
         groups = self._members.get(pool.name, {})
         claims = {group: self._claim(pool.name, group) for group in groups}
@@ -64,20 +66,11 @@ class _Waiting:
             others = sum(claims.values()) - claims[group]
             room = max(pool.devices - others, self._use(pool.name, group, self._current))
             self._cut_to(pool, group, room)
-            claims[group] = max(claims[group], self._use(pool.name, group, self.allocations))
-
-    def keep_dependants(self, formulated: FormulatedProblem) -> None:
-        """Where an addition waits, what its model gives up for it stays."""
-        models = {formulated.needs.owner_of[key] for key in self._cut if key in formulated.needs.owner_of}
-        for key in (key for model in sorted(models) for key in formulated.needs.variants_of[model]):
-            before, after = self._current[key], self.allocations[key]
-            if key not in self._cut and after.replicas < before.replicas:
-                self.allocations[key] = before
-                self._wait(key, "stays until what replaces it has devices")
+            claims[group] = max(claims[group], self._use(pool.name, group, self._allocations))
 
     def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
         """The pools that a variant takes anything of: now, as proposed, or as desired."""
-        places = (self._current[key], self._open[group][key], self.allocations[key])
+        places = (self._current[key], self._open[group][key], self._allocations[key])
         accelerators = {place.accelerator for place in places if place.replicas}
         return {pool for each in accelerators for pool in self._device_use.devices(key, each)}
 
@@ -107,26 +100,35 @@ class _Waiting:
         return max(adding, default=min(self._urgency.values(), default=0))
 
     def _added(self, pool: str, key: ResourceKey) -> int:
-        before, after = self._current[key], self.allocations[key]
+        before, after = self._current[key], self._allocations[key]
         return self._each(pool, key, after) * after.replicas - self._each(pool, key, before) * before.replicas
 
     def _cut_to(self, pool: Pool, group: str, room: int) -> None:
         """Take additions back, the least urgent first, until the group fits."""
         adding = [key for key in self._members[pool.name][group] if self._added(pool.name, key) > 0]
         for key in sorted(adding, key=lambda each: (self._urgency[each], each)):
-            excess = self._use(pool.name, group, self.allocations) - room
+            excess = self._use(pool.name, group, self._allocations) - room
             if excess <= 0:
                 return
-            before, after = self._current[key], self.allocations[key]
+            before, after = self._current[key], self._allocations[key]
             each = self._each(pool.name, key, after)
             is_moved = before.accelerator != after.accelerator
             kept = before.replicas if is_moved else max(after.replicas - -(-excess // each), before.replicas)
-            self.allocations[key] = before if is_moved else replace(after, replicas=kept)
-            self._cut.add(key)
-            is_left = excess <= self._left(pool.name, group, self.allocations)
+            self._allocations[key] = before if is_moved else replace(after, replicas=kept)
+            is_left = excess <= self._left(pool.name, group, self._allocations)
+            if not is_left:
+                self._lacks[key] = pool.name
             until = "what moves away frees" if is_left else "other pull requests free"
-            planned = f"{after.replicas} x {after.accelerator} is planned"
-            self._wait(key, f"waits until {until} devices of {pool.name}: {planned}")
+            self._wait(key, f"waits until {until} devices of {pool.name}")
+
+    def _is_freed(self, pool: str) -> bool:
+        """Whether any pull request frees devices of a pool."""
+        return any(
+            self._use(pool, group, self._allocations) < self._use(pool, group, self._current)
+            for group in self._members[pool]
+        )
 
     def _wait(self, key: ResourceKey, words: str) -> None:
-        self.waiting[key] = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=words)
+        planned = self._planned[key]
+        words = f"{words}: {planned.replicas} x {planned.accelerator} is planned"
+        self._waiting[key] = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=words)

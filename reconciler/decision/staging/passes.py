@@ -1,6 +1,5 @@
 """The passes that a plan goes through between the optimizer and its pull requests, in their order."""
 
-from reconciler.decision.staging.devices import wait_for_devices
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.open_proposals import keep_open_proposals
@@ -13,7 +12,6 @@ PASSES: tuple[Pass, ...] = (
     keep_open_proposals,
     keep_serving,
     make_independent,
-    wait_for_devices,
     give_verdicts,
     block_groups,
 )

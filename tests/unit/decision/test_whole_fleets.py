@@ -1,0 +1,246 @@
+"""Random whole fleets, each decided about: what is promised of plans and of their pull requests, counted anew."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from reconciler.domain.accelerators import Allocation
+from reconciler.domain.plan import Outcome, Plan
+
+FLEETS = int(os.environ.get("ATTACK_FLEETS", "50"))
+BATCH = 10
+RUNS = 12
+"""Runs, each merged whole, after which nothing may be left to change."""
+
+ACCELERATORS = ("A100", "H100", "L4")
+PRICES = {"H100": 6.0, "A100": 4.0, "L4": 1.0, "B200": 2.5}
+EACH = 0.999
+"""What a replica carries for each of its largest batch."""
+
+GAP = 1e-3
+"""How far a plan may be from the best, as a fraction: what the optimizer promises."""
+
+NOISE = 1e-6
+
+
+@dataclass(slots=True, kw_only=True)
+class Drawn:
+    """A fleet as it was drawn: what each variant may run on and carries there, and what is asked of each model."""
+
+    rates: dict[str, float] = field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stock: dict[str, int] = field(default_factory=dict)
+    proposed: list[tuple[str, int]] = field(default_factory=list)
+
+    def carried(self, name: str, placed: Allocation) -> float:
+        return EACH * int(self.variants[name]["batches"].get(placed.accelerator, 0)) * placed.replicas
+
+    def devices(self, name: str, placed: Allocation) -> dict[str, int]:
+        return {placed.accelerator: self.variants[name]["devices"] * placed.replicas}
+
+
+def drawn(seed: int) -> Drawn:
+    """The fleet that a seed stands for."""
+    draw = random.Random(f"fleet/{seed}")  # noqa: S311 - the same in every run
+    fleet, needed = Drawn(), dict.fromkeys(ACCELERATORS, 0)
+    groups = [f"group-{index}" for index in range(draw.randint(2, 5))]
+    for index in range(draw.randint(2, 5)):
+        model, priority = f"model-{index}", draw.choice((0, 0, 0, 10))
+        fleet.rates[model] = round(draw.uniform(0.0, 70.0), 1)
+        for number in range(draw.randint(1, 3)):
+            names = draw.sample(ACCELERATORS, draw.choice((1, 1, 2)))
+            least = draw.choice((0, 0, 0, 1))
+            replicas, runs_on = max(draw.randint(0, 6), least), draw.choice(names)
+            devices = draw.choice((1, 1, 2))
+            fleet.variants[f"{model}-{number}"] = {
+                "model_id": model,
+                "group": draw.choice(groups),
+                "batches": {name: draw.choice((5, 10, 10, 15)) for name in names},
+                "devices": devices,
+                "replicas": replicas,
+                "runs_on": runs_on,
+                "min_replicas": least,
+                "max_replicas": draw.choice((None, None, None, 6)),
+                "priority": priority,
+                "is_unready": draw.random() < 0.1,
+            }
+            needed[runs_on] += devices * replicas
+    fleet.stock = {name: max(count + draw.choice((-1, 0, 0, 1, 3, 9)), 0) for name, count in needed.items()}
+    if draw.random() < 0.3:
+        name = draw.choice(sorted(fleet.variants))
+        fleet.proposed.append((name, draw.randint(0, 6)))
+    return fleet
+
+
+def built(empty: Any, make: Any, fleet: Drawn, order: Callable[[list[str]], list[str]] = sorted) -> Any:
+    """The fleet to decide about, declared in some order."""
+    made = empty()
+    for name in order(sorted(fleet.variants)):
+        each = fleet.variants[name]
+        key = made.add(
+            name,
+            replicas=each["replicas"],
+            runs_on=each["runs_on"],
+            model_id=each["model_id"],
+            profiles=tuple(make.profile(*pair) for pair in each["batches"].items()),
+            annotations={"group": each["group"]},
+            workload={"devices": {"nvidia.com/gpu": each["devices"]}},
+            min_replicas=each["min_replicas"],
+            max_replicas=each["max_replicas"],
+        )
+        made.prioritise(name, each["priority"])
+        if each["is_unready"] and each["replicas"]:
+            made.observations[key] = replace(made.observations[key], replicas_reporting=each["replicas"] - 1)
+    for model in order(sorted(fleet.rates)):
+        made.offer(fleet.rates[model], model)
+    for name, replicas in fleet.proposed:
+        each = fleet.variants[name]
+        before, after = f"{each['replicas']} x {each['runs_on']}", f"{replicas} x {each['runs_on']}"
+        made.propose(make.change(name, before, after), group=each["group"])
+    made.stock(**fleet.stock)
+    return made
+
+
+def shuffled(names: list[str]) -> list[str]:
+    return random.Random(len(names)).sample(names, len(names))  # noqa: S311 - the same in every run
+
+
+def subsets(plan: Plan) -> Iterator[dict[str, Allocation]]:
+    """What runs after each subset of the pull requests is merged, those of up to five groups; the others are not."""
+    groups = sorted({each.group for each in plan.decisions if each.outcome is Outcome.CHANGE})
+    for size in range(1, 6):
+        for merged in combinations(groups, size):
+            yield {each.variant.name: each.desired if each.group in merged else each.current for each in plan.decisions}
+
+
+def served(fleet: Drawn, placed: dict[str, Allocation]) -> dict[str, float]:
+    """By model what its replicas carry."""
+    totals = dict.fromkeys(fleet.rates, 0.0)
+    for name, each in placed.items():
+        totals[fleet.variants[name]["model_id"]] += fleet.carried(name, each)
+    return totals
+
+
+def used(fleet: Drawn, placed: dict[str, Allocation], before: dict[str, Allocation]) -> dict[str, int]:
+    """By pool what runs while everything comes to be: what moves keeps its old replicas until the new ones serve."""
+    totals = dict.fromkeys(ACCELERATORS, 0)
+    for name, each in placed.items():
+        for pool, count in fleet.devices(name, each).items():
+            totals[pool] += count
+        if each.replicas and each.accelerator != before[name].accelerator:
+            for pool, count in fleet.devices(name, before[name]).items():
+                totals[pool] += count
+    return totals
+
+
+@pytest.fixture
+def empty(fleet: Any) -> Callable[[], Any]:
+    """A maker of fresh copies of the priced, empty fleet."""
+    fleet.price(**PRICES)
+
+    def copy() -> Any:
+        return replace(fleet, resources=[], workloads=[], loads={}, observations={}, proposals=[], priorities={})
+
+    return copy
+
+
+def is_served(plan: Plan) -> bool:
+    """Whether every model gets what it asks for, none of them held by rules that contradict each other."""
+    return not plan.with_outcome(Outcome.HELD) and all(
+        each.given >= each.needed * (1 - NOISE) for each in plan.coverages
+    )
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[int, Plan]:
+    """The plans of fleets as they were drawn, by seed."""
+    return {}
+
+
+@pytest.fixture
+def planned(empty: Any, make: Any, known: dict[int, Plan]) -> Callable[[int], Plan]:
+    """The plan of the fleet that a seed stands for."""
+
+    def plan(seed: int) -> Plan:
+        if seed not in known:
+            known[seed] = built(empty, make, drawn(seed)).plan()
+        return known[seed]
+
+    return plan
+
+
+@pytest.fixture(params=range(0, FLEETS, BATCH))
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Some of all fleets."""
+    first: int = request.param
+    return range(first, min(first + BATCH, FLEETS))
+
+
+def test_every_subset_of_pull_requests_fits_and_serves(planned: Callable[[int], Plan], seeds: range) -> None:
+    for seed in seeds:
+        fleet, plan = drawn(seed), planned(seed)
+        before = {each.variant.name: each.current for each in plan.decisions}
+        now, standing = served(fleet, before), used(fleet, before, before)
+        given = {each.model.model_id: each.given for each in plan.coverages}
+        for placed in subsets(plan):
+            for pool, count in used(fleet, placed, before).items():
+                assert count <= max(fleet.stock[pool], standing[pool]), (seed, pool, placed)
+            for model, carried in served(fleet, placed).items():
+                aim = min(fleet.rates[model], now[model], given.get(model, 0.0))
+                assert carried >= aim * (1 - NOISE), (seed, model, carried, aim, placed)
+
+
+def test_the_order_of_the_input_changes_nothing(
+    empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range
+) -> None:
+    for seed in seeds:
+        assert built(empty, make, drawn(seed), shuffled).plan() == planned(seed), seed
+
+
+def test_more_demand_costs_no_less(empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range) -> None:
+    for seed in seeds:
+        more = drawn(seed)
+        more.rates[sorted(more.rates)[seed % len(more.rates)]] += 10.0
+        _is_no_worse(built(empty, make, more).plan(), planned(seed), seed)
+
+
+def test_more_devices_cost_no_more(empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range) -> None:
+    for seed in seeds:
+        more = drawn(seed)
+        more.stock = {name: count + 2 for name, count in more.stock.items()}
+        _is_no_worse(planned(seed), built(empty, make, more).plan(), seed)
+
+
+def test_one_more_accelerator_costs_no_more(
+    empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range
+) -> None:
+    for seed in seeds:
+        more = drawn(seed)
+        more.variants[sorted(more.variants)[seed % len(more.variants)]]["batches"]["B200"] = 15
+        more.stock["B200"] = 8
+        _is_no_worse(planned(seed), built(empty, make, more).plan(), seed)
+
+
+def _is_no_worse(tighter: Plan, roomier: Plan, seed: int) -> None:
+    if is_served(tighter):
+        assert is_served(roomier), seed
+        assert roomier.value <= tighter.value * (1 + GAP) + NOISE, seed
+
+
+def test_a_plan_that_is_merged_comes_to_rest(empty: Any, make: Any, seeds: range) -> None:
+    for seed in seeds:
+        fleet = drawn(seed)
+        fleet.proposed.clear()
+        for each in fleet.variants.values():
+            each["is_unready"] = False
+        made = built(empty, make, fleet)
+        for _ in range(RUNS):
+            if not made.plan().with_outcome(Outcome.CHANGE):
+                break
+            made.merge()
+        assert not made.plan().with_outcome(Outcome.CHANGE), seed
