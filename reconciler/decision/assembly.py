@@ -10,6 +10,9 @@ from reconciler.decision.variant_states import is_counted
 from reconciler.domain.plan import Decision, GroupPlan, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
 
+DIGITS = 6
+"""Of sums of money, in the plan: what is left of them differs from machine to machine."""
+
 
 def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str) -> Plan:
     """The plan of these decisions, which `solver` made."""
@@ -32,9 +35,9 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         failures=snapshot.observed.failures,
         warnings=snapshot.observed.warnings,
         notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
-        value=solution.value,
+        value=round(solution.value, DIGITS),
         shared=solution.shared,
-        greedy_value=solution.greedy_value,
+        greedy_value=None if solution.greedy_value is None else round(solution.greedy_value, DIGITS),
         sensitivity=solution.sensitivity,
         coverages=solution.coverages,
         figures=FiguresOnDemand(context, context.situation.states),
@@ -68,7 +71,7 @@ def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> TotalCost:
 
 def _sum(costs: Sequence[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
-    return round(sum(known), 6) if len(known) == len(costs) else None
+    return round(sum(known), DIGITS) if len(known) == len(costs) else None
 
 
 def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str, ...]:
