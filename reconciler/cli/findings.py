@@ -12,9 +12,8 @@ from reconciler.config.environment import read_environment
 from reconciler.domain.findings import Finding
 from reconciler.pipeline.validation.validate import CheckedFiles
 from reconciler.rendering.filters import code_span, escape_markdown
-from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line
+from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line, workflow_commands
 from reconciler.report.sarif import findings_sarif
-from reconciler.report.workflow_commands import workflow_commands
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import FOLDER
-from reconciler.git.creating import create_bare
+from reconciler.git.commits import create_bare
 from reconciler.git.repository import open_directory
 from reconciler.pipeline.doors import Ask, Progress, no_progress
 from reconciler.pipeline.publish import Operation

@@ -13,7 +13,7 @@ What = Annotated[Literal["configuration"], typer.Argument(metavar="[configuratio
 def schema(common: Common, what: What = "configuration") -> int:
     """Print a JSON Schema for editors."""
     from reconciler.cli.console import write_json
-    from reconciler.config.json_schema import configuration_schema
+    from reconciler.config.schema import configuration_schema
 
     del common, what
     write_json(configuration_schema())

@@ -11,6 +11,8 @@ an error that says so. Nothing is converted: text is no number and the other way
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from reconciler.config.connections import MaybeSecret
 from reconciler.config.facts import (
@@ -20,7 +22,7 @@ from reconciler.config.facts import (
     ServiceClassEntry,
     refuse_shared_aliases,
 )
-from reconciler.config.section import ConfigSection
+from reconciler.config.section import ConfigSection, VariantSection
 from reconciler.config.values import (
     Branch,
     BranchPrefix,
@@ -38,7 +40,6 @@ from reconciler.config.values import (
     refuse_not_yet,
     word,
 )
-from reconciler.config.variant_section import VariantSection
 from reconciler.domain.settings import GitSettings, PullRequestSettings, Settings
 
 API_VERSION = "reconciler.io/v1alpha1"
@@ -206,3 +207,29 @@ class ConfigurationFile(ConfigSection):
     """[default]: the guard rails that are shipped"""
     templates: NotYet = None
     gauges: NotYet = None
+
+
+class _EditorSchema(GenerateJsonSchema):
+    """Leaves out null: a key without a value is an error in a file, although absence is None in the models."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """The value alone."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """A default that is worth reading: of a section, its fields say theirs."""
+        shown = super().default_schema(schema)
+        if shown.get("default") in (None, []) or isinstance(shown["default"], dict):
+            shown.pop("default", None)
+        return shown
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Keys that do not match their pattern are refused, not free."""
+        shown = super().dict_schema(schema)
+        return {**shown, "additionalProperties": False} if "patternProperties" in shown else shown
+
+
+def configuration_schema() -> dict[str, object]:
+    """JSON Schema, draft 2020-12, of `reconciler.yaml`: every key with its meaning; unknown keys are refused."""
+    schema = ConfigurationFile.model_json_schema(schema_generator=_EditorSchema)
+    return {"$schema": _EditorSchema.schema_dialect, **schema}

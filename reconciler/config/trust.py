@@ -1,5 +1,6 @@
 """Trust: a secret goes only to origins that the operator named, so merging a change cannot send one elsewhere."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,12 +9,15 @@ from pydantic import BaseModel
 from reconciler.config.connections import SecretSection
 from reconciler.config.environment import Environment, Flags, join_origins
 from reconciler.config.layers import PlacedValue
-from reconciler.config.origins import origins_of_remote
 from reconciler.config.secrets import find_refusal
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Settings
 from reconciler.http.addresses import origin_of
+
+_SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
+_SSH = re.compile(r"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?/.*")
+_API_HOSTS = {"github.com": "api.github.com"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +104,17 @@ def _references(value: object, entry: PlacedValue) -> Iterator[tuple[SecretSecti
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _references(child, entry.at(index))
+
+
+def origins_of_remote(remote: str) -> frozenset[str]:
+    """The origins that naming a Git remote names: its own, and its forge's API; none for a directory.
+
+    A remote reached by ssh names the https origin of its host.
+    """
+    ssh = _SCP_LIKE.fullmatch(remote) or _SSH.fullmatch(remote)
+    try:
+        origin = origin_of(f"https://{ssh['host']}" if ssh else remote)
+    except ValueError:
+        return frozenset()
+    scheme, _, authority = origin.partition("://")
+    return frozenset({origin, f"{scheme}://{_API_HOSTS.get(authority, authority)}"})

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reconciler.decision.context import DecisionContext
 from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.problem.devices import scarcity_assumed
-from reconciler.decision.staging.groups import head_branch
+from reconciler.decision.staging.staged_plan import head_branch
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.plan import Decision, GroupPlan, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot

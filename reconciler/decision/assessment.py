@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.decision.drift import drift_of
-from reconciler.decision.engines.choosing import choose_engines
-from reconciler.decision.engines.registry import ENGINES
+from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.variant_states import (
     EngineChoice,
     VariantState,

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.decision.engines.choosing import choose_engines
 from reconciler.decision.engines.port import EngineQuestion
-from reconciler.decision.engines.registry import ENGINES
+from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import Form, StatusShape
-from reconciler.domain.declared.objects import Condition, DocumentRef
-from reconciler.domain.declared.places import EntryPlace
+from reconciler.domain.declared.places import Condition, DocumentRef, EntryPlace
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey

@@ -9,8 +9,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError, TransientErro
 from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_request_of, text_of, updated_at_s
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest
-from reconciler.forge.remotes import RepositoryAddress
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, RepositoryAddress
 
 logger = logging.getLogger(__name__)
 

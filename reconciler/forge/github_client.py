@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.github_failures import ADVICE, LONGEST_WAIT_S, judge, messages_of
-from reconciler.http.credentials import Credentials, bearer, check_sendable
 from reconciler.http.door import Door
 from reconciler.http.failures import Failure
 from reconciler.http.limits import MIB, Clock, Limits
-from reconciler.http.messages import Request
+from reconciler.http.messages import Credentials, Request, bearer, check_sendable
 from reconciler.http.redaction import Redactor
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}

@@ -7,8 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
-from reconciler.forge.pull_requests import Forge
-from reconciler.forge.remotes import parse_remote
+from reconciler.forge.pull_requests import Forge, parse_remote
 from reconciler.http.addresses import checked_root, sends_in_the_clear
 from reconciler.http.redaction import Redactor
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
-from reconciler.git.command import TIMEOUT_S, GitCommand
+from reconciler.git.command import TIMEOUT_S, GitCommand, explain_failure, shorten
 from reconciler.git.commits import CommitRecord, parse_commit, write_import
-from reconciler.git.credentials import GitToken
-from reconciler.git.failures import explain_failure, shorten
 from reconciler.git.merging import merges_cleanly
 from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, is_branch_name, is_object_id
-from reconciler.git.remotes import open_remote
+from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository
 
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")

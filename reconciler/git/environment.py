@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from reconciler.git.credentials import GitToken
-from reconciler.git.remotes import Remote
+from reconciler.git.remotes import GitToken, Remote
 
 SETTINGS = (
     # A directory that somebody else made may name commands in its own configuration. These outrank it.

@@ -1,20 +1,47 @@
-"""Where a repository is: what a source may look like, and over which protocol it is reached."""
+"""Where a repository is: what a source may look like, over which protocol it is reached, and with which token."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.credentials import CONTROL_CHARACTERS
 from reconciler.http.addresses import sends_in_the_clear
+from reconciler.http.messages import basic
 from reconciler.http.redaction import Redactor
 
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^-:].*")
 
 MAX_SHOWN = 200
 SAFE_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitToken:
+    """User name and token of a remote; the token never shows in `repr`."""
+
+    username: str
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.token:
+            raise ConfigurationError("the git token is empty: set it, or leave its setting out")
+        if CONTROL_CHARACTERS.search(self.username + self.token):
+            raise ConfigurationError("the git token or its user name holds a line break or control character")
+        if ":" in self.username:
+            raise ConfigurationError("the user name of a git token cannot hold a colon")
+
+    @property
+    def authorization(self) -> str:
+        """The HTTP header that carries them."""
+        return f"Authorization: {basic(self.username, self.token)}"
+
+    @property
+    def redactor(self) -> Redactor:
+        """Takes the token out of what git says, in every spelling."""
+        return Redactor((self.token, f"{self.username}:{self.token}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

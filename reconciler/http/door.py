@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from reconciler.http.addresses import place_of, same_origin
 from reconciler.http.connections import open_session
-from reconciler.http.credentials import Credentials
 from reconciler.http.exchange import exchange
 from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Request, Response
+from reconciler.http.messages import Credentials, Request, Response
 from reconciler.http.redaction import take_over_library_logs
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,9 @@ import requests
 from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
 from reconciler.http.connections import Watchdog
-from reconciler.http.credentials import Credentials
 from reconciler.http.failures import Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Limits
-from reconciler.http.messages import SUCCESS, Request, Response, retry_after_s
+from reconciler.http.messages import SUCCESS, Credentials, Request, Response, retry_after_s
 from reconciler.http.redaction import redacting_logs
 
 CHUNK_BYTES = 64 * 1024

@@ -8,7 +8,7 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.pipeline.doors import Doors
-from reconciler.pipeline.drafting.texts import write_texts
+from reconciler.pipeline.drafting.draft import write_texts
 from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.prepare import Prepared, paused_collector, prepare
 from reconciler.pipeline.publish import Published, publish

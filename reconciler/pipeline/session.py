@@ -18,8 +18,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
 from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.credentials import GitToken
-from reconciler.git.remotes import open_remote
+from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
 from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
 from reconciler.prometheus.client import PrometheusClient

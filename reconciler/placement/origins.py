@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.declared.places import DocumentRef, WrittenField
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import OverlayPatch, PatchPath, WrittenField
+from reconciler.domain.declared.places import DocumentRef, OverlayPatch, PatchPath, WrittenField
 from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value

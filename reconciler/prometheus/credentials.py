@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
-from reconciler.http.credentials import Credentials, basic, bearer, check_sendable
+from reconciler.http.messages import Credentials, basic, bearer, check_sendable
 from reconciler.http.redaction import Redactor
 
 ReadSecret = Callable[[SecretRef], str]

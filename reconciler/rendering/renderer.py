@@ -1,7 +1,10 @@
 """Views in, texts out: a sandbox without clock, environment, chance or file, where nothing prints unfiltered."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jinja2 import DictLoader, StrictUndefined, TemplateError
@@ -9,13 +12,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from reconciler.errors import ConfigurationError
 from reconciler.rendering.filters import FILTERS, Filtered
-from reconciler.rendering.shipped import shipped_templates
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALLOWED_TESTS = ("defined", "equalto", "eq", "ne", "in")
 CUT_NOTE = "\n\n*Cut here: the rest does not fit the forge's limit.*\n"
+SUFFIX = ".j2"
 
 
 class Renderer:
@@ -88,3 +91,20 @@ def _require_filtered(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise TemplateError("a value is printed without a filter, choose one of " + ", ".join(sorted(FILTERS)))
+
+
+def shipped_templates() -> Mapping[str, str]:
+    """Name (`pull_request/body.md.j2`) -> text: of the installed package, or of the checkout it is imported from."""
+    package = resources.files("reconciler")
+    packaged = package / "_templates"
+    root = packaged if packaged.is_dir() else Path(str(package)).parent / "templates"
+    return dict(sorted(_read(root, "")))
+
+
+def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            yield from _read(entry, f"{name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield name, entry.read_text(encoding="utf-8")

@@ -7,8 +7,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.report.chain import figure_json, figure_lines, query_lines
 from reconciler.report.document import decision_json
-from reconciler.report.labels import labels_of
-from reconciler.report.plain import display_width, one_line, pad
+from reconciler.report.plain import display_width, labels_of, one_line, pad
 from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
 CELL_LENGTH = 120

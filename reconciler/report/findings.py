@@ -1,11 +1,12 @@
 """Findings as people and their scripts read them: a line each, groups of a terminal, JSON."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.report.numbers import count
-from reconciler.report.plain import one_line
+from reconciler.report.plain import REPLACEMENT, one_line
 from reconciler.report.tables import hung
 
 JSON_VERSION = 1
@@ -13,6 +14,11 @@ PATH_LENGTH = 4096
 MESSAGE_LENGTH = 1000
 COMMAND = "::"
 """How a line begins that a CI job obeys instead of showing it."""
+TITLE = "reconciler"
+TITLE_LENGTH = 80
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_MESSAGE_CODES = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
+_PROPERTY_CODES = (*_MESSAGE_CODES, (":", "%3A"), (",", "%2C"))
 
 
 def summary_line(findings: Sequence[Finding], *, files: int, resources: int) -> str:
@@ -102,3 +108,39 @@ def finding_json(finding: Finding) -> Mapping[str, object]:
         "rule": finding.rule or None,
         "message": finding.message,
     }
+
+
+def workflow_commands(findings: Iterable[Finding], summary: str) -> str:
+    """An annotation for each finding, then the summary, which the log of the job shows last."""
+    return "\n".join([*map(workflow_command, sorted(findings)), summary]) + "\n"
+
+
+def workflow_command(finding: Finding) -> str:
+    """One annotation; a finding about a whole file has no line."""
+    properties = ",".join(f"{name}={_encode(text, _PROPERTY_CODES)}" for name, text in _properties(finding))
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_encode(_message(finding), _MESSAGE_CODES)}"
+
+
+def _properties(finding: Finding) -> Iterator[tuple[str, str]]:
+    yield "file", "".join(REPLACEMENT if _is_control(char) else char for char in finding.place.path)
+    if finding.place.line:
+        yield "line", str(finding.place.line)
+    yield "title", one_line(finding.rule, limit=TITLE_LENGTH) or TITLE
+
+
+def _message(finding: Finding) -> str:
+    """Field and message; the message keeps its line breaks, which an annotation shows."""
+    lines = (one_line(line, limit=MESSAGE_LENGTH) for line in finding.message[:MESSAGE_LENGTH].splitlines())
+    text = "\n".join(lines)
+    return f"{one_line(finding.place.field)}: {text}" if finding.place.field else text
+
+
+def _is_control(char: str) -> bool:
+    """Whether a terminal acts on a character; line breaks are encoded."""
+    return char not in "\r\n" and unicodedata.category(char) in ("Cc", "Cf", "Cs")
+
+
+def _encode(text: str, codes: Iterable[tuple[str, str]]) -> str:
+    for char, code in codes:
+        text = text.replace(char, code)
+    return text

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile
 from reconciler.domain.units import ms_from_seconds
 from reconciler.report.findings import finding_json
-from reconciler.report.labels import labels_of
 from reconciler.report.numbers import count, duration, percentage
-from reconciler.report.plain import display_width, one_line
+from reconciler.report.plain import display_width, labels_of, one_line
 from reconciler.report.tables import Column, hung, lines_of, wrapped
 
 VERSION = 1

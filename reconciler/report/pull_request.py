@@ -7,9 +7,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
 from reconciler.domain.proposals import MovedFile
 from reconciler.report.fleet import fleet_lines, prices
-from reconciler.report.labels import short_labels_of
 from reconciler.report.numbers import UNKNOWN, count
-from reconciler.report.plain import one_line
+from reconciler.report.plain import one_line, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
     consequence,

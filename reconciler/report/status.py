@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.declared.objects import Condition
+from reconciler.domain.declared.places import Condition
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
 from reconciler.report.plain import one_line

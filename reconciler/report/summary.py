@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
 from reconciler.domain.solutions import SolveStatus
-from reconciler.report.labels import model_name, short_labels_of
 from reconciler.report.numbers import (
     COST_UNITS,
     OVER_CAPACITY,
@@ -17,7 +16,7 @@ from reconciler.report.numbers import (
     percentage,
     quantity,
 )
-from reconciler.report.plain import one_line
+from reconciler.report.plain import model_name, one_line, short_labels_of
 from reconciler.report.rows import by_urgency, slo_name
 
 NAME_LENGTH = 50

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.places import Annotation
 from reconciler.domain.findings import Finding
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (

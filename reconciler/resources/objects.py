@@ -17,7 +17,7 @@ from reconciler.domain.declared.declarations import (
 from reconciler.domain.declared.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
 from reconciler.domain.declared.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
 from reconciler.domain.declared.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding, Severity

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.objects import KubernetesObject
 

@@ -26,8 +26,7 @@ from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.traces import read_histories, trace
 from reconciler.sizing.learning.fit import Unfit
 from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.limits import EngineLimits
-from reconciler.sizing.learning.samples import samples_of
+from reconciler.sizing.learning.samples import EngineLimits, samples_of
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.variants.options import devices_of
 

@@ -9,7 +9,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
-from reconciler.git.creating import create_bare
+from reconciler.git.commits import create_bare
 from reconciler.git.repository import open_directory
 from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import ObservedRun, observe

@@ -15,8 +15,7 @@ import yaml
 
 from reconciler.decision.decide import decide
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.drafting.draft import draft_plan
-from reconciler.pipeline.drafting.texts import write_texts
+from reconciler.pipeline.drafting.draft import draft_plan, write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.text import plan_text

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.git.creating import create_bare
+from reconciler.git.commits import create_bare
 from tests.incidents.rows import Incident
 from tests.incidents.stage import ALPHA_S, BETA_S, MAX_BATCH, Stage
 from tests.servers.fleet import run_here

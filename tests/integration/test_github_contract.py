@@ -10,9 +10,8 @@ from reconciler.domain.settings import ForgeSettings
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.marker import Marker, withdrawn, write_marker
-from reconciler.forge.pull_requests import Forge
+from reconciler.forge.pull_requests import Forge, RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
-from reconciler.forge.remotes import RepositoryAddress
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.github_contract import Exchange, find_description, load_contract

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import parse_documents, parse_readable

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import Form, StatusShape
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.variant_settings import VariantSettings

@@ -11,7 +11,7 @@ from reconciler.domain.accelerators import ACCELERATOR_LABEL, Allocation
 from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import Llmaz
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.objects import DocumentRef, FieldPath
+from reconciler.domain.declared.places import DocumentRef, FieldPath
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind

@@ -12,8 +12,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.reading.attribution import target_of
-from reconciler.pipeline.drafting.draft import draft_plan
-from reconciler.pipeline.drafting.texts import write_texts
+from reconciler.pipeline.drafting.draft import draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants

@@ -14,8 +14,8 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.main import app, invoke
 from reconciler.cli.setting_rows import spell
 from reconciler.config.environment import Environment, Flags
-from reconciler.config.json_schema import configuration_schema
 from reconciler.config.loading import check_settings
+from reconciler.config.schema import configuration_schema
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS, SettingDefinition, ValueKind
 from reconciler.resources.annotations import PREFIX
 

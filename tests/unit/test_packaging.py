@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 RENDER = """
 import pathlib, sys
 import reconciler
-from reconciler.rendering.shipped import shipped_templates
+from reconciler.rendering.renderer import shipped_templates
 
 assert pathlib.Path(reconciler.__file__).is_relative_to(sys.argv[1]), reconciler.__file__
 sys.stdout.write("\\n".join(shipped_templates()))

@@ -1,6 +1,9 @@
-"""The sizing engines by name, those that are tried where nobody names one, and their answers."""
+"""The sizing engines by name, and which of them sizes a model: what its variants say, else the first that admits it.
 
-from collections.abc import Iterable, Mapping
+Variants of one model share its load, so one engine sizes them all: answers in different coins cannot be added up.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
 from reconciler.decision.engines.port import EngineAnswer, SizingEngine, SizingInput
@@ -8,9 +11,13 @@ from reconciler.decision.engines.queueing.engine import QueueingEngine
 from reconciler.decision.engines.saturation.engine import SATURATION
 from reconciler.decision.engines.tracking.engine import TRACKING
 from reconciler.decision.engines.wva.engine import WVA_V1, WVA_V2
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import EngineChoice, VariantState
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.variant_settings import Engine
+from reconciler.domain.measured.answers import NoAnswer
+from reconciler.domain.measured.loads import Load
+from reconciler.domain.variant_settings import AUTO, ENGINE, Engine
+from reconciler.domain.variants import Variant
 
 _QUEUEING = QueueingEngine()
 ENGINES: Mapping[Engine, SizingEngine] = {
@@ -28,3 +35,46 @@ def size_models(given: SizingInput, states: Iterable[VariantState]) -> dict[Engi
     for state in states:
         asked.setdefault(state.engine, {}).setdefault(state.variant.model, []).append(state)
     return {name: engine.size(given, asked[name]) for name, engine in ENGINES.items() if name in asked}
+
+
+def choose_engines(
+    variants: Iterable[Variant], loads: Mapping[ModelKey, Load | NoAnswer]
+) -> dict[ModelKey, EngineChoice]:
+    """The engine of every model; `loads` tell whether what was learned reaches them."""
+    models: dict[ModelKey, list[Variant]] = {}
+    for variant in variants:
+        models.setdefault(variant.model, []).append(variant)
+    return {model: _choose(members, _known(loads.get(model))) for model, members in models.items()}
+
+
+def _known(load: Load | NoAnswer | None) -> Load | None:
+    return load if isinstance(load, Load) else None
+
+
+def _choose(members: Sequence[Variant], load: Load | None) -> EngineChoice:
+    asked: Mapping[str, Variant] = {
+        member.settings[ENGINE].value: member for member in members if member.settings[ENGINE].value != AUTO
+    }
+    if len(asked) > 1:
+        words = ", ".join(
+            f"{member.key.label} asks for {name} ({member.settings[ENGINE].source})"
+            for name, member in sorted(asked.items())
+        )
+        conflict = Hold(kind=HoldKind.SETTINGS_CONFLICT, words=f"one model has one sizing engine: {words}")
+        return EngineChoice(engine=EXPECTED.name, reason="", conflict=conflict)
+    if asked:
+        name, member = next(iter(asked.items()))
+        return EngineChoice(engine=Engine(name), reason=str(member.settings[ENGINE].source))
+    return _automatic(members, load)
+
+
+def _automatic(members: Sequence[Variant], load: Load | None) -> EngineChoice:
+    """The first engine that admits the model; what the others found against it is the reason where it has none."""
+    refused: list[str] = []
+    for engine in AUTOMATIC:
+        admission = engine.admit(members, load)
+        if admission.is_admitted:
+            reasons = filter(None, (admission.reason, *refused))
+            return EngineChoice(engine=engine.name, reason=f"auto: {next(reasons, '')}")
+        refused.append(admission.reason)
+    raise AssertionError("the last engine admits every model")

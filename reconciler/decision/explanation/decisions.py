@@ -5,7 +5,7 @@ from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.explanation.steps import steps_of
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
-from reconciler.decision.staging.verdicts import verdict_of
+from reconciler.decision.staging.publication import verdict_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import BrokenResource

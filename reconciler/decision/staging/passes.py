@@ -3,9 +3,8 @@
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.open_proposals import keep_open_proposals
-from reconciler.decision.staging.publication import block_groups
+from reconciler.decision.staging.publication import block_groups, give_verdicts
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
-from reconciler.decision.staging.verdicts import give_verdicts
 from reconciler.domain.solutions import Solution
 
 PASSES: tuple[Pass, ...] = (

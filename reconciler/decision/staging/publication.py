@@ -1,4 +1,4 @@
-"""Groups of which nothing is published although they may have changes: what is open stays, what was declined too."""
+"""What is said of each change, and groups of which nothing is published although they may have changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import AllocationChange, decision_fingerprint
+from reconciler.domain.plan import AllocationChange, Outcome, Verdict, VerdictKind, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 
 CLOSED_BAND = 0.1
@@ -103,3 +103,22 @@ def _is_in_band(change: ProposedChange, declined: ProposedChange) -> bool:
 def _direction(change: ProposedChange) -> int:
     difference = change.replicas_after - change.replicas_before
     return (difference > 0) - (difference < 0)
+
+
+def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Give every resource its verdict; after all passes that change what one gets."""
+    verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
+    return replace(staged, verdicts=verdicts)
+
+
+def verdict_of(hold: Hold) -> Verdict:
+    """What is said of a resource that is held."""
+    return Verdict(kind=VerdictKind.HOLD, reason=hold.words)
+
+
+def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:
+    if key in staged.holds:
+        return verdict_of(staged.holds[key])
+    if staged.outcome(situation, key) is Outcome.UNCHANGED:
+        return Verdict(kind=VerdictKind.ALLOW)
+    return Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")

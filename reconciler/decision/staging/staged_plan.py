@@ -1,20 +1,36 @@
 """A plan on its way to pull requests, the situation that it is in, and what a pass over it is."""
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
-from reconciler.decision.staging.groups import group_of_broken, head_branch
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import AllocationChange, Outcome, Verdict
 from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
 from reconciler.domain.variant_settings import GROUP
+
+_SLUG_LIMIT = 60
+
+
+def head_branch(prefix: str, group: str) -> str:
+    """`prefix` + the group's name made safe and cut at 60 + `-` + the first 8 hex digits of its sha256."""
+    slug = re.sub(r"[^a-z0-9-]+", "-", group.lower())[:_SLUG_LIMIT]
+    return f"{prefix}{slug}-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
+
+
+def group_of_broken(key: ResourceKey, settings: Settings) -> str:
+    """The group that its key suggests, of a resource that could not be read."""
+    subject = {"cluster": key.cluster, "namespace": key.namespace}
+    return "/".join(subject.get(name, "none") for name in settings.pull_requests.group_by) or "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

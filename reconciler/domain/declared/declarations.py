@@ -7,8 +7,7 @@ from enum import StrEnum
 from reconciler.domain.declared.inference import Inference
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import FlavorChoice, Llmaz
-from reconciler.domain.declared.objects import Annotation, Condition, DocumentRef
-from reconciler.domain.declared.places import EntryPlace
+from reconciler.domain.declared.places import Annotation, Condition, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.findings import Finding

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from reconciler.domain.declared.objects import Annotation, DocumentRef
+from reconciler.domain.declared.places import Annotation, DocumentRef
 from reconciler.domain.declared.tracking import (
     EVERY_POD,
     Generation,
@@ -18,7 +18,7 @@ from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
 
 if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
-    from reconciler.domain.declared.objects import Annotation, DocumentRef
+    from reconciler.domain.declared.places import Annotation, DocumentRef
     from reconciler.domain.declared.workloads import Workload
 
 

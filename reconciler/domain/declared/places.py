@@ -4,11 +4,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.domain.declared.objects import DocumentRef, FieldPath
 from reconciler.domain.identity import Place
 
+FieldPath: TypeAlias = tuple[str | int, ...]
 PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
 """A way through a strategic merge patch; of a list the names of the items up to the one meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A Kubernetes condition as it stands in Git."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRef:
+    """One object inside a file: the document's position, and the field path to it inside a `List`."""
+
+    path: str
+    document: int
+    prefix: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """One of our annotations, checked; `value` is already of the setting's type."""
+
+    value: str | int | float | bool
+    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

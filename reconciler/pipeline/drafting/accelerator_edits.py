@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator
-from reconciler.domain.declared.objects import DocumentRef, FieldPath
-from reconciler.domain.declared.places import EntryPlace, OverlayPatch, WrittenField
+from reconciler.domain.declared.places import DocumentRef, EntryPlace, FieldPath, OverlayPatch, WrittenField
 from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS

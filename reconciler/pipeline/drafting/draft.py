@@ -6,21 +6,23 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Plan
-from reconciler.domain.proposals import ChangeSet, Edited, MovedFile
+from reconciler.domain.proposals import ChangeSet, Draft, Edited, MovedFile
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variants import Variant
 from reconciler.errors import InputError
+from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.checking import Checker, has_rules
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
+from reconciler.report.pull_request import commit_view, pull_request_view, reductions
 
 
 def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
@@ -212,3 +214,28 @@ def _hold(error: InputError | Finding) -> Hold:
 
 def _words(error: InputError) -> str:
     return f"cannot be written: {error}"
+
+
+def write_texts(
+    plan: Plan, edited: Edited, renderer: Renderer, *, body_limit: int, sign_off: str = ""
+) -> tuple[Draft, ...]:
+    """The drafts: each change set with its commit message, title and body of at most `body_limit` characters."""
+    groups = {group.name: group for group in plan.groups}
+    return tuple(
+        _draft(plan, groups[change_set.group], change_set, renderer, body_limit, sign_off)
+        for change_set in edited.change_sets
+    )
+
+
+def _draft(
+    plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, body_limit: int, sign_off: str
+) -> Draft:
+    marker = write_marker(Marker(group=group.name, decision=change_set.decision, changes=change_set.changes))
+    view = pull_request_view(plan, group, marker=marker)
+    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=body_limit, marker=marker)
+    return Draft(
+        change_set=change_set,
+        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=sign_off)),
+        title=renderer.render("pull_request/title.j2", view).strip(),
+        body=body,
+    )

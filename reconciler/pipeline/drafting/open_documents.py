@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.objects import DocumentRef
-from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.declared.places import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, OpenFile
 from reconciler.manifests.editing import append_documents, edit_file

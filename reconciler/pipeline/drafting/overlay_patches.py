@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.objects import DocumentRef, FieldPath
-from reconciler.domain.declared.places import OverlayPatch, PatchPath
+from reconciler.domain.declared.places import DocumentRef, FieldPath, OverlayPatch, PatchPath
 from reconciler.manifests.composer import Value
 from reconciler.manifests.edits import AppendDocument
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar

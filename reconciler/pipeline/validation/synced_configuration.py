@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.globs import matches_any
+from reconciler.domain.globs import matches_any, path_matches
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import quote
-from reconciler.pipeline.validation.source_ignore import is_ignored
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import identify
@@ -206,3 +205,34 @@ def _text(source: SourceField, key: str) -> str:
         return source.text(key)
     except InputError:
         return ""
+
+
+def is_ignored(rules: str, path: str) -> bool:
+    """Whether lines in the syntax of .gitignore leave a file out; the last one that fits decides.
+
+    Character classes are not read: such a line fits nothing.
+    """
+    ignored = False
+    for line in rules.splitlines():
+        rule = line.strip()
+        pattern = rule.removeprefix("!")
+        if pattern and not pattern.startswith("#") and any(_fits(pattern, each) for each in _with_parents(path)):
+            ignored = not rule.startswith("!")
+    return ignored
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """The path, then each directory that it is in with a slash behind it."""
+    yield path
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{path}/"
+
+
+def _fits(pattern: str, candidate: str) -> bool:
+    if pattern.endswith("/") and not candidate.endswith("/"):
+        return False
+    wanted, found = pattern.rstrip("/"), candidate.rstrip("/")
+    if "/" not in wanted:
+        found = found.rpartition("/")[2]
+    return path_matches(wanted.removeprefix("/"), found)

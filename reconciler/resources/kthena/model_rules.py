@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.model_fields import (

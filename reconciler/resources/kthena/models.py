@@ -10,7 +10,7 @@ from reconciler.domain.declared.kthena import (
     PolicySpec,
     Worker,
 )
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from reconciler.domain.declared.kthena import PolicySpec
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import (
     DEFAULT_BEHAVIOR,
     Behavior,

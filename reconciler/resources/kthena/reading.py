@@ -6,8 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from reconciler.domain.declared.objects import Annotation, FieldPath
-from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.declared.places import Annotation, FieldPath, WrittenField
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.annotations import check_annotations

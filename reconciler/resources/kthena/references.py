@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.declared.kthena import TargetReference
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe, quote

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from reconciler.domain.declared.kthena import DisaggregatedTarget, RatioConstraint, RoleTarget
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import RatioRange
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import describe, quote

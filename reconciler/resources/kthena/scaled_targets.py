@@ -9,7 +9,7 @@ from reconciler.domain.declared.kthena import (
     MetricEndpoint,
     ScaledTarget,
 )
-from reconciler.domain.declared.objects import FieldPath
+from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import MetricSource, PodMetric, PrometheusMetric
 from reconciler.domain.findings import Finding, Severity
 from reconciler.manifests.wording import quote

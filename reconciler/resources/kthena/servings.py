@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.kthena import ServingResource, ServingRole
-from reconciler.domain.declared.objects import Annotation, FieldPath
+from reconciler.domain.declared.places import Annotation, FieldPath
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import ResourceKey

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from reconciler.domain.declared.kthena import Worker
-from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.objects import FieldPath
-from reconciler.domain.declared.workloads import PodPlace
+from reconciler.domain.declared.places import FieldPath
+from reconciler.domain.declared.workloads import LaunchSettings, PodPlace
 from reconciler.domain.findings import Finding
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields

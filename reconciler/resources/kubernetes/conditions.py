@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.objects import Condition
+from reconciler.domain.declared.places import Condition
 from reconciler.domain.findings import Severity
 from reconciler.domain.identity import Place
 from reconciler.resources.validation import Shape, validate

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.resources.kubernetes.command_lines import read_flags, split_scripts
 
 _VLLM, _SGLANG = "vllm", "sglang"

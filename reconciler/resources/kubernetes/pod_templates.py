@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.places import Annotation
 from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.declared.declarations import SloClassRef, VariantResource
-from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.places import Annotation
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place

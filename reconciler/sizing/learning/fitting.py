@@ -18,7 +18,6 @@ import numpy as np
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.coverage import NEVER_SEEN, LargestBatch, find_largest_batch, range_of
 from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.limits import UNKNOWN_LIMITS, EngineLimits
 from reconciler.sizing.learning.lines import FittedLine, fit_line
 from reconciler.sizing.learning.prefill import (
     BUSY,
@@ -28,7 +27,7 @@ from reconciler.sizing.learning.prefill import (
     fit_serial,
     is_serial_better,
 )
-from reconciler.sizing.learning.samples import Samples, measured
+from reconciler.sizing.learning.samples import UNKNOWN_LIMITS, EngineLimits, Samples, measured
 
 # A line through points that lie closer says nothing of its slope, least of all when x is noisy.
 _SPREAD, _ENDS = 2.0, (0.05, 0.95)

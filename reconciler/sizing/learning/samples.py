@@ -101,3 +101,14 @@ def measured(samples: Samples) -> Samples:
 
 def _joined(traces: Sequence[Trace], name: str) -> Floats:
     return np.concatenate([np.empty(0), *(series_of(trace, name) for trace in traces)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """Requests that run at once at most, and tokens that an iteration computes at most; None is not known."""
+
+    max_batch_size: int | None = None
+    token_budget: int | None = None
+
+
+UNKNOWN_LIMITS = EngineLimits()

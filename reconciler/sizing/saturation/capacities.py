@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Figure

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import Role
 

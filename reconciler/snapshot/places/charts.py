@@ -1,7 +1,7 @@
 """Scale targets that only a chart makes: read from the numbers in its values that are told, or marked."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.domain.declared.declarations import BrokenResource, VariantResource
@@ -12,8 +12,8 @@ from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLI
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.objects import Obstacle
+from reconciler.placement.origins import ValueOrigin
 from reconciler.placement.places import EffectivePlace, NoPlace, marked_place
-from reconciler.snapshot.places.written import describe, moved
 from reconciler.snapshot.variants.settings import Layers
 
 Made = Workload | ReplicaOwner | BrokenResource
@@ -111,3 +111,17 @@ def _autoscaler(workload: Workload) -> ReplicaOwner:
         least=workload.replicas,
         fields=workload.replica_fields,
     )
+
+
+def moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
+    """The field that decides a number, which is its own where nothing else sets it."""
+    own = written.document
+    if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
+        return written
+    number = int(origin.value) if isinstance(origin.value, int | str) else None
+    return replace(origin.written, is_ceiling=written.is_ceiling, written=number, value=number)
+
+
+def describe(origin: ValueOrigin) -> str:
+    """`patch: prod/kustomization.yaml:8 patches[0].patch: [0].value = 7`."""
+    return f"{origin.kind}: {origin} = {origin.value}"

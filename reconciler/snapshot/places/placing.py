@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
-from reconciler.domain.declared.objects import DocumentRef, FieldPath
-from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.declared.places import DocumentRef, FieldPath, WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
@@ -18,8 +17,7 @@ from reconciler.placement.overlays import overlay_insertion
 from reconciler.placement.ownership import owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.places.charts import Made, find_charted
-from reconciler.snapshot.places.written import describe, moved
+from reconciler.snapshot.places.charts import Made, describe, find_charted, moved
 from reconciler.snapshot.variants.settings import Layers
 
 _REPLICAS = ("spec", "replicas")

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from reconciler.domain.declared.declarations import Form, VariantResource
-from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.places import Annotation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.globs import path_matches
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind

@@ -12,7 +12,7 @@ from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import ConfigurationError
-from reconciler.git.creating import create_bare
+from reconciler.git.commits import create_bare
 from reconciler.pipeline.publish import Operation
 from tests.servers.git_workshop import run_git
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its stubs are not among our tools
 
-from reconciler.config.json_schema import configuration_schema
+from reconciler.config.schema import configuration_schema
 
 
 @pytest.fixture(scope="module")

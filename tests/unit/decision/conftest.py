@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.staging.groups import head_branch
+from reconciler.decision.staging.staged_plan import head_branch
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.declarations import (
     BrokenResource,
@@ -23,7 +23,7 @@ from reconciler.domain.declared.declarations import (
     StatusShape,
     VariantResource,
 )
-from reconciler.domain.declared.objects import Annotation, DocumentRef
+from reconciler.domain.declared.places import Annotation, DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import reconciler
-from reconciler.decision.engines.choosing import choose_engines
+from reconciler.decision.engines.registry import choose_engines
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.variant_settings import Engine
 

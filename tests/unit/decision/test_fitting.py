@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.accelerators import Allocation, Catalog
 from reconciler.domain.declared.declarations import Form, StatusShape
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.measured.replicas import Trace

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.staging.groups import head_branch
+from reconciler.decision.staging.staged_plan import head_branch
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint

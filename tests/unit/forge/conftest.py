@@ -11,8 +11,7 @@ import pytest
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.local import Local
-from reconciler.forge.pull_requests import Forge
-from reconciler.forge.remotes import parse_remote
+from reconciler.forge.pull_requests import Forge, parse_remote
 from tests.servers.git_workshop import run_git
 from tests.servers.github import START_S, GitHubServer, serve_github
 from tests.servers.scripted import SteppedClock

@@ -7,8 +7,8 @@ import pytest
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
 from reconciler.forge.github import api_url
+from reconciler.forge.pull_requests import RepositoryAddress, parse_remote
 from reconciler.forge.registry import ForgeToken, forge_for
-from reconciler.forge.remotes import RepositoryAddress, parse_remote
 
 TOKEN = ForgeToken(text="ghp_canary", source="environment variable GITHUB_TOKEN")
 

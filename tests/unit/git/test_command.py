@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.credentials import GitToken
 from reconciler.git.environment import build_environment
-from reconciler.git.remotes import open_remote
+from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import open_directory
 from tests.servers.git_workshop import Workshop
 

@@ -3,8 +3,8 @@ import base64
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.credentials import GitToken
-from reconciler.git.failures import shorten
+from reconciler.git.command import shorten
+from reconciler.git.remotes import GitToken
 from reconciler.http.redaction import Redactor
 
 CREDENTIALS = GitToken(username="robot", token="s3cr+t/tok en")

@@ -12,7 +12,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.credentials import GitToken
+from reconciler.git.remotes import GitToken
 from reconciler.http.redaction import secret_forms
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git

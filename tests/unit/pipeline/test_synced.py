@@ -5,8 +5,7 @@ import pytest
 from reconciler.domain.findings import Severity
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings
-from reconciler.pipeline.validation.source_ignore import is_ignored
-from reconciler.pipeline.validation.synced_configuration import MARKER, RULE, find_synced_configuration
+from reconciler.pipeline.validation.synced_configuration import MARKER, RULE, find_synced_configuration, is_ignored
 
 URL = "https://github.com/acme/fleet.git"
 APPLICATION = """\

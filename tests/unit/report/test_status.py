@@ -5,7 +5,7 @@ import pytest
 
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.declared.objects import Condition
+from reconciler.domain.declared.places import Condition
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.report.status import StatusOmission, StatusView, status_view

@@ -17,8 +17,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
 from reconciler.rendering.filters import FILTERS
-from reconciler.rendering.renderer import Renderer
-from reconciler.rendering.shipped import shipped_templates
+from reconciler.rendering.renderer import Renderer, shipped_templates
 from reconciler.report.entries import (
     EntriesView,
     FieldsView,

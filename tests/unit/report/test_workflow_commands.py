@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.report.workflow_commands import workflow_command, workflow_commands
+from reconciler.report.findings import workflow_command, workflow_commands
 
 COMMAND = re.compile(r"::(?P<name>error|warning) (?P<properties>[^:\r\n]*)::(?P<message>[^\r\n]*)")
 

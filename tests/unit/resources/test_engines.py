@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 
 Declare = Callable[..., Declaration]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.declared.declarations import Declaration, Form, SloClassRef, StatusShape, VariantResource
-from reconciler.domain.declared.objects import Annotation, Condition
+from reconciler.domain.declared.places import Annotation, Condition
 from reconciler.domain.identity import Place
 
 Declare = Callable[..., Declaration]

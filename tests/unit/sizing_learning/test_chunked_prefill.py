@@ -11,8 +11,7 @@ from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import SERIAL_PREFILL
 from reconciler.sizing.learning.fit import Fit
 from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.limits import EngineLimits
-from reconciler.sizing.learning.samples import samples_of
+from reconciler.sizing.learning.samples import EngineLimits, samples_of
 from reconciler.sizing.queueing.laws import serial_prefill
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate
 from reconciler.sizing.queueing.targets import Binding, Targets

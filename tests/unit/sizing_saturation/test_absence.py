@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
 from reconciler.sizing.saturation.compute_bound import WorkloadKey

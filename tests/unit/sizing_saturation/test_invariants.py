@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.launch import LaunchSettings
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, ThresholdLayer
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.sizing.saturation.answer import ZeroRule

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
 from reconciler.sizing.saturation.compute_bound import BoundHistory, Origin, WorkloadKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, role_of
 from reconciler.sizing.saturation.answer import ModelReadings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.launch import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens

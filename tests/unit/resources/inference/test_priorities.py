@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.inference import Inference, InferenceObjective, InferencePool, PoolRef
-from reconciler.domain.declared.objects import DocumentRef
+from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.provenance import Sourced, SourceKind

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.kthena import ModelResource
-from reconciler.domain.declared.launch import LaunchSettings
-from reconciler.domain.declared.objects import Annotation
+from reconciler.domain.declared.places import Annotation
 from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import Place, ResourceKey
 
 Sample = Callable[[str], Declaration]
