@@ -82,8 +82,8 @@ class SaturationAnswer:
     """What saturation asks for a model: requirements for the optimizer, and what keeps variants from shrinking.
 
     `fillings` say how full the replicas of a requirement are. `floors` are replicas below which a variant must not go
-    on this evidence, `held` says why a variant must stay as it is, `reasons` says per requirement why its amount is
-    what it is.
+    on this evidence, `held` says why a variant must stay as it is, `lacking` which of its metrics nobody reports, and
+    `reasons` says per requirement why its amount is what it is.
     """
 
     requirements: tuple[Requirement, ...]
@@ -91,5 +91,6 @@ class SaturationAnswer:
     fillings: Mapping[ModelKey, Filling] = field(default_factory=dict)
     floors: Mapping[ResourceKey, int] = field(default_factory=dict)
     held: Mapping[ResourceKey, str] = field(default_factory=dict)
+    lacking: Mapping[ResourceKey, str] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     findings: tuple[str, ...] = ()

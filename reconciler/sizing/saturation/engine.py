@@ -15,7 +15,7 @@ from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.capacities import MeanLengths, VariantTokens, capacity_figures, mean_lengths
 from reconciler.sizing.saturation.need import Need, described_in_tokens, need_in_replicas, need_in_tokens
-from reconciler.sizing.saturation.replicas import Screened, screen_queue
+from reconciler.sizing.saturation.replicas import Screened, find_lacking, screen_queue
 from reconciler.sizing.saturation.thresholds import PERCENT_UNITS, TOKEN_UNITS, threshold_figures
 from reconciler.sizing.saturation.tokens import ReplicaTokens
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
@@ -44,6 +44,11 @@ class _RoleAnswer:
     reason: str
     need: Need | None = None
     may_shrink: bool = True
+
+    @property
+    def grows(self) -> bool:
+        """Whether it asks for more than there is."""
+        return self.need is not None and self.amount is not None and self.amount > self.need.has
 
 
 def size_saturation(readings: ModelReadings) -> SaturationAnswer:
@@ -84,6 +89,7 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
             for variant in groups[role]
         },
         held=_held(readings, groups, answers),
+        lacking=_lacking(screened, groups, answers),
         figures=_figures(readings, described, answers),
         findings=(*readings.layered.findings, *screened.findings),
     )
@@ -166,6 +172,14 @@ def _held(
         elif answer.need is not None:
             held |= dict(answer.need.unsized)
     return held
+
+
+def _lacking(
+    screened: Screened, groups: Mapping[Role, Sequence[VariantFacts]], answers: Mapping[Role, _RoleAnswer]
+) -> dict[ResourceKey, str]:
+    """Nothing may hold what the other metric asks for; without that, what is not reported leaves nothing to say."""
+    still = (role for role, answer in answers.items() if answer.need is not None and not answer.grows)
+    return find_lacking(screened, (variant.key for role in still for variant in groups[role]))
 
 
 def _figures(

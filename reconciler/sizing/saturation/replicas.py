@@ -10,6 +10,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import LARGEST_COUNT, ReplicaMetrics, UpstreamQueue
 
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
+_JUDGED = {"kv_cache_usage": "KV cache usage", "num_waiting": "waiting requests"}
 _NAMES = ("pod", "variant", "instance", "reasons")
 _QUANTITIES = tuple(each.name for each in fields(ReplicaMetrics) if each.name not in _NAMES)
 
@@ -61,6 +62,21 @@ def screen(replicas: Iterable[ReplicaMetrics], variants: Collection[ResourceKey]
                 findings.append(f"{reports[0].label} reports {len(reports)} times: the larger numbers count")
     findings.extend(f"{replica.label}: {reason}" for replica in kept for _, reason in sorted(replica.reasons.items()))
     return Screened(replicas=tuple(kept), by_variant=_by_variant(kept), findings=tuple(findings))
+
+
+def find_lacking(screened: Screened, variants: Iterable[ResourceKey]) -> dict[ResourceKey, str]:
+    """In words, which of the two metrics that saturation is judged by no replica of a variant reports, and why.
+
+    A variant of which no replica reports anything is not among them: that is another finding.
+    """
+    lacking: dict[ResourceKey, str] = {}
+    for variant in variants:
+        replicas = screened.of(variant)
+        for name, words in _JUDGED.items():
+            if replicas and all(getattr(each, name) is None for each in replicas):
+                why = next((each.reasons[name] for each in replicas if name in each.reasons), "")
+                lacking.setdefault(variant, f"no replica reports its {words}" + (f": {why}" if why else ""))
+    return lacking
 
 
 def number_fault(value: float, *, is_fraction: bool = False) -> str:

@@ -25,8 +25,9 @@ class Grant:
 class DeviceBudget:
     """What is free of each accelerator type, and less of it after each `take`.
 
-    A negative number is unlimited, a type that is not listed has none. A namespace with a pool gets no more than its
-    pool holds; None for the cluster is no limit there. `types` are device types of accelerators named otherwise.
+    A negative number is unlimited, a type that is not listed has none. A namespace with a pool gets what its pool
+    lists, and no more of it than the cluster has where that lists it too; None for the cluster is no limit there.
+    `types` are device types of accelerators named otherwise.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class DeviceBudget:
     def free(self, accelerator: str, namespace: str) -> float:
         """Devices of a type that a namespace may still take; infinite without a limit."""
         kind = self._type(accelerator)
-        return min((pool.get(kind, 0.0) for pool in self._pools(namespace)), default=math.inf)
+        return min((pool.get(kind, 0.0) for pool in self._pools(kind, namespace)), default=math.inf)
 
     def room(self, variant: VariantFacts) -> float:
         """Whole replicas of a variant that still fit."""
@@ -71,16 +72,21 @@ class DeviceBudget:
     def take(self, grants: Iterable[Grant]) -> None:
         """Take the grants' devices out of every pool they come from."""
         for grant in grants:
-            for pool in self._pools(grant.variant.key.namespace):
-                kind = self._type(grant.variant.accelerator)
+            kind = self._type(grant.variant.accelerator)
+            for pool in self._pools(kind, grant.variant.key.namespace):
                 pool[kind] = pool.get(kind, 0.0) - grant.devices
 
     def _type(self, accelerator: str) -> str:
         return self._types.get(accelerator, accelerator)
 
-    def _pools(self, namespace: str) -> list[dict[str, float]]:
-        pools = [] if self._cluster is None else [self._cluster]
-        return [*pools, self._namespaces[namespace]] if namespace in self._namespaces else pools
+    def _pools(self, kind: str, namespace: str) -> list[dict[str, float]]:
+        """What a namespace takes a type from."""
+        own = self._namespaces.get(namespace)
+        if self._cluster is None:
+            return [] if own is None else [own]
+        if own is None:
+            return [self._cluster]
+        return [self._cluster, own] if kind in self._cluster else [own]
 
 
 def _numbers(devices: Devices) -> dict[str, float]:

@@ -85,23 +85,39 @@ class LimitedTargets:
     limited: Mapping[ResourceKey, str]
 
 
-def limit(wishes: Sequence[WantedReplicas], quota: Quota) -> LimitedTargets:
+def limit(wishes: Sequence[WantedReplicas], *quotas: Quota) -> LimitedTargets:
     """Return what the wishes for more replicas get: the most saturated model first, then the cheapest variant.
 
-    Whole replicas only; `minReplicas` is granted without devices, `maxReplicas` caps. Who wants no more keeps its wish.
+    Whole replicas only, and each quota must leave them; `minReplicas` is granted without devices, `maxReplicas` caps.
+    Who wants no more keeps its wish. Who was granted less than it asked for is limited, whatever it has in the end.
     """
     replicas = {wish.variant.key: wish.variant.clamp(wish.replicas) for wish in wishes}
     limited: dict[ResourceKey, str] = {}
     for wish in sorted(wishes, key=lambda each: (each.spare, each.variant.cost, each.variant.key)):
         variant = wish.variant
-        wanted = replicas[variant.key]
-        more = (wanted - variant.current_replicas) * variant.devices
+        more = (replicas[variant.key] - variant.current_replicas) * variant.devices
         if more <= 0:
             continue
-        grants = quota.grant(variant.key.namespace, variant.accelerator, more)
+        grants = _grant(quotas, variant, more)
         added = grants.devices // variant.devices
-        quota.give_back(variant.key.namespace, variant.accelerator, grants.devices - added * variant.devices)
+        _give_back(quotas, variant, grants.devices - added * variant.devices)
         replicas[variant.key] = max(variant.current_replicas + added, variant.floor)
-        if replicas[variant.key] < wanted:
+        if grants.reason:
             limited[variant.key] = grants.reason
     return LimitedTargets(replicas=replicas, limited=limited)
+
+
+def _grant(quotas: Sequence[Quota], variant: VariantFacts, devices: int) -> Grants:
+    """What every quota leaves; none counts what a later one denies."""
+    granted, reasons = devices, []
+    for position, quota in enumerate(quotas):
+        grants = quota.grant(variant.key.namespace, variant.accelerator, granted)
+        _give_back(quotas[:position], variant, granted - grants.devices)
+        granted = grants.devices
+        reasons += [grants.reason] if grants.reason else []
+    return Grants(devices=granted, reason="; ".join(reasons))
+
+
+def _give_back(quotas: Sequence[Quota], variant: VariantFacts, devices: int) -> None:
+    for quota in quotas:
+        quota.give_back(variant.key.namespace, variant.accelerator, devices)

@@ -8,6 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
+from reconciler.sizing.saturation.replicas import find_lacking
 from reconciler.sizing.saturation.thresholds import PERCENT_UNITS, threshold_figures
 from reconciler.sizing.saturation.variants import VariantFacts, by_role
 from reconciler.sizing.wva.budgets import DeviceBudget
@@ -36,19 +37,18 @@ class _Draft:
 
 def reproduce_percent(
     models: Sequence[ModelReadings],
-    quota: Quota | None = None,
-    *,
+    *quotas: Quota,
     transition_test: TransitionTest = TransitionTest.PENDING,
 ) -> tuple[SaturationAnswer, ...]:
-    """Return what WVA with its first analyzer decides for each model, `fixed`; with a quota, under its limiter."""
+    """Return what WVA with its first analyzer decides for each model, `fixed`; with quotas, under its limiters."""
     drafts = [_enforced(_percent_draft(readings, transition_test)) for readings in models]
-    if quota is not None:
+    if quotas:
         wishes = [
             WantedReplicas(variant=variant, replicas=draft.replicas[variant.key], spare=draft.spare)
             for draft in drafts
             for variant in draft.active
         ]
-        limited = limit(wishes, quota)
+        limited = limit(wishes, *quotas)
         drafts = [_with_limits(draft, limited.replicas, limited.limited) for draft in drafts]
     return tuple(_answer(draft) for draft in drafts)
 
@@ -141,6 +141,13 @@ def _with(draft: _Draft, replicas: Mapping[ResourceKey, int], reason: str) -> _D
     return replace(draft, replicas=replicas, reasons=(*draft.reasons, reason) if reason else draft.reasons)
 
 
+def _lacking(readings: ModelReadings, active: Sequence[VariantFacts]) -> dict[ResourceKey, str]:
+    """Where a variant's metric cannot be had upstream gives up on its whole model."""
+    lacking = find_lacking(readings.screened(), (variant.key for variant in active))
+    words = next(iter(lacking.values()), "")
+    return {variant.key: lacking.get(variant.key, words) for variant in active} if lacking else {}
+
+
 def _answer(draft: _Draft) -> SaturationAnswer:
     readings = draft.readings
     sound = readings.sound_variants()
@@ -158,6 +165,7 @@ def _answer(draft: _Draft) -> SaturationAnswer:
         requirements=(requirement,) if fixed else (),
         reasons={readings.model: "; ".join(draft.reasons) if draft.active else asleep},
         held=readings.obstacles(),
+        lacking=_lacking(readings, draft.active),
         figures=draft.figures,
         findings=(*readings.layered.findings, *draft.findings, *readings.screened().findings),
     )

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules, ThresholdLayer
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.domain.plan import Outcome
@@ -154,6 +155,29 @@ def test_upstream_is_reproduced_on_demand(plain: Any, engine: str, replicas: int
     assert decision.desired.replicas == replicas
 
 
+@pytest.mark.parametrize("engine", ["saturation", "wva-v1", "wva-v2"])
+@pytest.mark.parametrize(
+    ("loads", "words"),
+    [("-/0, -/0, -/0", "no replica reports its KV cache usage"), (".1/-, .1/-, .1/-", "waiting requests")],
+)
+def test_a_metric_that_no_replica_reports_is_a_hold(plain: Any, engine: str, loads: str, words: str) -> None:
+    add(plain, replicas=3)
+    plain.default(engine=engine)
+    plain.fill(loads, **SIZED)
+    decision = plain.decision()
+    assert (decision.outcome, decision.desired.replicas) == (Outcome.HELD, 3)
+    assert decision.hold.kind is HoldKind.METRICS_MISSING
+    assert words in decision.hold.words
+
+
+def test_a_full_queue_is_growth_though_nobody_reports_the_kv_cache(plain: Any) -> None:
+    add(plain, replicas=2)
+    plain.fill("-/90, -/90", **SIZED)
+    decision = plain.decision()
+    assert decision.outcome is Outcome.CHANGE
+    assert decision.desired.replicas > 2
+
+
 def limit_by(plain: Any, *limiters: LimiterSettings) -> None:
     model = plain.variants()[0].model
     plain.saturation[model] = SaturationRules(is_limited=True, limiters=limiters)
@@ -205,6 +229,30 @@ def test_upstream_is_not_limited_by_what_nobody_knows(plain: Any, engine: str, r
     for known in ({}, {"H100": None}, {"H100": None, "L4": 4}):
         plain.stock(**known)
         assert plain.decision().desired.replicas == replicas, known
+
+
+def quota(scope: str = "cluster", **fields: Any) -> LimiterSettings:
+    return LimiterSettings(name="", kind="quota", scope=scope, **fields)
+
+
+@pytest.mark.parametrize("engine", ["wva-v1", "wva-v2"])
+@pytest.mark.parametrize(
+    ("limiters", "replicas"),
+    [
+        ([quota(quotas={"H100": 9}), quota(quotas={"H100": 3})], 3),
+        ([quota(quotas={"H100": 3}), quota(quotas={"H100": 9})], 3),
+        ([quota(quotas={"H100": 9}), quota("namespace", namespace_quotas={"llm": {"H100": 2}})], 2),
+        ([quota("namespace", namespace_quotas={"llm": {"H100": 9}}), quota(quotas={"H100": 3})], 3),
+        ([quota("namespace", namespace_quotas={}, excluded=frozenset({"llm"})), quota(quotas={"H100": 3})], 3),
+        ([quota(quotas={"H100": -1}), quota(quotas={"H100": 2})], 2),
+    ],
+)
+def test_all_quotas_compose(plain: Any, engine: str, limiters: list[LimiterSettings], replicas: int) -> None:
+    add(plain, replicas=2)
+    plain.default(engine=engine)
+    plain.fill(".95/20, .95/20", **SIZED)
+    limit_by(plain, *limiters)
+    assert plain.decision().desired.replicas == replicas
 
 
 @pytest.mark.parametrize("engine", ["wva-v1", "wva-v2"])

@@ -283,6 +283,42 @@ def test_l8_the_maximum_caps_and_the_minimum_needs_no_device(variant: Variant, k
     assert limit(wishes, Quota(cluster={"A100": -1})).replicas == {key("capped"): 3, key("floored"): 2}
 
 
+def test_a_cut_grant_is_told_although_the_minimum_gives_what_was_wished_for(variant: Variant, key: Key) -> None:
+    wish = WantedReplicas(variant=variant("v", min_replicas=3), replicas=3)
+
+    limited = limit([wish], Quota(cluster={"A100": 1}))
+
+    assert limited.replicas == {key("v"): 3}
+    assert limited.limited == {key("v"): "limited by quota[scope=cluster, type=A100]"}
+
+
+def test_every_quota_must_leave_what_is_granted_and_none_counts_what_another_denies(variant: Variant, key: Key) -> None:
+    wishes = [
+        WantedReplicas(variant=variant("dear", cost=15.0), replicas=4),
+        WantedReplicas(variant=variant("cheap", cost=5.0), replicas=9),
+    ]
+    namespace = wishes[0].variant.key.namespace
+    wide = Quota(cluster={"A100": 5})
+    narrow = Quota(namespaces={namespace: {"A100": 3}})
+
+    limited = limit(wishes, wide, narrow)
+
+    assert limited.replicas == {key("dear"): 1, key("cheap"): 4}
+    assert limited.limited[key("cheap")] == (
+        "limited by quota[scope=cluster, type=A100]; "
+        f"limited by quota[scope=namespace, namespace={namespace}, type=A100]"
+    )
+    assert wide.used == {("", "A100"): 3}
+    assert narrow.used == {(namespace, "A100"): 3}
+
+
+def test_a_namespaces_pool_lists_what_the_cluster_need_not() -> None:
+    budget = DeviceBudget({"A100": 4}, {"team-a": {"A100": 2, "H100": 3}})
+
+    assert [budget.free(kind, "team-a") for kind in ("A100", "H100", "L4")] == [2, 3, 0]
+    assert [budget.free(kind, "team-b") for kind in ("A100", "H100")] == [4, 0]
+
+
 QUOTAS = [
     pytest.param(
         Quota(cluster={"H100": 4}), [("a", "H100", 3), ("a", "H100", 5), ("a", "H100", 1)], [3, 1, 0], id="Q1"

@@ -86,6 +86,10 @@ def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices:
         for variant in free
         if variant.key in answer.held
     }
+    for variant in free:
+        if variant.key in answer.lacking:
+            hold = Hold(kind=HoldKind.METRICS_MISSING, words=answer.lacking[variant.key])
+            holds.setdefault(variant.key, hold)
     is_priced = all(state.variant.current_cost_per_hour is not None for state in members)
     offered = [variant for variant in free if variant.key not in holds]
     weights = {variant.key: current_weight(variant, is_priced=is_priced) for variant in offered}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.decision.engines.saturation.engine import SaturationEngine
 from reconciler.decision.engines.saturation.readings import NO_RULES
-from reconciler.decision.engines.wva.limits import budget_for, quota_for
+from reconciler.decision.engines.wva.limits import budget_for, quotas_for
 from reconciler.decision.engines.wva.readings import read_upstream, wants_throughput
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import Engine
@@ -14,7 +14,7 @@ from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_toke
 
 def _size_v1(snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:
     rules = [snapshot.saturation.get(readings.model, NO_RULES) for readings in models]
-    return reproduce_percent(models, quota_for(snapshot, models, rules))
+    return reproduce_percent(models, *quotas_for(snapshot, models, rules))
 
 
 def _size_v2(snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:

@@ -15,31 +15,29 @@ INVENTORY, QUOTA = "gpu-inventory", "quota"
 _UNLIMITED = -1
 
 
-def quota_for(snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]) -> Quota | None:
-    """What the first analyzer's limiter grants from; None without a limiter, or when nobody knows what there is."""
-    limiter = _limiter(rules)
-    if limiter is None:
-        return None
-    if limiter.kind == QUOTA:
-        return _quota(models, limiter)
-    offered = _offered(snapshot, models)
+def quotas_for(
+    snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]
+) -> tuple[Quota, ...]:
+    """What the first analyzer's limiters grant from; none without a limiter, or when nobody knows what there is."""
+    limiters = _limiters(rules)
+    quotas = tuple(_quota(models, limiter) for limiter in limiters if limiter.kind == QUOTA)
+    offered = _offered(snapshot, models) if limiters and not quotas else None
     if offered is None:
-        return None
+        return quotas
     variants = [variant for readings in models for variant in readings.variants]
     types = _types(snapshot, variants)
-    return Quota(cluster=offered, used=_used(variants, types, is_cluster=True), types=types, kind=INVENTORY)
+    return (Quota(cluster=offered, used=_used(variants, types, is_cluster=True), types=types, kind=INVENTORY),)
 
 
 def budget_for(
     snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]
 ) -> DeviceBudget | None:
     """What the second analyzer's optimizer fills; None without a limiter, or when nobody knows what there is."""
-    limiter = _limiter(rules)
-    if limiter is None:
-        return None
-    if limiter.kind == QUOTA:
-        return _budget(models, limiter)
-    offered = _offered(snapshot, models)
+    limiters = _limiters(rules)
+    quotas = [limiter for limiter in limiters if limiter.kind == QUOTA]
+    if quotas:
+        return _budget(models, quotas)
+    offered = _offered(snapshot, models) if limiters else None
     if offered is None:
         return None
     variants = [variant for readings in models for variant in readings.variants]
@@ -47,11 +45,13 @@ def budget_for(
     return DeviceBudget(_left(offered, variants, types), types=types)
 
 
-def _limiter(rules: Iterable[SaturationRules]) -> LimiterSettings | None:
-    """The limiter, if it is on: a quota where one is written, which goes without an inventory, else the inventory."""
+def _limiters(rules: Iterable[SaturationRules]) -> tuple[LimiterSettings, ...]:
+    """The limiters, if they are on: all quotas where any is written, which go without an inventory, else that."""
     limited = [each for each in rules if each.is_limited]
-    quotas = (limiter for each in limited for limiter in each.limiters if limiter.kind == QUOTA)
-    return next(quotas, LimiterSettings(name="", kind=INVENTORY) if limited else None)
+    # models of one ConfigMap have the same limiters: each of these counts once
+    written = [limiter for each in limited for limiter in each.limiters if limiter.kind == QUOTA]
+    quotas = [limiter for index, limiter in enumerate(written) if limiter not in written[:index]]
+    return tuple(quotas) or ((LimiterSettings(name="", kind=INVENTORY),) if limited else ())
 
 
 def _offered(snapshot: Snapshot, models: Iterable[ModelReadings]) -> dict[str, int] | None:
@@ -104,22 +104,27 @@ def _used(
     return used
 
 
-def _budget(models: Sequence[ModelReadings], limiter: LimiterSettings) -> DeviceBudget:
-    """What a quota leaves beside what runs."""
+def _budget(models: Sequence[ModelReadings], quotas: Sequence[LimiterSettings]) -> DeviceBudget:
+    """What quotas leave beside what runs: of each type the least that any of those leaves that list it."""
     variants = [variant for readings in models for variant in readings.variants]
-    if limiter.scope != "namespace":
-        return DeviceBudget(_left(limiter.quotas, variants))
-    namespaces = {variant.key.namespace for variant in variants} - limiter.excluded
-    default = limiter.namespace_quotas.get("default", {})
+    cluster = [_left(each.quotas, variants) for each in quotas if each.scope != "namespace"]
+    namespaces: dict[str, list[Mapping[str, int]]] = {}
+    for limiter in (each for each in quotas if each.scope == "namespace"):
+        default = limiter.namespace_quotas.get("default", {})
+        for name in sorted({variant.key.namespace for variant in variants} - limiter.excluded):
+            own = [each for each in variants if each.key.namespace == name]
+            namespaces.setdefault(name, []).append(_left(limiter.namespace_quotas.get(name, default), own))
     return DeviceBudget(
-        None,
-        {
-            name: _left(
-                limiter.namespace_quotas.get(name, default), [each for each in variants if each.key.namespace == name]
-            )
-            for name in sorted(namespaces)
-        },
+        _tightest(cluster) if cluster else None, {name: _tightest(found) for name, found in namespaces.items()}
     )
+
+
+def _tightest(budgets: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    tightest: dict[str, int] = {}
+    for kind, devices in (item for budget in budgets for item in budget.items()):
+        known = tightest.get(kind, _UNLIMITED)
+        tightest[kind] = devices if known < 0 else known if devices < 0 else min(known, devices)
+    return tightest
 
 
 def _left(
