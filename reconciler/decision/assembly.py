@@ -33,6 +33,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         assumptions=_assumptions(snapshot, decisions),
         findings=snapshot.findings,
         failures=snapshot.observed.failures,
+        refusals=snapshot.observed.refusals,
         warnings=snapshot.observed.warnings,
         notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
         value=round(solution.value, DIGITS),

@@ -230,6 +230,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     failures: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
     value: float = 0.0
@@ -250,6 +251,12 @@ class Plan:
     def with_outcome(self, outcome: Outcome) -> tuple[Decision, ...]:
         """The decisions that came to `outcome`."""
         return tuple(decision for decision in self.decisions if decision.outcome is outcome)
+
+    @property
+    def is_all_held(self) -> bool:
+        """Whether there are variants, and every one of them is held."""
+        decisions = self.decisions
+        return bool(decisions) and all(each.outcome is Outcome.HELD for each in decisions)
 
 
 def decision_fingerprint(changes: Iterable[AllocationChange]) -> str:

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 SUCCESS = b'{"status":"success"'
 
+CONFIGURED = frozenset({FailureKind.REFUSED, FailureKind.UNTRUSTED, FailureKind.REDIRECTED})
+"""What no later run gets past: a credential, certificate or address is wrong."""
+
 Progress = Callable[[int, int], None]
 """Called with how many answers are there and how many there will be."""
 
@@ -63,20 +66,20 @@ class PrometheusClient:
         return self._door.requests_sent
 
     def ask(self, query: Query) -> Answer:
-        """The answer to one question; FAILED with a reason for any fault outside."""
+        """The answer to one question; FAILED or REFUSED with a reason for any fault outside."""
         return self._answer(query, _Outage())
 
     def ask_all(self, queries: Sequence[Query], progress: Progress | None = None) -> tuple[Answer, ...]:
         """The answers in the order of `queries`; once the server is plainly out of reach the rest fails at once."""
         outage = _Outage()
-        with ThreadPoolExecutor(max_workers=self._limits.parallel) as executor:
-            futures = [executor.submit(self._answer, query, outage) for query in queries]
-            try:
-                _report(futures, progress)
-                return tuple(future.result() for future in futures)
-            finally:
-                outage.note(Failure(kind=FailureKind.UNREACHABLE, error=TransientError("the run was stopped")))
-                executor.shutdown(wait=False, cancel_futures=True)
+        executor = ThreadPoolExecutor(max_workers=self._limits.parallel)
+        futures = [executor.submit(self._answer, query, outage) for query in queries]
+        try:
+            _report(futures, progress)
+            return tuple(future.result() for future in futures)
+        finally:  # a run that is stopped waits for no server
+            outage.note(Failure(kind=FailureKind.UNREACHABLE, error=TransientError("the run was stopped")))
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, query: Query, outage: "_Outage") -> Answer:
         response = self._door.ask(self._request(query), self._credentials, given_up=outage.seen)
@@ -85,7 +88,8 @@ class PrometheusClient:
             if response.kind in SERVER_WIDE or is_silence:
                 outage.note(response)
             logger.debug("%s %s failed: %s", query.cluster, query.quantity, response.error)
-            return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=str(response.error))
+            status = AnswerStatus.REFUSED if response.kind in CONFIGURED else AnswerStatus.FAILED
+            return Answer(query=query, status=status, body=HeldBody(), reason=str(response.error))
         self._has_answered = True
         return Answer(query=query, status=AnswerStatus.OK, body=self._keep(_recordable(response)))
 

@@ -38,7 +38,11 @@ def _judge_status(response: Response, place: FailurePlace, credential: str) -> F
     said = _said_by(response)
     words = f" ({said})" if said else ""
     if response.status in REFUSED:
-        refused = f"{credential} was refused" if credential else "it wants a credential: set prometheus.bearerToken"
+        refused = (
+            f"{credential} was refused"
+            if credential
+            else "it wants a credential: set RECONCILER_PROMETHEUS_TOKEN beside --prometheus, or prometheus.bearerToken"
+        )
         return place.failure(FailureKind.REFUSED, f"{response.status}, {refused}{words}")
     if response.status == NOT_FOUND:
         return place.failure(FailureKind.REFUSED, f"404, no Prometheus API there: {PREFIX}")

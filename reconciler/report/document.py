@@ -33,6 +33,7 @@ def plan_json(plan: Plan) -> Json:
         "assumptions": list(plan.assumptions),
         "findings": [finding_json(finding) for finding in plan.findings],
         "failures": list(plan.failures),
+        "refusals": list(plan.refusals),
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
         "groups": [_group(group) for group in plan.groups],

@@ -26,6 +26,8 @@ class AnswerStatus(StrEnum):
 
     OK = "ok"
     FAILED = "failed"
+    REFUSED = "refused"
+    """a credential or an address is wrong: asking again does not help"""
 
 
 class Body(Protocol):

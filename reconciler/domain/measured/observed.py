@@ -73,5 +73,7 @@ class Observed:
     """Cluster -> quantity -> the PromQL that was asked, the first of several."""
     failures: tuple[str, ...] = ()
     """One sentence for each cluster where something failed outside: the next run may succeed."""
+    refusals: tuple[str, ...] = ()
+    """One sentence for each cluster that cannot be asked until somebody changes an address or a credential."""
     warnings: tuple[str, ...] = ()
     """What Prometheus itself warned of, in its words."""

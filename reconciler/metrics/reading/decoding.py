@@ -48,7 +48,7 @@ def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
 
 def warnings_of(answer: Answer) -> tuple[str, ...]:
     """What Prometheus itself warned of or noted, in its words; empty when there is nothing or no answer."""
-    if answer.status is AnswerStatus.FAILED:
+    if answer.status is not AnswerStatus.OK:
         return ()
     body = answer.body.read()
     if b'"warnings"' not in body and b'"infos"' not in body:
@@ -75,7 +75,7 @@ def printable(text: str) -> str:
 
 def unanswered(answer: Answer) -> NoAnswer | None:
     """The reason of an answer that failed before it had a body, None for any other."""
-    if answer.status is AnswerStatus.FAILED:
+    if answer.status is not AnswerStatus.OK:
         return NoAnswer(absence=Absence.FAILED, reason=answer.reason or f"no answer to {answer.query.quantity}")
     return None
 

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
+from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.measured.observed import DevicesSeen, Observed
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, Settings
@@ -42,7 +42,8 @@ def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s:
         else:
             unasked = _unasked(name, configured.get(name))
             unseen = {name: DevicesSeen(nodes=unasked, holdings=unasked)}
-            parts.append(replace(_blind(mine, unasked), devices=unseen))
+            refusals = (f"{name}: {unasked.reason}",) if mine and unasked.absence is Absence.MISSING else ()
+            parts.append(replace(_blind(mine, unasked), devices=unseen, refusals=refusals))
     return _joined(parts)
 
 
@@ -68,10 +69,12 @@ def _read_cluster(
     histories, live, past = histories_by_grid(answers, names), read_live(answers, names), read_past(answers, names)
     seen = _look(variants, readings, attribution, past, now_s)
     failed = [*(each for history in histories for each in history.failed), *live.failed, *past.failed]
+    refused = [answer.reason for answer in answers if answer.status is AnswerStatus.REFUSED]
     warnings = (*(history.warnings for history in histories), live.warnings, past.warnings)
     return replace(
         seen,
-        failures=tuple(_failures(name, readings, failed)),
+        failures=_first(name, [reason for reason in _reasons(readings, failed) if reason not in refused]),
+        refusals=_first(name, refused),
         warnings=tuple(f"{name}: {warning}" for warning in _merged([readings.warnings, *warnings])),
         queues=queues_of(variants, readings),
         traces=_traces(histories, attribution),
@@ -115,12 +118,15 @@ def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
     )
 
 
-def _failures(name: str, readings: MetricReadings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
-    reasons = [readings.failed[quantity].reason for quantity in sorted(readings.failed)]
-    reasons += [failed.reason for failed in over_time]
-    if reasons:
-        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        yield f"{name}: {reasons[0]}{more}"
+def _reasons(readings: MetricReadings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
+    yield from (readings.failed[quantity].reason for quantity in sorted(readings.failed))
+    yield from (failed.reason for failed in over_time)
+
+
+def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
+    """One sentence for a cluster: its first reason, and how many more there are."""
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return tuple(f"{name}: {reason}{more}" for reason in reasons[:1])
 
 
 def _traces(histories: Sequence[Histories], attribution: Attribution) -> dict[ResourceKey, tuple[Trace, ...]]:

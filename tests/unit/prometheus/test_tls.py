@@ -86,7 +86,7 @@ def ask(url: str, tls: Tls) -> tuple[AnswerStatus, str]:
 
 def test_an_authority_that_nobody_named_is_not_trusted(server: TlsServer) -> None:
     status, reason = ask(server.url, Tls())
-    assert status is AnswerStatus.FAILED
+    assert status is AnswerStatus.REFUSED
     assert "prometheus.tls.ca" in reason
 
 
@@ -106,7 +106,7 @@ def test_a_bundle_that_is_none_is_a_fault_with_its_cause(server: TlsServer, tmp_
     bundle = tmp_path / "ca.pem"
     bundle.write_text("nothing of that kind")
     status, reason = ask(server.url, Tls(ca=SecretRef(file=str(bundle))))
-    assert status is AnswerStatus.FAILED
+    assert status is AnswerStatus.REFUSED
     assert "prometheus.tls.ca" in reason
 
 
