@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 0
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
-_HEADINGS = "VARIANT|Held|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
+_HEADINGS = "VARIANT|Held|Waiting|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
 _STYLES = (
     (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning|note):)", re.MULTILINE), "bold"),
     (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),
@@ -27,9 +27,15 @@ _STYLES = (
     (re.compile(r"\berror:"), "red"),
     (re.compile(r"\bwarning:"), "yellow"),
     (re.compile(r"\bneeds approval\b"), "yellow"),
-    (re.compile(r"^assumed: .*$|\[[a-z0-9]+(?:-[a-z0-9]+)+\]$", re.MULTILINE), "dim"),
+    (re.compile(r"\[[a-z0-9]+(?:-[a-z0-9]+)+\]$", re.MULTILINE), "dim"),
 )
 """More replicas cost more, so they are red; the symbols say the same without it."""
+
+
+_ARROW = re.compile(r"→([^\n→]*?)(  +(?=\S)|(?=\n|→|\Z))")
+_IN_ASCII = str.maketrans(
+    {"▲": "^", "▼": "v", "⇄": "~", "•": "*", "−": "-", "…": "~", "×": "x", "€": "EUR ", "£": "GBP "}
+)
 
 
 def reserve_stdout() -> None:
@@ -49,14 +55,30 @@ def reserve_stdout() -> None:
 
 
 def write(text: str) -> None:
-    """Data to stdout, as it is; a reader that went away is no error."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Data to stdout; what its encoding cannot say is said in ASCII."""
+    sys.stdout.write(spelled(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     sys.stdout.flush()
 
 
+def spelled(text: str, encoding: str) -> str:
+    """`text` as a terminal of this encoding can show it, with its columns where they were."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = _ARROW.sub(_narrowed, text).translate(_IN_ASCII)
+        return text.encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def _narrowed(match: re.Match[str]) -> str:
+    """An arrow of two characters takes one space of the next gap."""
+    return f"->{match[1]}{match[2][1:]}"
+
+
 def write_json(content: Mapping[str, object]) -> None:
-    """JSON to stdout, in the order it was built."""
-    write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+    """JSON to stdout, in the order it was built; in ASCII where stdout is not UTF-8."""
+    is_utf8 = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    write(json.dumps(content, indent=2, ensure_ascii=not is_utf8, allow_nan=False))
 
 
 def complain(message: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import READING, Common, with_common
 
 Directory = Annotated[
     Path | None,
@@ -13,7 +13,7 @@ Directory = Annotated[
 ]
 
 
-@with_common(outputs=("text",))
+@with_common(outputs=("text",), without=(*READING, "output"))
 def demo(common: Common, *, directory: Directory = None) -> int:
     """Plan and propose for a sample repository, without a network."""
     from reconciler.cli.console import painted, progress, width, write
@@ -22,5 +22,6 @@ def demo(common: Common, *, directory: Directory = None) -> int:
 
     with progress(common) as step:
         shown = run_demo(directory, step)
-    write(painted(common, demo_text(shown, width=width())))
+    if not common.quiet:
+        write(painted(common, demo_text(shown, width=width())))
     return exit_of_run(shown.result)

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     TRANSIENT = 4
     CONFIGURATION = 5
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 def exit_for(error: ReconcilerError) -> Exit:
@@ -37,13 +38,17 @@ def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Ex
     return Exit.INPUT if worst & fails else Exit.FINISHED
 
 
-def exit_of_plan(plan: "Plan", *, detailed: bool) -> Exit:
-    """The code of a finished plan; `detailed` tells changes apart."""
+def exit_of_plan(plan: "Plan", *, detailed: bool = False, fails_when_held: bool = False) -> Exit:
+    """The code of a finished plan; `detailed` tells changes apart, `fails_when_held` a plan that held everything."""
     from reconciler.domain.plan import Outcome
 
     codes = [exit_of_findings(plan.findings)]
+    if plan.refusals:
+        codes.append(Exit.CONFIGURATION)
     if plan.failures:
         codes.append(Exit.TRANSIENT)
+    if fails_when_held and plan.is_all_held:
+        codes.append(Exit.INPUT)
     if detailed and plan.with_outcome(Outcome.CHANGE):
         codes.append(Exit.CHANGES)
     return max(codes)

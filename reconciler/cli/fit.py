@@ -18,7 +18,7 @@ LEAST_S, MOST_S = SECONDS["h"], 400 * SECONDS["d"]
 
 Models = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MODEL...]", help="Ids of models, or globs; else all that a variant serves."),
+    typer.Argument(metavar="MODEL", help="Ids of models, or globs; else all that a variant serves."),
 ]
 Since = Annotated[str, typer.Option("--since", metavar="AGE", help="How far back to look: 36h, 7d.")]
 Write = Annotated[
@@ -33,8 +33,6 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
 
     What replicas reported to Prometheus tells how fast a model runs on an accelerator; where it tells too little,
     there is a reason instead of a profile.
-
-    Example: reconciler fit "meta-llama/*" --write .reconciler/profiles.yaml
     """
     from reconciler.cli.console import progress
     from reconciler.config.environment import read_environment

@@ -1,8 +1,10 @@
 """The command `reconciler`: commands, exit codes, and errors as sentences."""
 
 import logging
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
@@ -22,16 +24,40 @@ logger = logging.getLogger(__name__)
 # typer brings a copy of click with it in some releases and the library in others: its own name leads to either.
 USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
+STOPPED = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
+AFTER_STOP = "stopped; temporary files are gone; what was published stays, and the next run goes on from there"
+
+HELP_WIDTH = 100
+
 app = typer.Typer(
     name="reconciler",
     help="Sizes LLM inference on Kubernetes from Git and Prometheus, and proposes it as pull requests.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    epilog="reconciler COMMAND --help shows its options, examples and exit codes.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
 )
-for command in (run, plan, explain, validate, fit, schema, demo):
-    app.command(name=command.__name__)(command)
+EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
+    run: ("run --repo https://github.com/OWNER/FLEET.git", "run --repo . --record run.zip --fail-when-held"),
+    plan: ("plan --prometheus http://127.0.0.1:9090", "plan --replay run.zip -o markdown"),
+    explain: ("explain chat/llama-8b", "explain chat/llama-8b --replay run.zip -o json"),
+    validate: ("validate --strict", "validate clusters/prod/llama.yaml"),
+    fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
+    schema: ("schema configuration",),
+    demo: ("demo", "demo --directory sample"),
+}
+CODES = """\b
+Exit codes:
+  0  finished; what is held is told and no error
+  2  finished with changes (--detailed-exitcode)
+  3  finished, but an input must be fixed
+  4  Prometheus, git or the forge failed: the next run may succeed
+  5  command line, configuration or credentials are wrong"""
+for command, examples in EXAMPLES.items():
+    lines = "\n".join(f"  reconciler {example}" for example in examples)
+    app.command(name=command.__name__, epilog=f"\b\nExamples:\n{lines}\n\n{CODES}")(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -49,7 +75,27 @@ def about(*, version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """Run the command line and leave with its exit code."""
     reserve_stdout()
-    sys.exit(invoke(sys.argv[1:]))
+    for number in STOPPED:
+        signal.signal(number, _stop)
+    code = invoke(sys.argv[1:])
+    if code in STOPPED.values():  # what still waits for a server in a thread would keep the process for a minute
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+class _Stopped(BaseException):
+    """A signal to stop, as an exception: what was opened is closed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _stop(number: int, _frame: object) -> None:
+    for each in STOPPED:
+        signal.signal(each, signal.SIG_IGN)
+    raise _Stopped(number)
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -58,6 +104,9 @@ def invoke(arguments: Sequence[str]) -> int:
         code = app(args=list(arguments), standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
+    except _Stopped as stopped:
+        complain(f"{signal.Signals(stopped.number).name}: {AFTER_STOP}")
+        return STOPPED[signal.Signals(stopped.number)]
     except typer.Exit as leaving:
         return leaving.exit_code
     except USAGE_ERROR as error:

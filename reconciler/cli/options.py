@@ -19,7 +19,8 @@ LogFormat = Literal["text", "json"]
 Command = Callable[..., int]
 
 ENVIRONMENT = "RECONCILER_"
-EVERYWHERE = "The same everywhere"
+READING = ("repo", "config", "base", "cluster", "prometheus")
+"""Options that say where everything is read from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,13 @@ class Common:
         )
 
 
-def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[[Command], Command]:
+def with_common(
+    *, outputs: tuple[str, ...], default: str = "text", without: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
     """Give a command function that takes `common: Common` first all common options, and check its `--output`.
+
+    Those in `without` have nothing to act on there: they are taken, so that one set of flags fits every command, and
+    not shown.
 
     The command line library reads signatures, so the merged one is what it is shown.
     """
@@ -62,7 +68,7 @@ def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[
         own = [each for name, each in inspect.signature(command).parameters.items() if name != "common"]
         parameters = [
             *(each.replace(annotation=hints[each.name]) for each in own),
-            *_common_parameters("|".join(outputs), default),
+            *_common_parameters("|".join(outputs), default, without),
         ]
 
         @functools.wraps(command)
@@ -80,7 +86,8 @@ def with_common(*, outputs: tuple[str, ...], default: str = "text") -> Callable[
     return decorate
 
 
-def _common_parameters(outputs: str, default_output: str) -> tuple[inspect.Parameter, ...]:
+def _common_parameters(outputs: str, default_output: str, hidden: tuple[str, ...]) -> tuple[inspect.Parameter, ...]:
+    _parameter = functools.partial(_option_of, hidden=hidden)
     return (
         _parameter("repo", str, ".", metavar="URL|DIR", text="The repository."),
         _parameter("config", list[Path], [], metavar="FILE", text="Read after the repository's own. Repeatable."),
@@ -88,14 +95,22 @@ def _common_parameters(outputs: str, default_output: str) -> tuple[inspect.Param
         _parameter("cluster", list[str], [], metavar="NAME", text="Only this cluster. Repeatable."),
         _parameter("prometheus", str, "", metavar="URL", text="Of one cluster; token: RECONCILER_PROMETHEUS_TOKEN."),
         _parameter("output", str, default_output, "-o", metavar=outputs, text="The format of what is printed."),
-        _parameter("color", ColorChoice, "auto"),
-        _parameter("quiet", bool, False, "-q", text="Errors only."),
-        _parameter("verbose", int, 0, "-v", text="More; -vv shows each request.", is_counted=True),
-        _parameter("log_format", LogFormat, "text"),
+        _parameter("color", ColorChoice, "auto", text="Colour of text."),
+        _parameter(
+            "quiet",
+            bool,
+            False,
+            "-q",
+            text="Errors alone: neither text nor progress; data of --output is still printed.",
+        ),
+        _parameter(
+            "verbose", int, 0, "-v", text="Say what is read, asked and decided; -vv: each request.", is_counted=True
+        ),
+        _parameter("log_format", LogFormat, "text", text="The format of what is said on stderr."),
     )
 
 
-def _parameter(
+def _option_of(
     name: str,
     kind: object,
     default: object,
@@ -103,6 +118,7 @@ def _parameter(
     metavar: str | None = None,
     text: str = "",
     is_counted: bool = False,
+    hidden: tuple[str, ...] = (),
 ) -> inspect.Parameter:
     """One option as a parameter; each can be set by RECONCILER_<FLAG> as well, but for counted ones."""
     option = typer.Option(
@@ -113,7 +129,8 @@ def _parameter(
         count=is_counted,
         envvar=None if is_counted else ENVIRONMENT + name.upper(),
         show_envvar=False,
-        rich_help_panel=EVERYWHERE,
+        show_default=not is_counted,
+        hidden=name in hidden,
     )
     annotation: object = Annotated[kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,5 +1,6 @@
 """`reconciler plan`: what `run` would do, without doing it."""
 
+import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,8 @@ from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
     from reconciler.pipeline.prepare import Prepared
+
+logger = logging.getLogger(__name__)
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "diff")
 
@@ -58,18 +61,22 @@ def prepare_plan(
         from reconciler.rendering.renderer import Renderer
 
         return prepare(read_recording(replay), Renderer())
-    from reconciler.cli.console import progress
+    from reconciler.cli.console import note, progress
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.run import plan as plan_now
     from reconciler.pipeline.session import open_session
+    from reconciler.pipeline.uncommitted import uncommitted
 
     with (
         progress(common) as step,
         open_session(common.flags, read_environment(), writes=False, progress=step) as session,
     ):
         prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+        if session.directory and (
+            dirty := uncommitted(session.directory, session.doors.repository, prepared.recording.manifests)
+        ):
+            logger.warning("%s", dirty)
         if prove:
-            from reconciler.cli.console import note
             from reconciler.pipeline.proving import prove as prove_render
 
             note(str(prove_render(session.doors.repository, prepared)))

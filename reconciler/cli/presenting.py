@@ -30,7 +30,7 @@ def present_plan(common: Common, prepared: Prepared) -> None:
         write(Renderer().render("pull_request/body.md.j2", plan_view(plan)))
     elif common.output == "diff":
         write("".join(diff_lines(prepared)))
-    else:
+    elif not common.quiet:
         write(painted(common, plan_text(plan, width=width())))
 
 
@@ -40,9 +40,13 @@ def present_run(common: Common, result: "RunResult") -> None:
         content = dict(plan_json(result.prepared.plan))
         write_json({**content, "published": [_published_json(each) for each in result.published]})
         return
+    if common.quiet:
+        return
     write(painted(common, plan_text(result.prepared.plan, width=width())))
     lines = [line for each in result.published for line in published_lines(each)]
     write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
+    if result.prepared.plan.is_all_held:
+        write("Every variant is held: nothing could be decided.")
 
 
 def diff_lines(prepared: Prepared) -> Iterator[str]:
@@ -61,13 +65,15 @@ def _file_diff(path: str, before: bytes | None, after: bytes) -> Iterator[str]:
 
 
 def published_lines(published: "Published") -> Iterator[str]:
-    """One line for a group that something happened to, or that was left alone for a reason."""
+    """One line for a group with a pull request, or that was left alone for a reason."""
     from reconciler.pipeline.group_states import Operation  # brings the forge, which a plan does without
 
-    if published.operation is Operation.NONE and not published.reason:
+    is_quiet = published.operation is Operation.NONE and not published.reason
+    if is_quiet and published.number is None:
         return
     number = f"#{published.number} " if published.number is not None else ""
-    what = f"{published.operation}: {published.group} {number}({published.head_branch})"
+    operation = "open as it was" if is_quiet else str(published.operation)
+    what = f"{operation}: {published.group} {number}({published.head_branch})"
     yield " ".join(part for part in (what, published.url) if part) + (
         f": {published.reason}" if published.reason else ""
     )

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("text", "json")
 Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Keep what was observed.")]
+FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit 3 when every variant is held.")]
 
 
 @with_common(outputs=OUTPUTS)
-def run(common: Common, *, record: Record = None) -> int:
-    """Propose the plan as pull requests: created, updated or withdrawn."""
+def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
+    """Propose the plan as pull requests."""
     from reconciler.cli.console import progress
     from reconciler.cli.presenting import present_run
     from reconciler.config.environment import read_environment
@@ -31,12 +32,12 @@ def run(common: Common, *, record: Record = None) -> int:
     ):
         result = run_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
     present_run(common, result)
-    return exit_of_run(result)
+    return exit_of_run(result, fails_when_held=fail_when_held)
 
 
-def exit_of_run(result: "RunResult") -> "Exit":
+def exit_of_run(result: "RunResult", *, fails_when_held: bool = False) -> "Exit":
     """The largest code of the plan and of every group's publication."""
     from reconciler.cli.exits import exit_for, exit_of_plan
 
     failures = (each.error for each in result.published if each.error is not None)
-    return max([exit_of_plan(result.prepared.plan, detailed=False), *map(exit_for, failures)])
+    return max([exit_of_plan(result.prepared.plan, fails_when_held=fails_when_held), *map(exit_for, failures)])

@@ -4,12 +4,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import READING, Common, with_common
 
-What = Annotated[Literal["configuration"], typer.Argument(metavar="[configuration]", help="What the schema is of.")]
+What = Annotated[
+    Literal["configuration"],
+    typer.Argument(metavar="[configuration]", show_default=False, help="What the schema is of."),
+]
+ACTS_ON_NOTHING = (*READING, "output", "color", "quiet", "verbose", "log_format")
 
 
-@with_common(outputs=("json",), default="json")
+@with_common(outputs=("json",), without=ACTS_ON_NOTHING, default="json")
 def schema(common: Common, what: What = "configuration") -> int:
     """Print a JSON Schema for editors."""
     from reconciler.cli.console import write_json

@@ -9,12 +9,12 @@ from reconciler.cli.options import Common, with_common
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[PATH...]", help="Files or directories on disk, uncommitted; else the base commit."),
+    typer.Argument(metavar="PATH", help="Files or directories on disk, uncommitted; else the base commit."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
 
 
-@with_common(outputs=("text", "json", "github", "sarif"))
+@with_common(outputs=("text", "json", "github", "sarif"), without=("prometheus",))
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
     """Lint resources and configuration, without network."""
     from reconciler.cli.exits import exit_of_findings

@@ -90,6 +90,20 @@ def is_bare(path: str | Path) -> bool:
     return git.run("rev-parse", "--is-bare-repository", action=f"look at {path}").strip() == b"true"
 
 
+def work_tree(path: str | Path) -> Path | None:
+    """The top of the work tree that a directory lies in; None for a bare repository."""
+    command = ("-C", str(resolve_directory(path)), "rev-parse", "--show-toplevel")
+    answer = GitCommand().attempt(*command, action=f"look at {path}")
+    return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None
+
+
+def untracked(top: Path) -> tuple[str, ...]:
+    """Paths of files in a work tree that git does not know and is not told to ignore."""
+    command = ("-C", str(top), "ls-files", "-z", "--others", "--exclude-standard")
+    listed = GitCommand().attempt(*command, action=f"look at {top}").stdout
+    return tuple(name.decode("utf-8", "surrogateescape") for name in listed.split(b"\0") if name)
+
+
 def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
     """The git directory of a clone, of a folder inside one, or of a bare repository; else ConfigurationError."""
     command = ("-C", str(resolve_directory(path)), "rev-parse", "--absolute-git-dir")

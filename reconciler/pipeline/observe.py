@@ -8,7 +8,7 @@ from reconciler.decision.questions import Asking, ask_by_cluster
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
-from reconciler.domain.measured.answers import Answer
+from reconciler.domain.measured.answers import Answer, AnswerStatus
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Assumption, Settings
@@ -64,6 +64,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     """Read the base commit, ask every Prometheus, list our pull requests."""
     files = read_files(doors.repository, settings, doors.progress)
     declaration = fold(files.commit, settings)
+    commit = doors.repository.commit
+    logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
     answers = _ask(doors, settings, declaration, now_s)
     forge_view = _read_forge(doors, settings, now_s)
     if forge_view is None:
@@ -97,7 +99,7 @@ class Files:
 
 def read_files(repository: Repository, settings: Settings, progress: Progress = no_progress) -> Files:
     """Every manifest of the commit: kustomizations reach beyond the paths of a cluster."""
-    entries = [entry for entry in repository.list_files() if _is_manifest(entry)]
+    entries = [entry for entry in repository.list_files() if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
 
     def fetch(paths: Sequence[str]) -> Iterator[ManifestFile]:
@@ -118,8 +120,9 @@ def _is_held(entry: TreeEntry, settings: Settings) -> bool:
     return any(cluster.holds(entry.path) for cluster in (*settings.clusters, *settings.other_clusters))
 
 
-def _is_manifest(entry: TreeEntry) -> bool:
-    name = entry.path.rpartition("/")[2]
+def is_manifest(path: str) -> bool:
+    """Whether a file of this name is read."""
+    name = path.rpartition("/")[2]
     return name.endswith(MANIFEST_NAMES) or name == "Kustomization"
 
 
@@ -151,7 +154,10 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
             *live_queries(cluster, asking.watched, now_s, asking.sync_delay_s),
             *(device_queries(cluster, names, now_s) if cluster.name in asked else ()),
         ]
-        answers += doors.ask(cluster, queries) if queries else ()
+        answered = doors.ask(cluster, queries) if queries else ()
+        missing = sum(answer.status is not AnswerStatus.OK for answer in answered)
+        logger.info("asked Prometheus of %s %d questions, %d without an answer", cluster.name, len(answered), missing)
+        answers += answered
     refuse_several_clusters(answers)
     return tuple(answers)
 

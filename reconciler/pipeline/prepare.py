@@ -1,12 +1,13 @@
 """From a recording to a plan and the bytes that would be written: all of a plan that touches nothing outside."""
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.plan import Plan
+from reconciler.domain.plan import Outcome, Plan
 from reconciler.domain.proposals import Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
@@ -15,6 +16,8 @@ from reconciler.pipeline.recording import fingerprint
 from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,10 @@ class Prepared:
     snapshot: Snapshot
     plan: Plan
     edited: Edited
+
+
+def _tally(plan: Plan) -> str:
+    return ", ".join(f"{len(plan.with_outcome(outcome))} {outcome}" for outcome in Outcome)
 
 
 @contextmanager
@@ -51,4 +58,5 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
         declaration = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
     decided, edited = draft_plan(snapshot, recording, renderer)
+    logger.info("decided %d variants: %s", len(decided.decisions), _tally(decided))
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)

@@ -37,6 +37,8 @@ class Session:
     settings: Settings
     repository: str
     findings: tuple[Finding, ...]
+    directory: str
+    """Where the base is read as it lies, at HEAD; empty for a clone, or another base."""
 
 
 @contextmanager
@@ -70,7 +72,13 @@ def open_session(
             needs_forge=writes,
             progress=progress,
         )
-        yield Session(doors=doors, settings=settings, repository=source.remote or flags.repo, findings=loaded.findings)
+        yield Session(
+            doors=doors,
+            settings=settings,
+            repository=source.remote or flags.repo,
+            findings=loaded.findings,
+            directory="" if flags.base else source.directory,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

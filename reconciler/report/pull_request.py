@@ -108,7 +108,7 @@ def plan_view(plan: Plan) -> PullRequestView:
     """The whole plan in the same words, with what went wrong beside it."""
     changes = plan.with_outcome(Outcome.CHANGE)
     heading = title(changes, plan.branch, currency_of(plan, changes))
-    problems = (*plan.failures, *map(str, plan.findings), *plan.warnings)
+    problems = (*plan.refusals, *plan.failures, *map(str, plan.findings), *plan.warnings)
     return replace(_view(plan, plan.decisions, heading), problems=tuple(map(one_line, problems)))
 
 

@@ -52,6 +52,14 @@ class ChangeRow:
         return f"at least {self.replicas}" if self.is_bound else str(self.replicas)
 
     @property
+    def allocation(self) -> str:
+        """`3 → 5 H100`, or `7 A100 → 4 H100`."""
+        if not self.accelerator.before:
+            return f"{self.count} {self.accelerator}"
+        before = f"{self.replicas.before or self.replicas.after} {self.accelerator.before}"
+        return f"{before} → {self.replicas.after} {self.accelerator.after}"
+
+    @property
     def load(self) -> str:
         """`46.2 → 53.0 req/s`: demand and the capacity that meets it."""
         return f"{self.demand} → {self.capacity} {self.unit}"

@@ -118,7 +118,7 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
 
 def proof(plan: Plan) -> str:
     """What the solver proved: `Proven within 0.04 % of the cheapest plan.`; empty when it had nothing to choose."""
-    if len(plan.with_outcome(Outcome.HELD)) == len(plan.decisions):
+    if plan.is_all_held or not plan.decisions:
         return ""
     best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
     gap = percentage(plan.gap)

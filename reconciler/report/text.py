@@ -1,6 +1,6 @@
 """The plan as plain text for a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
@@ -13,6 +13,10 @@ from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3
+SIZED = (
+    "VariantAutoscaling, HorizontalPodAutoscaler or ScaledObject annotated for one, Kthena AutoscalingPolicy or Model, "
+    "or llmaz Playground or Service"
+)
 
 
 def plan_text(plan: Plan, *, width: int = 0) -> str:
@@ -23,14 +27,14 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     labels = labels_of(decision.variant for decision in plan.decisions)
     changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
     rows = [change_row(change, labels[change.variant]) for change in changes]
-    held = [row for each in plan.decisions for row in hold_rows([(labels[each.variant], each.hold)])]
-    waiting = [row for each in plan.decisions for row in hold_rows([(labels[each.variant], each.waiting)])]
-    name_width = max((display_width(name) for row in (*held, *waiting) for name in row.variants), default=0)
+    held = hold_rows((labels[each.variant], each.hold) for each in plan.decisions)
+    waiting = hold_rows((labels[each.variant], each.waiting) for each in plan.decisions)
+    name_width = max((display_width(_whose(row)) for row in (*held, *waiting)), default=0)
     table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
     sections = (
         _head(plan, width),
         table,
-        _section("Failed", plan.failures, width),
+        _section("Failed", (*plan.refusals, *plan.failures), width),
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
         _named("Held", held, name_width, width),
         _named("Waiting", waiting, name_width, width),
@@ -51,6 +55,18 @@ def counts_text(plan: Plan) -> str:
     approval = f" ({waiting} {verb} approval)" if waiting else ""
     held, unchanged = (len(plan.with_outcome(outcome)) for outcome in (Outcome.HELD, Outcome.UNCHANGED))
     return f"{count(len(changes), 'change')}{approval}, {held} held, {unchanged} unchanged."
+
+
+def _nothing_decided(plan: Plan) -> str:
+    """That a run came to nothing, as its last word: nobody reads a list of reasons every five minutes."""
+    if not plan.decisions:
+        return (
+            f"Nothing to size: {one_line(plan.repository)} at {plan.commit[:7]} holds, in the *.yaml, *.yml and *.json "
+            f"under the clusters' paths, no {SIZED}."
+        )
+    if plan.is_all_held:
+        return f"Nothing was decided: all {len(plan.decisions)} variants are held."
+    return ""
 
 
 def _head(plan: Plan, width: int) -> tuple[str, ...]:
@@ -75,28 +91,43 @@ def _table(rows: Sequence[ChangeRow], unit: str, least: int, width: int) -> tupl
     """The table and the width of its first column, which the held section shares."""
     if not rows:
         return (), least
-    columns = _columns(rows, unit.upper(), least)
-    lines = tuple(
-        f" {symbol} {line}"
-        for symbol, line in zip((" ", *(row.symbol for row in rows)), lines_of(columns), strict=True)
-    )
-    if width > 0 and max(map(display_width, lines)) > width:
-        return tuple(line for row in rows for line in _stacked(row, unit)), min(least, width // 3)
-    return tuple(line.rstrip() for line in lines), columns[0].width
+    for is_narrow in (False, True):
+        columns = _columns(rows, unit.upper(), least, is_narrow=is_narrow)
+        marks = (" ", *(row.symbol for row in rows))
+        lines = tuple(f" {mark} {line}".rstrip() for mark, line in zip(marks, lines_of(columns), strict=True))
+        if width == 0 or max(map(display_width, lines)) <= width:
+            return (tuple(_with_verdicts(lines, rows)) if is_narrow else lines), columns[0].width
+    return tuple(line for row in rows for line in _stacked(row, unit)), min(least, width // 3)
 
 
-def _columns(rows: Sequence[ChangeRow], unit: str, least: int) -> tuple[Column, ...]:
+def _columns(rows: Sequence[ChangeRow], unit: str, least: int, *, is_narrow: bool) -> tuple[Column, ...]:
+    """The columns; narrow ones join replicas and accelerator, and leave out the verdict."""
     demands = Column(heading="", cells=tuple(row.demand for row in rows), right=True).padded()[1:]
     loads = tuple(f"{demand} → {row.capacity} {row.unit}" for demand, row in zip(demands, rows, strict=True))
-    return (
-        Column(heading=pad("VARIANT", least), cells=tuple(row.variant for row in rows)),
+    joined = (Column(heading="REPLICAS", cells=tuple(row.allocation for row in rows)),)
+    apart = (
         Column(heading="REPLICAS", cells=tuple(row.count for row in rows)),
         Column(heading="ACCELERATOR", cells=tuple(str(row.accelerator) for row in rows)),
+    )
+    verdicts = (Column(heading="VERDICT", cells=tuple(row.verdict for row in rows)),)
+    return (
+        Column(heading=pad("VARIANT", least), cells=tuple(row.variant for row in rows)),
+        *(joined if is_narrow else apart),
         Column(heading="DEMAND → CAPACITY", cells=loads, right=True),
         Column(heading="WORST SLO (TARGET)", cells=tuple(str(row.slo or NO_SLO) for row in rows)),
         Column(heading=unit, cells=tuple(row.cost for row in rows), right=True),
-        Column(heading="VERDICT", cells=tuple(row.verdict for row in rows)),
+        *(() if is_narrow else verdicts),
     )
+
+
+def _with_verdicts(lines: Sequence[str], rows: Sequence[ChangeRow]) -> Iterator[str]:
+    """The table with each verdict below its row, where not all are the same."""
+    says_nothing = len({row.verdict for row in rows}) == 1
+    yield lines[0]
+    for line, row in zip(lines[1:], rows, strict=True):
+        yield line
+        if not says_nothing:
+            yield f"     {row.verdict}"
 
 
 def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
@@ -112,9 +143,19 @@ def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
 def _named(heading: str, rows: Sequence[HoldRow], name_width: int, width: int) -> tuple[str, ...]:
     if not rows:
         return ()
-    heads = ("   " + GAP.join((pad(row.variants[0], name_width), "")) for row in rows)
-    lines = (line for head, row in zip(heads, rows, strict=True) for line in hung(head, row.reason, width=width))
-    return (heading, *lines)
+    return (heading, *(line for row in rows for line in _hold_lines(row, name_width, width)))
+
+
+def _hold_lines(row: HoldRow, name_width: int, width: int) -> Iterator[str]:
+    """A variant beside its reason, or a reason that several share with their names below."""
+    head = "   " + GAP.join((pad(_whose(row), name_width), ""))
+    yield from hung(head, row.reason, width=width)
+    if len(row.variants) > 1:
+        yield from hung(" " * len(head), ", ".join(row.variants), width=width)
+
+
+def _whose(row: HoldRow) -> str:
+    return row.variants[0] if len(row.variants) == 1 else count(len(row.variants), "variant")
 
 
 def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
@@ -124,5 +165,5 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def _foot(plan: Plan, width: int) -> tuple[str, ...]:
-    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes))
+    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), _nothing_decided(plan))
     return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)

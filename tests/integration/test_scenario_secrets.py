@@ -176,7 +176,7 @@ def test_an_operators_own_file_names_the_forge_and_needs_no_more_trust(
 
 def test_a_process_with_its_own_clock_does_what_a_user_sees(fleet: Fleet) -> None:
     """Nothing is replaced here: the installed command, the environment, the time of now."""
-    command = [sys.executable, "-m", "reconciler", *fleet.command("run", "--quiet")]
+    command = [sys.executable, "-m", "reconciler", *fleet.command("run")]
     completed = subprocess.run(command, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True)
     assert (completed.returncode, completed.stderr) == (0, "")
     assert f"https://github.com/{FULL_NAME}/pull/1" in completed.stdout

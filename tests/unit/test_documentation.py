@@ -201,7 +201,7 @@ def test_commands_that_readme_shows_exist() -> None:
 
 
 def test_readme_shows_what_the_demo_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    invoke(["demo", "--directory", str(tmp_path), "--quiet"])
+    invoke(["demo", "--directory", str(tmp_path)])
     printed = capsys.readouterr().out.replace(str(tmp_path), DEMO_DIRECTORY)
     plan = printed.partition("\n\nPull request #")[0]
     (body,) = re.findall(r"\n   ---\n\n(.*?)\n\n   <details>", printed, flags=re.DOTALL)

@@ -1,7 +1,13 @@
 """Stdout carries data, whoever else prints."""
 
+import json
+import os
 import subprocess
 import sys
+
+import pytest
+
+from reconciler.cli.console import spelled
 
 NOISY = """
 import ctypes, sys
@@ -23,3 +29,19 @@ def test_with_stderr_closed_data_still_arrives() -> None:
     script = f"import os\nos.close(2)\n{NOISY}"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "data\n" in finished.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_arrows_keeps_its_columns(encoding: str) -> None:
+    text = " ▲ llama  3 → 5           12.0 → 30.0 req/s  −3.10\n ⇄ 模型   A100 → H100\n"
+    assert spelled(text, encoding) == " ^ llama  3 -> 5          12.0 -> 30.0 req/s -3.10\n ~ ??   A100 -> H100\n"
+    assert spelled(text, "utf-8") == text
+
+
+def test_json_stays_json_where_stdout_is_ascii() -> None:
+    script = "from reconciler.cli.console import write_json; write_json({'name': '模型 →'})"
+    command = [sys.executable, "-c", script]
+    finished = subprocess.run(
+        command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    )
+    assert json.loads(finished.stdout.decode("ascii")) == {"name": "模型 →"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler import __version__
-from reconciler.cli.exits import Exit, exit_for, exit_of_findings
+from reconciler.cli.exits import Exit, exit_for, exit_of_findings, exit_of_plan
 from reconciler.cli.main import invoke
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
@@ -140,3 +140,28 @@ def test_warnings_fail_only_a_strict_check_and_notes_none() -> None:
     error = Finding(place=Place(path="a"), severity=Severity.ERROR, message="m")
     assert exit_of_findings([]) is exit_of_findings([warning]) is exit_of_findings([], strict=True) is Exit.FINISHED
     assert exit_of_findings([warning], strict=True) is exit_of_findings([warning, error]) is Exit.INPUT
+
+
+def test_a_run_that_held_everything_says_so_last_and_fails_where_that_is_asked_for(
+    command: Command, desk: Desk
+) -> None:
+    arguments = ("run", "--repo", desk.workshop.remote, "--prometheus", "http://127.0.0.1:9")
+    held, failing = command(*arguments), command(*arguments, "--fail-when-held")
+    assert held.out.splitlines()[-1] == "Every variant is held: nothing could be decided."
+    assert (held.code, failing.code) == (Exit.TRANSIENT, Exit.TRANSIENT)
+    assert exit_of_plan(desk.plan(lambda _cluster, _queries: ()).plan, fails_when_held=True) == Exit.INPUT
+
+
+def test_help_shows_examples_codes_and_only_flags_that_act(command: Command) -> None:
+    plan, schema = command("plan", "--help"), command("schema", "--help")
+    assert "reconciler plan --replay run.zip -o markdown" in plan.out
+    assert "  5  command line, configuration or credentials are wrong" in plan.out
+    assert "<bool>" not in plan.out
+    assert "--prometheus" in plan.out
+    assert "--prometheus" not in schema.out
+    assert "--repo" not in command("demo", "--help").out
+
+
+def test_quiet_says_nothing_where_nothing_failed(command: Command, recording: Path) -> None:
+    assert command("plan", "--replay", recording, "-q").out == ""
+    assert json.loads(command("plan", "--replay", recording, "-q", "-o", "json").out)["version"] == 1

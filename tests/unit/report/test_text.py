@@ -99,3 +99,34 @@ def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision
     decision = decide(model=model, steps=(Step(stage="load", before="", after="39.1 req/s", reason="word " * 20),))
     lines = explain_text(decision, (), width=60).splitlines()
     assert lines[-1].startswith(" " * 26 + "word")
+
+
+def test_down_to_100_columns_the_table_stays(priced_plan: Plan) -> None:
+    lines = plan_text(priced_plan, width=100).splitlines()
+    assert max(map(display_width, lines[3:])) <= 100
+    assert any("VARIANT" in line and "REPLICAS" in line for line in lines)
+    assert any("6 A100 → 3 H100" in line for line in lines)
+
+
+def test_a_reason_that_several_share_is_said_once(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    hold = Hold(kind=HoldKind.METRICS_FAILED, words="http://prom: no connection")
+    text = plan_text(plan_of(*(decide(name, outcome=Outcome.HELD, hold=hold) for name in "abc")), width=80)
+    assert text.count("no connection") == 1
+    assert "   3 variants  http://prom: no connection\n               llm/a, llm/b, llm/c\n" in text
+
+
+def test_a_plan_that_held_everything_ends_with_that(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    hold = Hold(kind=HoldKind.METRICS_STALE, words="metrics stale")
+    text = plan_text(plan_of(decide("a", outcome=Outcome.HELD, hold=hold)))
+    assert text.splitlines()[-1] == "Nothing was decided: all 1 variants are held."
+
+
+def test_an_empty_plan_says_what_it_looked_for_and_where(plan_of: Callable[..., Plan]) -> None:
+    last = plan_text(plan_of()).splitlines()[-1]
+    assert last.startswith("Nothing to size: https://git.example.com/acme/fleet at ")
+    assert "VariantAutoscaling" in last
+    assert "the clusters' paths" in last
