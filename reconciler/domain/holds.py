@@ -52,23 +52,30 @@ class HoldKind(StrEnum):
         return self in _MISSING_DATA
 
     @property
+    def is_without_metrics(self) -> bool:
+        """Whether what an engine looks at was not there."""
+        return self in _WITHOUT_METRICS
+
+    @property
     def keeps_proposals(self) -> bool:
         """Whether an open pull request stays as it is meanwhile: merging it may be what ends the hold."""
         return self.is_missing_data or self is HoldKind.DRIFTED
 
 
-_MISSING_DATA = frozenset(
+_WITHOUT_METRICS = frozenset(
     {
-        HoldKind.RESOURCE_UNREADABLE,
         HoldKind.METRICS_MISSING,
         HoldKind.METRICS_STALE,
         HoldKind.METRICS_NAN,
         HoldKind.METRICS_FAILED,
         HoldKind.METRICS_UNATTRIBUTED,
-        HoldKind.METRICS_CONTRADICTORY,
-        HoldKind.LOAD_PARTIAL,
     }
 )
+_MISSING_DATA = _WITHOUT_METRICS | {
+    HoldKind.RESOURCE_UNREADABLE,
+    HoldKind.METRICS_CONTRADICTORY,
+    HoldKind.LOAD_PARTIAL,
+}
 
 _OF_ABSENCES = {
     Absence.MISSING: HoldKind.METRICS_MISSING,

@@ -122,7 +122,8 @@ class Decision:
     `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
     Costs are per hour, None when a price is unknown. `hold` is why a held variant stays as it is. `written_at` are the
     places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler. `moved_in` are
-    the files that take another accelerator, which only edits can tell. `caution` is for who is about to merge.
+    the files that take another accelerator, and `status_omitted` why the change writes no status beside it, which only
+    edits can tell. `caution` is for who is about to merge.
     """
 
     variant: ResourceKey
@@ -157,6 +158,7 @@ class Decision:
     waiting: Hold | None = None
     """What must happen first before the whole of its change is proposed; None where nothing must."""
     caution: str = ""
+    status_omitted: str = ""
 
     @property
     def change(self) -> AllocationChange:

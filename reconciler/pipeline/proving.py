@@ -113,10 +113,14 @@ def _name_of(fields: dict[str, Value]) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WantedChanges:
-    """What the plan means to change, by kind and name of scale targets, and by name of their resources."""
+    """What the plan means to change, by kind and name of scale targets, and by name of their resources.
+
+    `told` are the resources that may get a status, changed or held.
+    """
 
     targets: Mapping[Name, Decision]
     resources: frozenset[Name]
+    told: frozenset[Name]
     counts: frozenset[int]
 
     @classmethod
@@ -131,6 +135,7 @@ class _WantedChanges:
         return cls(
             targets=targets,
             resources=frozenset((variant.key.kind, variant.key.name) for variant in variants),
+            told=frozenset((variant.key.kind, variant.key.name) for variant in prepared.snapshot.variants),
             counts=frozenset(decision.desired.replicas for decision in changes.values()),
         )
 
@@ -142,7 +147,9 @@ class _WantedChanges:
             return True
         if target is not None and target.is_accelerator_change and not _PLACING.isdisjoint(path):
             return True
-        if name in self.resources and (path[:1] == ("status",) or path[:2] == ("metadata", "labels")):
+        if name in self.told and path[:1] == ("status",):
+            return True
+        if name in self.resources and path[:2] == ("metadata", "labels"):
             return True
         if name[0] in _HOLDERS:
             return isinstance(value, str) or value in self.counts

@@ -67,6 +67,7 @@ def decision_json(decision: Decision) -> Json:
         "place": decision.place,
         "written_at": list(decision.written_at),
         "moved_in": [each.path for each in decision.moved_in],
+        **({"status_omitted": decision.status_omitted} if decision.status_omitted else {}),
         "bounds_of": decision.bounds_of or None,
         "current": _allocation(decision.current),
         "desired": _allocation(decision.desired),

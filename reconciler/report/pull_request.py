@@ -1,6 +1,6 @@
 """What the templates of a pull request and a commit are given: frozen values, every number already in words."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
@@ -164,7 +164,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         held=hold_rows((labels[each.variant], each.hold) for each in held),
         waiting=hold_rows((labels[each.variant], each.waiting) for each in decisions),
         restarted=tuple(labels[change.variant] for change in changes if _restarts(change)),
-        cautions=tuple(dict.fromkeys(one_line(change.caution) for change in changes if change.caution)),
+        cautions=tuple(dict.fromkeys(map(one_line, _cautions(changes, decisions, labels)))),
         problems=(),
         details=tuple(_detail_row(decision, labels) for decision in (*changes, *held) if decision.steps),
         unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
@@ -174,6 +174,16 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         recording=plan.recording[:6],
         is_proposal=False,
     )
+
+
+def _cautions(
+    changes: Iterable[Decision], decisions: Iterable[Decision], labels: Mapping[ResourceKey, str]
+) -> Iterator[str]:
+    """What a merge does besides, and which status does not come with it."""
+    yield from (change.caution for change in changes if change.caution)
+    for decision in decisions:
+        if decision.status_omitted:
+            yield f"{labels[decision.variant]}: no status is written: {decision.status_omitted}"
 
 
 def _restarts(change: Decision) -> bool:

@@ -5,14 +5,16 @@ Nothing is written that the resource's schema rejects: sources are the two API r
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import Condition
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
+from reconciler.domain.variant_settings import Engine
 from reconciler.report.plain import one_line
 
 ACCELERATOR_LENGTH = 2
@@ -22,6 +24,36 @@ LEAST_REPLICAS: Mapping[StatusShape, int] = {StatusShape.FULL: 0, StatusShape.TT
 """Minimum of desiredOptimizedAlloc.numReplicas."""
 
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})")
+
+
+_SATURATION_ONLY = frozenset({Engine.SATURATION, Engine.WVA_V1, Engine.WVA_V2})
+_REASONS_WITHOUT_METRICS: Mapping[HoldKind, str] = {
+    HoldKind.METRICS_STALE: "MetricsStale",
+    HoldKind.METRICS_FAILED: "PrometheusError",
+}
+_REASONS_OF_HOLDS: Mapping[HoldKind, str] = {
+    **dict.fromkeys(
+        (
+            HoldKind.RESOURCE_UNREADABLE,
+            HoldKind.RESOURCE_UNSUPPORTED,
+            HoldKind.REFERENCE_MISSING,
+            HoldKind.SCALE_TARGET_MISSING,
+            HoldKind.SCALE_TARGET_UNREADABLE,
+            HoldKind.REPLICAS_UNWRITTEN,
+            HoldKind.REPLICAS_CONTESTED,
+            HoldKind.SETTINGS_CONFLICT,
+            HoldKind.RULES_CONFLICT,
+            HoldKind.SERVICE_CLASS_MISSING,
+            HoldKind.PROFILE_MISSING,
+            HoldKind.METRIC_TARGETS_MISSING,
+        ),
+        "InvalidConfiguration",
+    ),
+    **dict.fromkeys(
+        (HoldKind.SLO_UNATTAINABLE, HoldKind.CAPACITY_UNKNOWN, HoldKind.SEARCH_UNFINISHED), "OptimizationFailed"
+    ),
+}
+"""Upstream's reason for what keeps a variant as it is; of any other it says that it was skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +74,10 @@ class CurrentAllocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusView:
-    """What the status templates print; `current` is None where one of its fields is not known: all are required."""
+    """What the status templates print; `current` is None where one of its fields is not known: all are required.
+
+    The times of the actuation are somebody else's, and stay as they are.
+    """
 
     template: str
     current: CurrentAllocation | None
@@ -50,6 +85,8 @@ class StatusView:
     accelerator: str
     replicas: int
     conditions: tuple[Condition, ...] = field(default=())
+    last_attempt_time: str = ""
+    last_success_time: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +96,13 @@ class StatusOmission:
     reason: str
 
 
-def status_view(decision: Decision, *, now_s: float, previous: Iterable[Condition] = ()) -> StatusView | StatusOmission:
-    """The status of one decision; `previous` conditions in Git keep their time unless their status flips."""
+def status_view(
+    decision: Decision, *, now_s: float, previous: Iterable[Condition] = (), written: object = None
+) -> StatusView | StatusOmission:
+    """The status of one decision, `written` being the one in Git.
+
+    `previous` are the conditions there: ours keep their time unless their status flips, those of others stay.
+    """
     shape = decision.status_shape
     if shape is None:
         return StatusOmission(reason="its kind has no status of ours")
@@ -69,6 +111,10 @@ def status_view(decision: Decision, *, now_s: float, previous: Iterable[Conditio
         return StatusOmission(reason=f'status.desiredOptimizedAlloc.accelerator: "{accelerator}" is under 2 characters')
     if decision.desired.replicas < LEAST_REPLICAS[shape]:
         return StatusOmission(reason="status.desiredOptimizedAlloc.numReplicas: its schema has no 0")
+    kept = tuple(previous)
+    told = _at(written, "conditions")
+    if isinstance(told, list) and len(told) != len(kept):
+        return StatusOmission(reason="status.conditions: one of them is no condition, and would be lost")
     moment = rfc3339(now_s)
     return StatusView(
         template=f"manifests/variantautoscaling-status-{shape}.yaml.j2",
@@ -76,8 +122,44 @@ def status_view(decision: Decision, *, now_s: float, previous: Iterable[Conditio
         last_run_time=moment,
         accelerator=accelerator,
         replicas=decision.desired.replicas,
-        conditions=() if shape is StatusShape.FULL else _conditions(decision, moment, previous),
+        conditions=() if shape is StatusShape.FULL else _conditions(decision, moment, kept),
+        last_attempt_time=_time_at(written, "actuation", "lastAttemptTime"),
+        last_success_time=_time_at(written, "actuation", "lastSuccessTime"),
     )
+
+
+def is_news(view: StatusView, decision: Decision, *, previous: Iterable[Condition], written: object) -> bool:
+    """Whether a status says what the one in Git does not; only then it rides with the changes of others.
+
+    A variant that stays as it is has news where a condition flips, or other numbers stand there; a held one wherever
+    its words differ, even where it had no status yet.
+    """
+    if written is not None:
+        numbers = (
+            _at(written, "desiredOptimizedAlloc", "accelerator"),
+            _at(written, "desiredOptimizedAlloc", "numReplicas"),
+        )
+        if numbers != (view.accelerator, view.replicas):
+            return True
+    before = {each.type: each for each in previous}
+    if decision.outcome is Outcome.HELD:
+        return any(_said(each) != _said(before.get(each.type)) for each in view.conditions)
+    return any(each.type in before and each.status != before[each.type].status for each in view.conditions)
+
+
+def _said(condition: Condition | None) -> tuple[str, str, str] | None:
+    return None if condition is None else (condition.status, condition.reason, condition.message)
+
+
+def _at(value: object, *path: str) -> object:
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _time_at(written: object, *path: str) -> str:
+    found = _at(written, *path)
+    return found if isinstance(found, str) and TIME.fullmatch(found) else ""
 
 
 def rfc3339(time_s: float) -> str:
@@ -113,37 +195,52 @@ def _required(current: CurrentAllocation, shape: StatusShape) -> tuple[str, ...]
     return (*both, current.wait_ms)
 
 
-def _conditions(decision: Decision, moment: str, previous: Iterable[Condition]) -> tuple[Condition, ...]:
+def _conditions(decision: Decision, moment: str, previous: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Ours in the places where they stand, or behind all others."""
     before = {condition.type: condition for condition in previous}
-    return tuple(
-        Condition(
+    ours = {
+        kind: Condition(
             type=kind,
             status=status,
             reason=reason,
             message=message,
             last_transition_time=_transition_time(before.get(kind), status, moment),
+            observed_generation=before[kind].observed_generation if kind in before else None,
         )
         for kind, status, reason, message in (_metrics_condition(decision), _optimization_condition(decision))
-    )
+    }
+    stayed = [ours.pop(each.type, each) for each in previous]
+    return (*stayed, *ours.values())
 
 
 def _metrics_condition(decision: Decision) -> tuple[str, str, str, str]:
+    kind = "MetricsAvailable"
     if decision.metrics_available:
-        message = "Saturation metrics data is available for scaling decisions"
-        return "MetricsAvailable", "True", "MetricsAvailable", message
+        return kind, "True", "MetricsAvailable", "Saturation metrics data is available for scaling decisions"
+    reason = _REASONS_WITHOUT_METRICS.get(decision.hold.kind) if decision.hold is not None else None
+    if reason is not None:
+        return kind, "False", reason, one_line(str(decision.hold))
     message = "No saturation metrics available - pods may not be ready or metrics not yet scraped"
-    return "MetricsAvailable", "False", "MetricsUnavailable", message
+    return kind, "False", "MetricsUnavailable", message
 
 
 def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
-    kind = "OptimizationReady"
+    kind, replicas = "OptimizationReady", decision.desired.replicas
     if decision.outcome is Outcome.HELD:
-        reason = "SkippedProcessing" if decision.metrics_available else "MetricsUnavailable"
+        reason = _reason_of(decision.hold) if decision.metrics_available else "MetricsUnavailable"
         return kind, "False", reason, one_line(str(decision.hold or "held"))
     if decision.outcome is Outcome.UNCHANGED:
         return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
-    message = f"Hybrid mode: {_direction(decision)} (target: {decision.desired.replicas} replicas)"
+    if decision.engine in _SATURATION_ONLY:
+        message = f"saturation-only decision: {_direction(decision)} (target: {replicas} replicas)"
+        is_early = decision.status_shape is StatusShape.TTFT
+        return kind, "True", "CapacityOnlyMode" if is_early else "SaturationOnlyMode", message
+    message = f"Hybrid mode: {_direction(decision)} (target: {replicas} replicas)"
     return kind, "True", "OptimizationSucceeded", message
+
+
+def _reason_of(hold: Hold | None) -> str:
+    return "SkippedProcessing" if hold is None else _REASONS_OF_HOLDS.get(hold.kind, "SkippedProcessing")
 
 
 def _direction(decision: Decision) -> str:

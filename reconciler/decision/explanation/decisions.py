@@ -9,6 +9,7 @@ from reconciler.decision.staging.publication import verdict_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.loads import Observation
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection
@@ -52,7 +53,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         observed=observation.performance if observation is not None else None,
         max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
-        metrics_available=_has_metrics(state, observation),
+        metrics_available=_has_metrics(state, observation, hold),
         waiting=staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(variant, outcome),
     )
@@ -88,9 +89,9 @@ def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:
     return tuple(f"{each.place} {each.place.field}".rstrip() for each in fields)
 
 
-def _has_metrics(state: VariantState, observation: Observation | None) -> bool:
+def _has_metrics(state: VariantState, observation: Observation | None, hold: Hold | None) -> bool:
     """Whether everything that its engine looks at was there."""
-    is_seen = observation is not None and observation.absence is None
+    is_seen = observation is not None and observation.absence is None and not (hold and hold.kind.is_without_metrics)
     return is_seen and (state.load is not None or not ENGINES[state.engine].needs_load)
 
 

@@ -20,6 +20,7 @@ class Condition:
     reason: str
     message: str
     last_transition_time: str
+    observed_generation: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

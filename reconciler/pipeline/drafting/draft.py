@@ -10,7 +10,7 @@ from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, Plan
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, Draft, Edited, MovedFile
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
@@ -37,17 +37,26 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
         plan = decide(snapshot, refused)
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused:
-            return _tell_files(plan, edited.moved_in), edited
+            return _tell_files(plan, edited), edited
         refused.update(edited.refused)
 
 
-def _tell_files(plan: Plan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> Plan:
-    """The plan, whose moves say in which files they are written."""
-    return replace(plan, groups=tuple(_tell_group(group, moved_in) for group in plan.groups)) if moved_in else plan
+def _tell_files(plan: Plan, edited: Edited) -> Plan:
+    """The plan, whose moves say in which files they are written, and whose changes which status is not."""
+    if not edited.moved_in and not edited.omissions:
+        return plan
+    return replace(plan, groups=tuple(_tell_group(group, edited) for group in plan.groups))
 
 
-def _tell_group(group: GroupPlan, moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]]) -> GroupPlan:
-    decisions = (replace(each, moved_in=moved_in.get(each.variant, ())) for each in group.decisions)
+def _tell_group(group: GroupPlan, edited: Edited) -> GroupPlan:
+    decisions = (
+        replace(
+            each,
+            moved_in=edited.moved_in.get(each.variant, ()),
+            status_omitted=edited.omissions.get(each.variant, ""),
+        )
+        for each in group.decisions
+    )
     return replace(group, decisions=tuple(decisions))
 
 
@@ -61,6 +70,8 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
 
 def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
+    riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
+    edits |= {variant: _VariantEdits(needed=(), status=status) for variant, status in riding if status}
     desk.drawn[group.name] = edits
     return ChangeSet(
         group=group.name,
@@ -89,7 +100,7 @@ def _refuse_of(change_set: ChangeSet, desk: "_Desk", checker: Checker) -> None:
     paths = {error.place.path for error in found}
     kept: dict[ResourceKey, _VariantEdits] = {}
     for key, edits in sorted(drawn.items()) if found else ():
-        if paths.isdisjoint(edit.path for edit in edits.all):
+        if not edits.needed or paths.isdisjoint(edit.path for edit in edits.all):
             continue
         errors = checker.find_errors(desk.apply({**kept, key: edits}))
         if errors:
@@ -97,7 +108,8 @@ def _refuse_of(change_set: ChangeSet, desk: "_Desk", checker: Checker) -> None:
         else:
             kept[key] = edits
     if found and desk.refused.keys().isdisjoint(drawn):  # the rule that is broken stands in another file
-        desk.refused.update(dict.fromkeys(drawn, _hold(found[0])))
+        changing = (key for key, edits in drawn.items() if edits.needed)
+        desk.refused.update(dict.fromkeys(changing, _hold(found[0])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +154,7 @@ class _Desk:
             return _VariantEdits(needed=())
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
-        return _VariantEdits(needed=(*counted, *moved), status=self._status(decision, variant))
+        return _VariantEdits(needed=(*counted, *moved), status=self.status_of(decision))
 
     def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
         places = [] if variant.workload is None else [*variant.workload.moves.values()]
@@ -184,17 +196,25 @@ class _Desk:
             return write_edits(path, b"", edits)
         return write_edits(path, self.files[path], edits, self._open(path))
 
-    def _status(self, decision: Decision, variant: Variant) -> tuple[FileEdit, ...]:
-        if self.snapshot.settings.status == "off" or variant.status_shape is StatusShape.NONE:
+    def status_of(self, decision: Decision) -> tuple[FileEdit, ...]:
+        """The edit of a variant's status; none where there is nothing to say, or what is in the way is told instead."""
+        variant = self.variants.get(decision.variant)
+        is_off = self.snapshot.settings.status == "off"
+        if variant is None or is_off or variant.status_shape is StatusShape.NONE or _is_left_alone(decision):
             return ()
         if variant.is_shared:
-            self.omissions[variant.key] = f"{variant.document.path} is built into several objects"
-            return ()
-        edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
+            return self._omit(variant, f"{variant.document.path} is built into several objects")
+        try:
+            edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
+        except InputError as error:
+            return self._omit(variant, str(error))
         if isinstance(edit, str):
-            self.omissions[variant.key] = edit
-            return ()
-        return (edit,)
+            return self._omit(variant, edit)
+        return () if edit is None else (edit,)
+
+    def _omit(self, variant: Variant, reason: str) -> tuple[FileEdit, ...]:
+        self.omissions[variant.key] = reason
+        return ()
 
     def _sheet(self, reference: DocumentRef) -> Sheet:
         return sheet_of(self._open(reference.path).documents_near(reference.document), reference)
@@ -203,6 +223,10 @@ class _Desk:
         if path not in self.opened:
             self.opened[path] = OpenFile(path, self.files[path])
         return self.opened[path]
+
+
+def _is_left_alone(decision: Decision) -> bool:
+    return decision.hold is not None and decision.hold.kind is HoldKind.IGNORED
 
 
 def _hold(error: InputError | Finding) -> Hold:

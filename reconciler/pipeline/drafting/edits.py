@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.places import WrittenField
-from reconciler.domain.plan import Decision
+from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.variants import Variant
 from reconciler.pipeline.drafting.accelerator_edits import AcceleratorChange
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, set_field
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.entries import ReplicaEntryView
-from reconciler.report.status import StatusOmission, status_view
+from reconciler.report.status import StatusOmission, is_news, status_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,17 @@ class Editor:
             )
             yield from change.edits(decision, accelerator)
 
-    def status_edit(self, decision: Decision, variant: Variant, resource: Sheet, now_s: float) -> FileEdit | str:
-        """The edit of the resource's status block, or why there is none."""
-        view = status_view(decision, now_s=now_s, previous=variant.conditions)
+    def status_edit(self, decision: Decision, variant: Variant, resource: Sheet, now_s: float) -> FileEdit | str | None:
+        """The edit of the resource's status block, or why there is none; None where there is nothing new to say."""
+        written = resource.find("status")
+        view = status_view(decision, now_s=now_s, previous=variant.conditions, written=written)
         if isinstance(view, StatusOmission):
             return view.reason
+        is_change = decision.outcome is Outcome.CHANGE
+        if not is_change and not is_news(view, decision, previous=variant.conditions, written=written):
+            return None
         text = self.renderer.render(view.template, view)
-        if resource.find("status") is None:
+        if written is None:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
 

@@ -40,6 +40,7 @@ def _as_condition(condition: ConditionFields) -> Condition:
         reason=condition.reason,
         message=condition.message,
         last_transition_time=condition.last_transition_time,
+        observed_generation=condition.observed_generation,
     )
 
 

@@ -6,7 +6,7 @@ from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import MovedFile
 from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
-from tests.servers.desk import BUSY, BUSY_TWICE, QWEN, Desk, llama
+from tests.servers.desk import BUSY, BUSY_TWICE, QUIET, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS
 
 DEPLOYMENT, VARIANT = "clusters/prod/chat/deployment.yaml", "clusters/prod/chat/variant.yaml"
@@ -37,6 +37,64 @@ def test_the_status_rides_along_in_the_shape_of_its_resource(desk: Desk) -> None
         "MetricsAvailable": "True",
         "OptimizationReady": "True",
     }
+
+
+SILENT, QUIET_DEPLOYMENT = "clusters/prod/chat/silent.yaml", "clusters/prod/chat/silent-deployment.yaml"
+FOREIGN = """\
+status:
+  conditions:
+    - {type: TargetResolved, status: "True", reason: TargetFound, message: found,
+       lastTransitionTime: "2026-01-09T22:00:00Z"}
+    - {type: MetricsAvailable, status: "False", reason: MetricsUnavailable, message: none,
+       lastTransitionTime: "2026-01-09T22:00:00Z"}
+"""
+
+
+def add_silent(desk: Desk, status: str = "") -> None:
+    """A variant of the same group that reports nothing."""
+    desk.write(QUIET_DEPLOYMENT, LINES.replace("llama", "silent"))
+    desk.write(SILENT, CHAT_VARIANT.replace("llama", "silent").replace("8B", "70B") + status)
+
+
+def test_the_status_of_a_held_variant_rides_with_the_change_of_its_group(desk: Desk) -> None:
+    add_silent(desk, FOREIGN)
+    prepared = desk.plan(BUSY)
+    assert decision_of(prepared, "chat/silent").outcome is Outcome.HELD
+    status = yaml.safe_load(written(prepared)[SILENT])["status"]
+    assert status["desiredOptimizedAlloc"]["numReplicas"] == 2
+    foreign, metrics, ready = status["conditions"]
+    assert (foreign["type"], foreign["lastTransitionTime"]) == ("TargetResolved", "2026-01-09T22:00:00Z")
+    assert (metrics["type"], metrics["status"]) == ("MetricsAvailable", "False")
+    assert metrics["lastTransitionTime"] == "2026-01-09T22:00:00Z"
+    assert (ready["type"], ready["status"], ready["reason"]) == ("OptimizationReady", "False", "MetricsUnavailable")
+    assert QUIET_DEPLOYMENT not in written(prepared)
+
+
+def test_a_status_alone_proposes_nothing_and_pushes_nothing(desk: Desk) -> None:
+    desk.run(BUSY)
+    add_silent(desk)
+    before = desk.branches(), desk.pull_requests()
+    assert written(desk.plan(QUIET)) == {}
+    assert SILENT in written(desk.plan(BUSY))
+    desk.run(BUSY)
+    assert (desk.branches(), desk.pull_requests()) == before
+
+
+def test_a_variant_that_is_left_alone_gets_no_status(desk: Desk) -> None:
+    add_silent(desk)
+    ignored = CHAT_VARIANT.replace("llama", "silent").replace("8B", "70B")
+    desk.write(
+        SILENT, ignored.replace("namespace: chat}", 'namespace: chat, annotations: {reconciler.io/ignore: "true"}}')
+    )
+    assert SILENT not in written(desk.plan(BUSY))
+
+
+def test_a_status_that_is_not_written_is_told(desk: Desk) -> None:
+    desk.write(VARIANT, CHAT_VARIANT + "status: {conditions: [{type: Odd}]}\n")
+    result = desk.run(BUSY)
+    (body,) = (each.body for each in result.drafts if each.change_set.group == "prod/chat")
+    assert "no status is written" in body
+    assert "would be lost" in body
 
 
 def test_without_a_status_only_the_number_is_written(desk: Desk) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import Condition
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.report.status import StatusOmission, StatusView, status_view
+from reconciler.report.status import StatusOmission, StatusView, is_news, status_view
 
 NOW_S = 1795183500.0
 NOW = "2026-11-20T14:05:00Z"
@@ -25,8 +26,8 @@ def view_of(decision: Decision, *previous: Condition) -> StatusView:
     return view
 
 
-def condition(type_: str, status: str, at: str = "2026-01-09T22:00:00Z") -> Condition:
-    return Condition(type=type_, status=status, reason="", message="", last_transition_time=at)
+def condition(type_: str, status: str, at: str = "2026-01-09T22:00:00Z", **fields: Any) -> Condition:
+    return Condition(type=type_, status=status, **({"reason": "", "message": ""} | fields), last_transition_time=at)
 
 
 def test_times_are_milliseconds_and_arrivals_a_minute_with_two_decimals(decision: Decision) -> None:
@@ -108,3 +109,95 @@ def test_a_held_variant_without_metrics_is_not_ready(decision: Decision) -> None
 
 def test_a_resource_without_a_status_of_ours_gets_none(decide: Callable[..., Decision]) -> None:
     assert isinstance(status_view(decide(), now_s=NOW_S), StatusOmission)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics_reason", "ready_reason"),
+    [
+        (HoldKind.METRICS_MISSING, "MetricsUnavailable", "MetricsUnavailable"),
+        (HoldKind.METRICS_STALE, "MetricsStale", "MetricsUnavailable"),
+        (HoldKind.METRICS_FAILED, "PrometheusError", "MetricsUnavailable"),
+    ],
+)
+def test_without_metrics_upstreams_reason_says_what_became_of_them(
+    decision: Decision, kind: HoldKind, metrics_reason: str, ready_reason: str
+) -> None:
+    hold = Hold(kind=kind, words="what happened")
+    held = dataclasses.replace(
+        decision, status_shape=StatusShape.TARGET, outcome=Outcome.HELD, metrics_available=False, hold=hold
+    )
+    metrics, ready = view_of(held).conditions
+    assert (metrics.status, metrics.reason) == ("False", metrics_reason)
+    assert (ready.status, ready.reason, ready.message) == ("False", ready_reason, "what happened")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (HoldKind.SETTINGS_CONFLICT, "InvalidConfiguration"),
+        (HoldKind.SERVICE_CLASS_MISSING, "InvalidConfiguration"),
+        (HoldKind.CAPACITY_UNKNOWN, "OptimizationFailed"),
+        (HoldKind.OWNED_BY_ANOTHER, "SkippedProcessing"),
+    ],
+)
+def test_what_holds_a_variant_is_one_of_upstreams_reasons(decision: Decision, kind: HoldKind, reason: str) -> None:
+    held = dataclasses.replace(
+        decision, status_shape=StatusShape.TARGET, outcome=Outcome.HELD, hold=Hold(kind=kind, words="why")
+    )
+    metrics, ready = view_of(held).conditions
+    assert metrics.status == "True"
+    assert (ready.status, ready.reason, ready.message) == ("False", reason, "why")
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"), [(StatusShape.TARGET, "SaturationOnlyMode"), (StatusShape.TTFT, "CapacityOnlyMode")]
+)
+@pytest.mark.parametrize("engine", ["saturation", "wva-v1", "wva-v2"])
+def test_a_decision_by_saturation_alone_says_so(
+    decision: Decision, shape: StatusShape, reason: str, engine: str
+) -> None:
+    ready = view_of(dataclasses.replace(decision, status_shape=shape, engine=engine)).conditions[1]
+    assert (ready.status, ready.reason) == ("True", reason)
+    assert ready.message == "saturation-only decision: scale-up decision (target: 5 replicas)"
+
+
+def test_conditions_of_others_stay_where_and_as_they_are(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    foreign = condition("TargetResolved", "True", reason="TargetFound", message="found", observed_generation=4)
+    ready, kept, metrics = view_of(target, condition("OptimizationReady", "True"), foreign).conditions
+    assert kept == foreign
+    assert (ready.type, metrics.type) == ("OptimizationReady", "MetricsAvailable")
+
+
+def test_a_condition_that_cannot_be_read_is_not_lost(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    omission = status_view(target, now_s=NOW_S, previous=(), written={"conditions": [{"type": "Odd"}]})
+    assert isinstance(omission, StatusOmission)
+    assert "would be lost" in omission.reason
+
+
+def test_times_of_the_actuation_stay(decision: Decision) -> None:
+    written = {"actuation": {"applied": True, "lastAttemptTime": NOW, "lastSuccessTime": "never"}}
+    view = status_view(decision, now_s=NOW_S, written=written)
+    assert isinstance(view, StatusView)
+    assert (view.last_attempt_time, view.last_success_time) == (NOW, "")
+
+
+def test_a_status_is_news_where_it_says_something_else(decision: Decision) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+    hold = Hold(kind=HoldKind.METRICS_MISSING, words="no series")
+    held = dataclasses.replace(target, outcome=Outcome.HELD, metrics_available=False, hold=hold)
+    unchanged = dataclasses.replace(target, outcome=Outcome.UNCHANGED)
+    numbers = {"desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 5}}
+
+    def news(one: Decision, *previous: Condition, written: object = numbers) -> bool:
+        return is_news(view_of(one, *previous), one, previous=previous, written=written)
+
+    assert news(held)
+    assert news(held, written=None)
+    assert not news(held, *view_of(held).conditions)
+    assert news(held, *view_of(unchanged).conditions)
+    assert news(unchanged, *view_of(held).conditions)
+    assert not news(unchanged, *view_of(target).conditions), "only its words would differ"
+    assert not news(unchanged, written=None), "it had no status before"
+    assert news(unchanged, written={"desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 4}})
