@@ -10,21 +10,39 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.quantities.saturation import RETENTION_S
 from reconciler.pipeline.doors import Ask
+from tests.servers.speeds import FIRST_TOKEN_S, LLAMA_H100, OUTPUT_TOKENS, Speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One pod as its engine reports it; `per_s` are finished requests a second."""
+    """One pod as its engine reports it, to which `per_s` requests come a second: what it cannot serve waits."""
 
     namespace: str
     pod: str
     model: str
     per_s: float
+    speed: Speed = LLAMA_H100
 
     @property
     def labels(self) -> dict[str, str]:
         """As they stand on its series."""
         return {"namespace": self.namespace, "pod": self.pod, "model_name": self.model}
+
+    @property
+    def served_per_s(self) -> float:
+        """What it finishes."""
+        return self.speed.served_per_s(self.per_s)
+
+    @property
+    def readings(self) -> dict[str, float]:
+        """What follows from its speed, beside what all replicas report alike."""
+        return {
+            Name.RUNNING: self.speed.running(self.per_s),
+            Name.ITL: self.speed.itl_s(self.per_s),
+            Name.QUEUE_GROWTH: self.per_s - self.served_per_s,
+            Name.WAIT: self.speed.wait_s(self.per_s),
+            Name.TTFT: self.speed.wait_s(self.per_s) + FIRST_TOKEN_S,
+        }
 
 
 PER_REPLICA: Mapping[str, float] = {
@@ -33,7 +51,7 @@ PER_REPLICA: Mapping[str, float] = {
     Name.ITL: 0.015,
     Name.WAIT: 0.05,
     Name.TTFT: 0.2,
-    Name.OUTPUT_TOKENS: 180.0,
+    Name.OUTPUT_TOKENS: OUTPUT_TOKENS,
     Name.INPUT_TOKENS: 512.0,
     Name.QUEUE_GROWTH: 0.0,
     Name.KV_CACHE_USAGE: 0.5,
@@ -88,11 +106,11 @@ def _points(query: Query, step_s: float) -> int:
 
 def _rows(query: Query, replicas: Sequence[Replica]) -> list[tuple[dict[str, str], float]]:
     if query.quantity == Name.COMPLETIONS:
-        return [(each.labels, each.per_s) for each in replicas]
+        return [(each.labels, each.served_per_s) for each in replicas]
     if query.quantity == Name.REQUESTS_IN_RETENTION:
         return [(each.labels, each.per_s * RETENTION_S) for each in replicas]
     if query.quantity == Name.LAST_SEEN:
         return [(each.labels, query.end_s) for each in replicas]
     if query.quantity in PER_REPLICA:
-        return [(each.labels, PER_REPLICA[query.quantity]) for each in replicas]
+        return [(each.labels, each.readings.get(query.quantity, PER_REPLICA[query.quantity])) for each in replicas]
     return []

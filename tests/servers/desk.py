@@ -25,11 +25,16 @@ from reconciler.rendering.renderer import Renderer
 from tests.servers.answers import Replica, answering
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import Workshop, run_git
+from tests.servers.speeds import GRANITE_A100, QWEN_L4
 
 NOW_S = 1_790_000_000.0
 RENDERER = Renderer()
-GRANITE = Replica(namespace="code", pod="granite-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=1.0)
-QWEN = Replica(namespace="batch", pod="qwen-6c9d8b7f54-x2v4k", model="Qwen/Qwen2.5-7B-Instruct", per_s=1.0)
+GRANITE = Replica(
+    namespace="code", pod="granite-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=1.0, speed=GRANITE_A100
+)
+QWEN = Replica(
+    namespace="batch", pod="qwen-6c9d8b7f54-x2v4k", model="Qwen/Qwen2.5-7B-Instruct", per_s=1.0, speed=QWEN_L4
+)
 
 
 def llama(per_s: float) -> tuple[Replica, ...]:

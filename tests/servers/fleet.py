@@ -26,6 +26,7 @@ from tests.servers.git_http import GitServer, serve_git
 from tests.servers.git_workshop import Workshop, run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.prometheus import History, Points
+from tests.servers.speeds import FIRST_TOKEN_S, GRANITE_A100, LLAMA_H100, NEMO_H100, OUTPUT_TOKENS, QWEN_L4, Speed
 
 HOUR_S = 3600.0
 STEP_S = 30.0
@@ -185,7 +186,7 @@ def history_of(day: Day) -> History:
         _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
         _gauge(history, day, "kube_pod_labels", {**_pod(labels), "label_llm_d_ai_variant": "llama"})
     granite = {"namespace": "code", "pod": "granite-xyz-1", "model_name": "ibm/granite-13b"}
-    _replica(history, day, granite, lambda _at_s: 12.0)
+    _replica(history, day, granite, lambda _at_s: 12.0, GRANITE_A100)
     owner = {"owner_kind": "ReplicaSet", "owner_name": "granite-xyz"}
     _gauge(history, day, "kube_pod_owner", {**_pod(granite), **owner})
     replica_set = {"namespace": "code", "replicaset": "granite-xyz"}
@@ -196,7 +197,7 @@ def history_of(day: Day) -> History:
         {**replica_set, "owner_kind": "Deployment", "owner_name": "granite"},
     )
     qwen = {"namespace": "batch", "pod": "qwen-6c9d8b7f54-x2v4k", "model_name": "Qwen/Qwen2.5-7B-Instruct"}
-    _replica(history, day, qwen, lambda _at_s: 1.0)
+    _replica(history, day, qwen, lambda _at_s: 1.0, QWEN_L4)
     for index in range(3):
         entry = {"namespace": "serving", "pod": f"phi-{index}-server-0-0"}
         waiting = [(at_s, day.rate_at(at_s) / 6) for at_s in _times(day)]
@@ -214,7 +215,7 @@ def history_of(day: Day) -> History:
         _cache(history, day, labels, lambda at_s: min(day.rate_at(at_s) / 118, 0.98))
     for pod in ("nemo-6b8d7c9f54-bcdfg", "nemo-6b8d7c9f54-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "nemo"}
-        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10)
+        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10, NEMO_H100)
         _cache(history, day, labels, lambda _at_s: 0.4)
     return history
 
@@ -231,21 +232,41 @@ def _pod(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: labels[name] for name in ("namespace", "pod")}
 
 
-def _replica(history: History, day: Day, labels: Mapping[str, str], rate_at: Callable[[float], float]) -> None:
-    """The counters and gauges of one vLLM replica that finishes what arrives."""
-    finished = _counted(day, rate_at)
+def _replica(
+    history: History,
+    day: Day,
+    labels: Mapping[str, str],
+    rate_at: Callable[[float], float],
+    speed: Speed = LLAMA_H100,
+) -> None:
+    """The counters and gauges of one vLLM replica: who comes to it in vain waits, and leaves at the end of the hour."""
+    finished = _counted(day, lambda at_s: speed.served_per_s(rate_at(at_s)))
     _counter(history, "vllm:request_success", {**labels, "finished_reason": "stop"}, finished, 1.0)
-    _gauge(history, day, "vllm:num_requests_running", labels, 8.0)
-    _gauge(history, day, "vllm:num_requests_waiting", labels, 0.0)
-    for metric, mean, per_request in (
-        ("request_generation_tokens", 180.0, 1.0),
-        ("request_prompt_tokens", 512.0, 1.0),
-        ("request_queue_time_seconds", 0.05, 1.0),
-        ("time_to_first_token_seconds", 0.2, 1.0),
-        ("inter_token_latency_seconds", 0.015, 180.0),
-    ):
-        _counter(history, f"vllm:{metric}", labels, finished, mean * per_request, kind="histogram", suffix="_sum")
+    running = [(at_s, speed.running(rate_at(at_s))) for at_s in _times(day)]
+    waiting = [
+        (at_s, (rate_at(at_s) - speed.served_per_s(rate_at(at_s))) * ((at_s - day.start_s) % HOUR_S))
+        for at_s in _times(day)
+    ]
+    history.series("gauge", "vllm:num_requests_running", labels, running, "")
+    history.series("gauge", "vllm:num_requests_waiting", labels, waiting, "")
+    means: tuple[tuple[str, float, Callable[[float], float]], ...] = (
+        ("request_generation_tokens", 1.0, lambda _per_s: OUTPUT_TOKENS),
+        ("request_prompt_tokens", 1.0, lambda _per_s: 512.0),
+        ("request_queue_time_seconds", 1.0, speed.wait_s),
+        ("time_to_first_token_seconds", 1.0, lambda per_s: speed.wait_s(per_s) + FIRST_TOKEN_S),
+        ("inter_token_latency_seconds", OUTPUT_TOKENS, speed.itl_s),
+    )
+    for metric, per_request, mean in means:
+        summed = _counted(day, _weighted(mean, rate_at, speed))
+        _counter(history, f"vllm:{metric}", labels, summed, per_request, kind="histogram", suffix="_sum")
         _counter(history, f"vllm:{metric}", labels, finished, per_request, kind="histogram", suffix="_count")
+
+
+def _weighted(
+    mean: Callable[[float], float], rate_at: Callable[[float], float], speed: Speed
+) -> Callable[[float], float]:
+    """What a histogram's sum grows by in a second."""
+    return lambda at_s: speed.served_per_s(rate_at(at_s)) * mean(rate_at(at_s))
 
 
 def _times(day: Day) -> list[float]:

@@ -8,6 +8,7 @@ from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, QUIET, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS
+from tests.servers.speeds import GRANITE_A100
 
 DEPLOYMENT, VARIANT = "clusters/prod/chat/deployment.yaml", "clusters/prod/chat/variant.yaml"
 LINES = CHAT_DEPLOYMENT.decode().replace("\r\n", "\n")
@@ -174,7 +175,9 @@ def test_two_variants_whose_numbers_stand_in_one_text_are_written_together(desk:
     desk.write("clusters/prod/chat/code.yaml", code.replace("meta-llama/Llama-3.1-8B-Instruct", "ibm/granite-13b"))
     desk.write(DEPLOYMENT, "")
     desk.write("reconciler.yaml", SETTINGS.replace("8B-Instruct\n", "8B-Instruct\n    servedNames: [llama]\n") + TOLD)
-    other = Replica(namespace="chat", pod="llama-code-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=9.0)
+    other = Replica(
+        namespace="chat", pod="llama-code-5d4c8b7f9-bcdfg", model="ibm/granite-13b", per_s=9.0, speed=GRANITE_A100
+    )
     prepared = desk.plan(answering(*llama(110.0), other, QWEN))
     (application,) = (body for path, body in written(prepared).items() if path == "clusters/prod/models.yaml")
     values = yaml.safe_load(application)["spec"]["source"]["helm"]["values"]
