@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.decision.drift import drift_of
-from reconciler.decision.engines.registry import ENGINES, choose_engines
+from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
 from reconciler.decision.variant_states import (
     EngineChoice,
     VariantState,
@@ -24,14 +24,34 @@ from reconciler.domain.variants import Variant
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
     choices = choose_engines(snapshot.variants, snapshot.observed.loads)
+    contradicted = _contradicted(snapshot, choices)
+    choices |= {
+        model: EngineChoice(engine=AUTOMATIC[-1].name, reason=hold.words) for model, hold in contradicted.items()
+    }
     alone = tuple(
-        _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key)) for variant in snapshot.variants
+        replace(
+            _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key)),
+            contradiction=contradicted.get(variant.model),
+        )
+        for variant in snapshot.variants
     )
     alone = _share_gaps(alone)
     blind = {state.variant.model: (state.variant, words) for state in reversed(alone) if (words := _blind(state))}
     return tuple(
         _beside(state, *blind[state.variant.model]) if state.variant.model in blind else state for state in alone
     )
+
+
+def _contradicted(snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice]) -> dict[ModelKey, Hold]:
+    """Why the profiles of a model are not believed, for they expect other than was measured."""
+    found: dict[ModelKey, Hold] = {}
+    for name, engine in ENGINES.items():
+        sized = [each for each in snapshot.variants if choices[each.model].engine is name]
+        holds = engine.contradictions(snapshot, sized)
+        for variant in sized:
+            if variant.key in holds:
+                found.setdefault(variant.model, holds[variant.key])
+    return found
 
 
 def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:

@@ -26,6 +26,7 @@ class HoldKind(StrEnum):
     SERVICE_CLASS_MISSING = "service-class-missing"
     SLO_UNATTAINABLE = "slo-unattainable"
     PROFILE_MISSING = "profile-missing"
+    PROFILE_CONTRADICTED = "profile-contradicted"
     PRICE_MISSING = "price-missing"
     ACCELERATOR_UNKNOWN = "accelerator-unknown"
     ACCELERATOR_UNAVAILABLE = "accelerator-unavailable"

@@ -80,6 +80,7 @@ class _Window:
             "itl": self.gaps_s / self.gaps if self.gaps else math.nan,
             "ttft": ttft_s,
             "wait": wait_s,
+            "completions": len(self.first) / self.length_s,
             "input_tokens": prompts,
             "output_tokens": outputs,
         }

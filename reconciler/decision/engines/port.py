@@ -14,7 +14,7 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import Hold
-from reconciler.domain.identity import CandidateKey, ModelKey
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
@@ -115,6 +115,10 @@ class SizingEngine(Protocol):
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         """What it lacks to size a variant."""
+
+    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
+        """Why what it would expect of some of the variants that it sizes is not what was measured."""
+        return {}
 
     def why_capacity_unknown(self, state: VariantState) -> str:
         """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""

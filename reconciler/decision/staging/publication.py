@@ -59,7 +59,7 @@ def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]
     holds = {
         key: hold
         for key, hold in situation.formulated.partial.items()
-        if staged.allocations[key].replicas < proposed.get(str(key), 0)
+        if hold.kind.keeps_proposals and staged.allocations[key].replicas < proposed.get(str(key), 0)
     }
     holds |= {broken.key: broken.hold for broken in snapshot.broken}
     for state in situation.states:

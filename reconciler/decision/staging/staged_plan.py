@@ -132,5 +132,9 @@ def _holds(situation: Situation, solution: Solution) -> Iterator[tuple[ResourceK
     for conflict in solution.conflicts:
         hold = Hold(kind=HoldKind.RULES_CONFLICT, words=conflict.reason)
         yield from ((key, hold) for model in conflict.models for key in formulated.needs.variants_of.get(model, ()))
+    for state in situation.states:
+        key, now = state.variant.key, state.variant.current
+        if state.contradiction is not None and solution.allocations.get(key, now) == now:
+            yield key, state.contradiction
     yield from formulated.holds.items()
     yield from ((state.variant.key, state.hold) for state in situation.states if state.hold is not None)

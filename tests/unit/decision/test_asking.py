@@ -14,20 +14,14 @@ def needs(fleet: Any, **fields: Any) -> Any:
     return ask_by_cluster(fleet.settings, declaration)["us-east"]
 
 
-def test_given_profiles_ask_for_loads_alone(fleet: Any) -> None:
+def test_what_profiles_expect_is_held_against_what_replicas_did(fleet: Any) -> None:
     fleet.add(replicas=4)
-    assert (needs(fleet).saturation, needs(fleet).traced) == ({}, {})
+    assert (needs(fleet).saturation, needs(fleet).traced) == ({"llm": 4}, {"llm": 4})
 
 
 def test_variants_that_saturation_sizes_are_asked_how_full_they_are(fleet: Any) -> None:
     fleet.add("a", replicas=4, form=Form.TARGET, runs_on="A100")
-    fleet.add("b", replicas=2, namespace="other")
     assert (needs(fleet).saturation, needs(fleet).traced) == ({"llm": 4}, {})
-
-
-def test_learned_profiles_are_asked_for_both(fleet: Any, make: Any) -> None:
-    fleet.add(replicas=4, profiles=(make.learned("H100"),))
-    assert (needs(fleet).saturation, needs(fleet).traced) == ({"llm": 4}, {"llm": 4})
 
 
 def test_requests_are_counted_over_the_longest_retention(fleet: Any) -> None:

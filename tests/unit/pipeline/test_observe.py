@@ -11,8 +11,10 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
+from reconciler.metrics.quantities.history import SATURATION_HISTORY, TRACED_HISTORY
 from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.prepare import prepare
@@ -51,10 +53,13 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
 
     desk.plan(ask)
     past = {Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH, Name.PAST_ENDPOINT_PICKER}
-    names = {*(each.name for each in QUANTITIES), Name.LIVE_REPLICAS, *past}
-    assert sorted(each.quantity for each in asked) == sorted((*names, Name.NODES, Name.DEVICE_REQUESTS))
-    assert len(asked) == 21
-    assert {each.quantity for each in asked if 'namespace=~"batch|chat|code"' in each.text} == names
+    now = {*(each.name for each in (*QUANTITIES, *SATURATION_QUANTITIES)), Name.NODES, Name.DEVICE_REQUESTS}
+    traced = [*TRACED_HISTORY, *SATURATION_HISTORY, *past, Name.LIVE_REPLICAS]
+    assert sorted(each.quantity for each in asked if each.step_s is None) == sorted(now)
+    assert sorted(each.quantity for each in asked if each.step_s is not None) == sorted(traced)
+    elsewhere = {Name.NODES, Name.DEVICE_REQUESTS, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES}
+    named = {each.quantity for each in asked if 'namespace=~"batch|chat|code"' in each.text}
+    assert named >= {*now, *traced} - elsewhere
     assert {each.end_s for each in asked if each.step_s is None} == {desk.now_s}
 
 

@@ -13,6 +13,7 @@ from reconciler.domain.profiles import DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFI
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.arrays import Floats
+from reconciler.sizing.learning.contradiction import Forecast
 from reconciler.sizing.queueing.analysis import analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.laws import decode_only, prefill_decode, serial_prefill
@@ -105,6 +106,22 @@ class Capacities:
             if keys
             for key, performance in zip(keys, group.expect(positions, rates), strict=True)
         }
+
+
+def forecast(rows: Sequence[SizingRow], rates_per_s: Floats) -> Forecast:
+    """What the laws of `rows` expect, each at its own arrival rate; waits are infinite beyond the full batch's rate."""
+    columns = np.full((4, len(rows)), np.nan)
+    for law in sorted({row.profile.law for row in rows}):
+        index = np.array([number for number, row in enumerate(rows) if row.profile.law == law])
+        curves = _CURVES[law]([rows[number] for number in index])
+        corrections = np.array([rows[number].correction for number in index])
+        rates, most = rates_per_s[index] / corrections, curves.service_rate_per_s(curves.max_batch)
+        state = analyze(curves, rates)
+        wait_s, ttft_s = (np.where(rates >= most, np.inf, each) for each in (state.wait_s, state.ttft_s))
+        known_s = np.full_like(ttft_s, np.nan) if law == DECODE_ONLY else ttft_s
+        columns[:, index] = state.itl_s, known_s, wait_s, most * corrections
+    itl_s, ttft_s, wait_s, most_per_s = columns
+    return Forecast(itl_s=itl_s, ttft_s=ttft_s, wait_s=wait_s, most_per_s=most_per_s)
 
 
 class _LawGroup:

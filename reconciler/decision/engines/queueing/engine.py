@@ -1,6 +1,6 @@
 """The engine `queueing`: replicas as queues, sized from a profile so that each keeps its service class."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reconciler.decision.engines.port import (
     Admission,
@@ -13,10 +13,12 @@ from reconciler.decision.engines.port import (
 )
 from reconciler.decision.engines.queueing.answer import QueueAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
+from reconciler.decision.engines.queueing.contradictions import find_contradictions
 from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.profiles import DECODE_ONLY
@@ -39,9 +41,8 @@ class QueueingEngine(SizingEngine):
         return Admission(is_admitted=not obstacle, reason=obstacle or _profiled(members))
 
     def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
-        """A learned profile may turn out not to reach the load: then saturation must have an answer in the same run."""
-        asked = {EngineQuestion.LOAD, EngineQuestion.PAST}
-        return asked | {EngineQuestion.REPLICAS, EngineQuestion.TRACES} if has_learned(members) else asked
+        """A profile may turn out wrong, or not to reach the load: then saturation must answer in the same run."""
+        return frozenset(EngineQuestion)
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         load, observation = snapshot.observed.loads.get(variant.model), snapshot.observed.observations.get(variant.key)
@@ -51,6 +52,9 @@ class QueueingEngine(SizingEngine):
             means=_missing_means(variant, known),
             replicas=_unreported(variant, known, observation),
         )
+
+    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
+        return find_contradictions(snapshot, variants)
 
     def why_capacity_unknown(self, state: VariantState) -> str:
         variant = state.variant

@@ -78,13 +78,15 @@ class FullnessAnswer(EngineAnswer):
 def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices: Devices) -> ModelProblem:
     """What saturation asks for: a variant that it cannot judge stays as it is, one it doubts does not shrink.
 
+    Nor does one whose profile is contradicted: nobody knows what it would need to keep its targets.
     It says nothing of accelerators but those that variants run on.
     """
     free = [state.variant for state in members if state.is_free]
     holds = {
-        variant.key: Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=answer.held[variant.key])
-        for variant in free
-        if variant.key in answer.held
+        state.variant.key: state.contradiction
+        or Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=answer.held[state.variant.key])
+        for state in members
+        if state.is_free and state.variant.key in answer.held
     }
     for variant in free:
         if variant.key in answer.lacking:
@@ -106,7 +108,10 @@ def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices:
         ],
         current_weights=weights,
         holds=holds,
-        partial=dict.fromkeys(answer.floors, load_partial(_reasons(answer))),
+        partial={
+            **dict.fromkeys(answer.floors, load_partial(_reasons(answer))),
+            **{each.variant.key: each.contradiction for each in members if each.contradiction is not None},
+        },
         fillings=answer.fillings,
     )
 
