@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 0
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
-_HEADINGS = "VARIANT|Held|Waiting|Failed|To fix|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
+_HEADINGS = (
+    "VARIANT|Gets less than it needs|Held|Waiting|Failed|To fix"
+    "|VALUE|QUERY|FIGURE|STEP|MODEL|Notes|Not learned|Not used"
+)
 _STYLES = (
     (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning|note):)", re.MULTILINE), "bold"),
     (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),

@@ -63,6 +63,19 @@ def duration(seconds: float | None) -> str:
     return _finite(seconds, lambda known: _signed(known, _duration(abs(known))))
 
 
+def apart(seconds: float | None, other_s: float) -> str:
+    """`duration` with as many decimals as it takes to read differently from that of `other_s`: `15.2 ms`."""
+    text = duration(seconds)
+    if seconds is None or seconds == other_s or text != duration(other_s):
+        return text
+    is_ms = ms_from_seconds(abs(seconds)) < 999.5
+    value, other = (ms_from_seconds(seconds), ms_from_seconds(other_s)) if is_ms else (seconds, other_s)
+    for places in range(1, 7):
+        if f"{value:.{places}f}" != f"{other:.{places}f}":
+            return f"{value:.{places}f} {'ms' if is_ms else 's'}"
+    return text
+
+
 def durations(before_s: float | None, after_s: float | None) -> Shift:
     """Two times side by side: `63 → 38 ms`, `1.9 s → 310 ms`."""
     return shift(duration(before_s), duration(after_s))
@@ -93,6 +106,18 @@ def money_change(difference: float | None, currency: str) -> str:
         digits = text.lstrip(f"+{MINUS}")
         return text[: len(text) - len(digits)] + SYMBOLS[currency] + digits
     return f"{text} {currency or COST_UNITS}"
+
+
+def round_money_change(difference: float, currency: str) -> str:
+    """The same to two digits and in whole units, for what is only about so much: `+$7,000`, `−€44`."""
+    if abs(difference) > LARGEST:
+        return OVER_CAPACITY
+    places = 1 - math.floor(math.log10(abs(difference))) if abs(difference) >= 1 else 0
+    text = _signed(difference, f"{abs(round(difference, min(places, 0))):,.0f}", plus="+")
+    if currency not in SYMBOLS:
+        return f"{text} {currency}"
+    digits = text.lstrip(f"+{MINUS}")
+    return text[: len(text) - len(digits)] + SYMBOLS[currency] + digits
 
 
 def _difference(before: float | None, after: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """What the templates of a pull request and a commit are given: frozen values, every number already in words."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,12 +11,14 @@ from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.numbers import UNKNOWN, count
 from reconciler.report.plain import one_line, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
+from reconciler.report.scarcity import losers
 from reconciler.report.summary import (
     consequence,
     cost_amount,
     cost_unit,
     counts,
     currency_of,
+    month_amount,
     of_outcome,
     proof,
     shortcoming,
@@ -63,7 +66,9 @@ class PullRequestView:
     title: str
     counts: str
     amount: str
+    month: str
     consequence: str
+    losers: tuple[str, ...]
     shortcoming: str
     proof: str
     rows: tuple[ChangeRow, ...]
@@ -148,13 +153,20 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
     changes = by_urgency(of_outcome(decisions, Outcome.CHANGE))
     held = of_outcome(decisions, Outcome.HELD)
     labels = short_labels_of(decision.variant for decision in decisions)
-    rows = tuple(change_row(change, labels[change.variant], marked=_differ(changes)) for change in changes)
+    served = Counter(decision.model for decision in plan.decisions)
+    rows = tuple(
+        change_row(change, labels[change.variant], marked=_differ(changes), is_alone=served[change.model] == 1)
+        for change in changes
+    )
+    lost = losers(plan, decisions)
     return PullRequestView(
         title=heading,
         counts=counts(changes, len(held)),
         amount=cost_amount(changes, currency_of(plan, changes)),
+        month=month_amount(changes, currency_of(plan, changes)),
         consequence=consequence(changes, decisions),
-        shortcoming=shortcoming(changes, decisions),
+        losers=lost,
+        shortcoming="" if lost else shortcoming(changes, decisions),
         proof=" ".join(filter(None, (proof(plan), prices(plan)))),
         rows=rows,
         cost_unit=cost_unit(plan, changes),

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold
-from reconciler.domain.plan import Decision, Fullness, SloProjection, Verdict, VerdictKind
-from reconciler.report.numbers import UNKNOWN, Shift, cost_change, duration, durations, quantity, shift
+from reconciler.domain.measured.loads import Performance
+from reconciler.domain.plan import RATE, Decision, Fullness, SloProjection, Verdict, VerdictKind
+from reconciler.report.numbers import UNKNOWN, Shift, apart, cost_change, duration, durations, quantity, shift
 from reconciler.report.plain import one_line
 
+MET, MISSED = "✅", "⚠️"
+ROUNDING = 1e-6
 MORE, FEWER, MOVED, SAME = "▲", "▼", "⇄", "•"
 MARKS = {VerdictKind.NEEDS_APPROVAL: "✋", VerdictKind.CLAMP: "✂"}
 QUANTITIES = {"itl": "ITL", "ttft": "TTFT", "wait": "wait"}
@@ -15,12 +18,22 @@ QUANTITIES = {"itl": "ITL", "ttft": "TTFT", "wait": "wait"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloRow:
-    """What a change is judged by: `TTFT p95` or `full`, before and after, the limit, ✅ or ⚠ (empty: unknown)."""
+    """What a change is judged by: `TTFT p95` or `full`, before and after, the limit, ✅ or ⚠ (empty: unknown).
+
+    `value` is what is expected without and with the change. `measured` is the mean that Prometheus says now;
+    `expected` a `statistic` (empty: the same); `without` what is expected if nothing changes, where that is too much.
+    They are empty where they are not known, or say nothing.
+    """
 
     target: str
     value: Shift
     limit: str
     mark: str
+    name: str = ""
+    measured: str = ""
+    statistic: str = ""
+    expected: str = ""
+    without: str = ""
 
     def __str__(self) -> str:
         return f"{self.target} {self.value} ({self.limit})"
@@ -39,6 +52,7 @@ class ChangeRow:
     is_bound: bool
     replicas: Shift
     accelerator: Shift
+    load: str
     demand: str
     capacity: str
     unit: str
@@ -60,7 +74,7 @@ class ChangeRow:
         return f"{before} → {self.replicas.after} {self.accelerator.after}"
 
     @property
-    def load(self) -> str:
+    def coverage(self) -> str:
         """`46.2 → 53.0 req/s`: demand and the capacity that meets it."""
         return f"{self.demand} → {self.capacity} {self.unit}"
 
@@ -73,8 +87,11 @@ class HoldRow:
     reason: str
 
 
-def change_row(decision: Decision, label: str, *, marked: bool = True) -> ChangeRow:
-    """The row of one change; `marked` puts the verdict's sign beside the name."""
+def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone: bool = False) -> ChangeRow:
+    """The row of one change; `marked` puts the verdict's sign beside the name.
+
+    `is_alone`: no other variant serves its model, so that the model's measured load is its own.
+    """
     slo = decision.worst_slo
     return ChangeRow(
         symbol=symbol_of(decision),
@@ -83,24 +100,49 @@ def change_row(decision: Decision, label: str, *, marked: bool = True) -> Change
         is_bound=bool(decision.bounds_of),
         replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
         accelerator=shift(_accelerator(decision.current.accelerator), _accelerator(decision.desired.accelerator)),
+        load=_measured_load(decision, is_alone=is_alone),
         demand=quantity(decision.demand, decision.unit),
         capacity=quantity(decision.capacity_after, decision.unit),
         unit=decision.unit,
-        slo=slo_row(slo) if slo else fullness_row(decision.fullness),
+        slo=slo_row(slo, decision) if slo else fullness_row(decision.fullness),
         cost=cost_change(decision.cost_before_per_hour, decision.cost_after_per_hour),
         verdict=verdict_text(decision.verdict),
     )
 
 
-def slo_row(slo: SloProjection) -> SloRow:
+def slo_row(slo: SloProjection, decision: Decision) -> SloRow:
     """The row of one target."""
-    mark = {True: "✅", False: "⚠️", None: ""}[slo.is_met_after]
+    measured_s = measured(slo.name, decision.observed)
     return SloRow(
         target=slo_name(slo),
         value=durations(slo.before_s, slo.after_s),
         limit=duration(slo.target_s),
-        mark=mark,
+        mark={True: MET, False: MISSED, None: ""}[slo.is_met_after and not is_short(decision)],
+        measured="" if measured_s is None else apart(measured_s, slo.target_s),
+        name=QUANTITIES.get(slo.name, slo.name),
+        statistic="" if slo.statistic == "mean" and measured_s is not None else slo.statistic,
+        expected=apart(slo.after_s, slo.target_s),
+        without=apart(slo.before_s, slo.target_s) if slo.is_met_before is False else "",
     )
+
+
+def measured(name: str, observed: Performance | None) -> float | None:
+    """The mean of a latency that Prometheus told, in seconds; None where it did not."""
+    if observed is None:
+        return None
+    return {"itl": observed.itl_s, "ttft": observed.ttft_s, "wait": observed.wait_s}.get(name)
+
+
+def is_short(decision: Decision) -> bool:
+    """Whether what is asked of a variant is more than its replicas carry after the change."""
+    demand, capacity = decision.demand, decision.capacity_after
+    return demand is not None and capacity is not None and demand > capacity * (1 + ROUNDING)
+
+
+def _measured_load(decision: Decision, *, is_alone: bool) -> str:
+    if not is_alone or decision.load is None or decision.unit != RATE:
+        return ""
+    return quantity(decision.load.arrival_rate_per_s, RATE)
 
 
 def fullness_row(fullness: Fullness | None) -> SloRow | None:
@@ -111,7 +153,7 @@ def fullness_row(fullness: Fullness | None) -> SloRow | None:
         target="full",
         value=shift(_percent(fullness.before), _percent(fullness.after)),
         limit=_percent(fullness.limit),
-        mark="✅" if fullness.after <= fullness.limit else "⚠️",
+        mark=MET if fullness.after <= fullness.limit else MISSED,
     )
 
 

@@ -9,17 +9,20 @@ from reconciler.report.numbers import (
     COST_UNITS,
     OVER_CAPACITY,
     UNKNOWN,
+    apart,
     cost,
     count,
     duration,
     money_change,
     percentage,
     quantity,
+    round_money_change,
 )
 from reconciler.report.plain import model_name, one_line, short_labels_of
-from reconciler.report.rows import by_urgency, slo_name
+from reconciler.report.rows import QUANTITIES, by_urgency, measured, slo_name
 
 NAME_LENGTH = 50
+HOURS_A_MONTH = 730
 SUBJECT_LENGTH = 50
 NOTHING_PROVEN = 0.00005
 """Gaps below print as 0 %, and then the plan is simply the cheapest."""
@@ -60,6 +63,15 @@ def cost_amount(changes: Iterable[Decision], currency: str) -> str:
     return "" if round(total, 2) == 0 else f"{money_change(total, currency)}/h"
 
 
+def month_amount(changes: Iterable[Decision], currency: str) -> str:
+    """`about +$7,000 a month`, to two digits: what an hour's sum comes to if nothing else changes; empty like it."""
+    rows = tuple(changes)
+    if not cost_amount(rows, currency) or not currency:
+        return ""
+    total = HOURS_A_MONTH * sum((row.cost_after_per_hour or 0.0) - (row.cost_before_per_hour or 0.0) for row in rows)
+    return f"about {round_money_change(total, currency)} a month"
+
+
 def cost_unit(plan: Plan, changes: Iterable[Decision]) -> str:
     """`USD/h`, or `cost units/h` while a price is missing."""
     return f"{currency_of(plan, changes) or COST_UNITS}/h"
@@ -89,7 +101,7 @@ def totals_text(plan: Plan) -> str:
 
 
 def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
-    """Which model misses its target without the changes; empty when none does.
+    """Which model is measured to miss its target, or would by forecast without the changes; empty when none does.
 
     Demand and capacity are the whole model's, over those of `decisions` that serve it.
     """
@@ -98,10 +110,12 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
         return ""
     first, more = missed[0], len(missed) - 1
     pronoun = "it" if len(changes) == 1 else "them"
-    others = f", and {count(more, 'more model')} {'misses its' if more == 1 else 'miss their'} target" if more else ""
+    others = f", and so would {count(more, 'more model')}" if more else ""
     capacities = (each.capacity_before for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.before_s, decisions, capacities)
-    return f"Without {pronoun}, {_name(first)} {missed_text}{others}."
+    now = _measured_miss(first)
+    whose = f"{now}Unchanged, it" if now else f"Without {pronoun}, {_name(first)}"
+    return f"{whose} would {missed_text}{others}."
 
 
 def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
@@ -110,10 +124,10 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     if not missed:
         return ""
     first, more = missed[0], len(missed) - 1
-    others = f", and so {'does' if more == 1 else 'do'} {count(more, 'more model')}" if more else ""
+    others = f", and so would {count(more, 'more model')}" if more else ""
     capacities = (each.capacity_after for each in _serving(first, decisions))
     missed_text = _miss_text(first, first.slo.after_s, decisions, capacities)
-    return f"{_name(first)} still {missed_text}{others}."
+    return f"{_name(first)} would still {missed_text}{others}."
 
 
 def proof(plan: Plan) -> str:
@@ -155,13 +169,31 @@ def _serving(miss: Miss, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 def _miss_text(
     miss: Miss, value_s: float | None, decisions: Iterable[Decision], capacities: Iterable[float | None]
 ) -> str:
-    target = f"misses its {slo_name(miss.slo)} target"
-    limit, value = duration(miss.slo.target_s), duration(value_s)
-    is_over = value == OVER_CAPACITY
-    missed = f"exceeds its capacity and {target} of {limit}" if is_over else f"{target}: {value} instead of {limit}"
+    target = f"miss its {slo_name(miss.slo)} target of {duration(miss.slo.target_s)}"
+    value = apart(value_s, miss.slo.target_s)
+    missed = f"exceed its capacity and {target}" if value == OVER_CAPACITY else f"{target}: {value} expected"
     demand, unit = _sum(each.demand for each in _serving(miss, decisions)), miss.decision.unit
-    load = f"demand {quantity(demand, unit)} {unit}, capacity {quantity(_sum(capacities), unit)} {unit}"
-    return f"{missed} ({load})"
+    at = f"at a demand of {quantity(demand, unit)} {unit}, capacity {quantity(_sum(capacities), unit)} {unit}"
+    return f"{missed}{_measured_beside(miss)} ({at})"
+
+
+def _measured_beside(miss: Miss) -> str:
+    """What Prometheus says now beside what is expected; the means that it tells are said to be means."""
+    value_s = measured(miss.slo.name, miss.decision.observed)
+    if value_s is None or value_s > miss.slo.target_s:
+        return ""
+    statistic = "" if miss.slo.statistic == "mean" else "mean "
+    return f", {statistic}{apart(value_s, miss.slo.target_s)} measured now"
+
+
+def _measured_miss(miss: Miss) -> str:
+    """That the target is missed already: a mean above the limit of a mean, or of a percentile above it."""
+    value_s = measured(miss.slo.name, miss.decision.observed)
+    if value_s is None or value_s <= miss.slo.target_s:
+        return ""
+    name = QUANTITIES.get(miss.slo.name, miss.slo.name)
+    value, limit = apart(value_s, miss.slo.target_s), duration(miss.slo.target_s)
+    return f"{_name(miss)} misses its {name} target now: mean {value} measured, target {limit}. "
 
 
 def _name(miss: Miss) -> str:

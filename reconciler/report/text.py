@@ -8,6 +8,7 @@ from reconciler.report.fleet import prices
 from reconciler.report.numbers import count
 from reconciler.report.plain import display_width, labels_of, one_line, pad
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
+from reconciler.report.scarcity import losers
 from reconciler.report.summary import cost_unit, proof, totals_text
 from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
@@ -33,6 +34,7 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     table, name_width = _table(rows, cost_unit(plan, changes), name_width, width)
     sections = (
         _head(plan, width),
+        _section("Gets less than it needs", losers(plan, plan.decisions), width),
         table,
         _section("Failed", (*plan.refusals, *plan.failures), width),
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
@@ -134,7 +136,7 @@ def _stacked(row: ChangeRow, unit: str) -> tuple[str, ...]:
     return (
         f" {row.symbol} {row.variant}",
         f"     {row.count} replicas, {row.accelerator}, {row.cost} {unit}",
-        f"     demand → capacity {row.load}",
+        f"     demand → capacity {row.coverage}",
         f"     {row.slo or NO_SLO}",
         f"     {row.verdict}",
     )

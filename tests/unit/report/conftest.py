@@ -25,6 +25,8 @@ from reconciler.domain.plan import (
     VerdictKind,
 )
 from reconciler.domain.solutions import SolveStatus
+from reconciler.rendering.renderer import Renderer
+from reconciler.report.pull_request import pull_request_view
 
 GOLDEN = Path(__file__).parents[2] / "testdata" / "report"
 UPDATE = "UPDATE_GOLDEN"
@@ -219,3 +221,9 @@ def match_golden() -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{name} differs: run with {UPDATE}=1 and read the difference"
 
     return match
+
+
+@pytest.fixture
+def render() -> Callable[[Plan], str]:
+    """The body of a plan's only pull request."""
+    return lambda plan: Renderer().render("pull_request/body.md.j2", pull_request_view(plan, plan.groups[0]))

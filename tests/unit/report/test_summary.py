@@ -5,10 +5,13 @@ import pytest
 
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.plan import Decision, Outcome, Plan, Step, Verdict, VerdictKind
-from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
+from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step, Verdict, VerdictKind
+from reconciler.domain.solutions import ModelCoverage, SolveStatus
 from reconciler.report import summary
 from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
+from reconciler.report.text import plan_text
 
 
 def test_the_title_names_the_most_urgent_change_the_group_and_the_cost(priced_plan: Plan) -> None:
@@ -71,10 +74,13 @@ def test_the_headline_says_who_misses_what_without_the_change(overloaded_plan: P
     view = pull_request_view(overloaded_plan, overloaded_plan.groups[0])
     assert view.counts == "1 change, needs approval"
     assert view.consequence == (
-        "Without it, Llama-3.1-8B-Instruct exceeds its capacity and misses its TTFT p95 target of 500 ms"
-        " (demand 46.2 req/s, capacity 31.8 req/s)."
+        "Llama-3.1-8B-Instruct misses its TTFT target now: mean 710 ms measured, target 500 ms. "
+        "Unchanged, it would exceed its capacity and miss its TTFT p95 target of 500 ms"
+        " (at a demand of 46.2 req/s, capacity 31.8 req/s)."
     )
-    assert view.shortcoming.startswith("Llama-3.1-8B-Instruct still misses its TTFT p95 target: 620 ms instead of 500")
+    assert view.shortcoming.startswith(
+        "Llama-3.1-8B-Instruct would still miss its TTFT p95 target of 500 ms: 620 ms expected"
+    )
 
 
 def test_what_an_autoscaler_may_pass_is_said_of_its_lower_bound(overloaded_plan: Plan) -> None:
@@ -84,8 +90,8 @@ def test_what_an_autoscaler_may_pass_is_said_of_its_lower_bound(overloaded_plan:
     )
     bounded = dataclasses.replace(group, decisions=(decision,))
     view = pull_request_view(overloaded_plan, bounded)
-    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler exceeds its capacity" in view.consequence
-    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler still misses" in view.shortcoming
+    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler misses its" in view.consequence
+    assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler would still miss" in view.shortcoming
     assert view.rows[0].count == "at least 3 → 5"
     assert commit_view(bounded).lines[0].startswith("llama-8b-h100: at least 3 → 5 replicas")
 
@@ -155,3 +161,108 @@ def test_a_commit_subject_keeps_to_fifty_characters(
         subject = commit_view(plan_of(*decisions).groups[0]).subject
         assert len(subject) <= 50
         assert subject.startswith("Scale ")
+
+
+def test_a_forecast_is_never_told_as_a_fact(plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> None:
+    slo = SloProjection(name="itl", statistic="mean", target_s=0.015, before_s=0.01512, after_s=0.012)
+    change = decide(slos=(slo,), observed=Performance(itl_s=0.0131), demand=46.2, capacity_before=40.0)
+    view = plan_view(plan_of(change))
+    assert view.consequence == (
+        "Without it, Llama-3.1-8B-Instruct would miss its ITL target of 15 ms: 15.1 ms expected, 13 ms measured now"
+        " (at a demand of 46.2 req/s, capacity 40.0 req/s)."
+    )
+
+
+def test_what_is_measured_above_its_target_is_said_to_be_missed_now(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    slo = SloProjection(name="ttft", statistic="p95", target_s=0.5, before_s=1.9, after_s=0.3)
+    view = plan_view(plan_of(decide(slos=(slo,), observed=Performance(ttft_s=0.62))))
+    assert view.consequence.startswith(
+        "Llama-3.1-8B-Instruct misses its TTFT target now: mean 620 ms measured, target 500 ms. Unchanged, it "
+    )
+    assert "would miss its TTFT p95 target of 500 ms: 1.9 s expected (at" in view.consequence
+
+
+def test_a_row_shows_what_is_measured_expected_and_wanted(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], render: Callable[[Plan], str]
+) -> None:
+    slo = SloProjection(name="ttft", statistic="p95", target_s=0.5, before_s=1.9, after_s=0.31)
+    load = Load(
+        arrival_rate_per_s=39.1,
+        output_tokens=1.0,
+        input_tokens=None,
+        window_s=300.0,
+        arrivals_from=ArrivalSource.REPLICAS,
+    )
+    change = decide(slos=(slo,), observed=Performance(ttft_s=0.43), load=load, demand=46.2, capacity_after=53.0)
+    body = render(plan_of(change))
+    assert "| measured now → expected after (target) |" in body
+    assert "39.1 → 46.2 of 53.0 req/s<br>✅ TTFT mean 430 ms → p95 **310 ms** (500 ms)<br>without it 1.9 s |" in body
+
+
+def test_capacity_below_demand_has_no_check_mark(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], render: Callable[[Plan], str]
+) -> None:
+    slo = SloProjection(name="itl", statistic="mean", target_s=0.5, before_s=0.1, after_s=0.1)
+    body = render(plan_of(decide(slos=(slo,), demand=144.0, capacity_after=98.7)))
+    assert "✅" not in body
+    assert "⚠️ ITL" in body
+
+
+COVERAGE = ModelCoverage(
+    model=ModelKey(cluster="us-east", namespace="llm", model_id="meta-llama/Llama-3.1-8B-Instruct"),
+    unit="req/s",
+    needed=6.0,
+    given=2.0,
+    priority=1,
+    competes_for=("us-east/H100",),
+    rivals=(ModelKey(cluster="us-east", namespace="llm", model_id="ibm/granite-13b"),),
+    decided_at=10,
+)
+LOSES = (
+    "Llama-3.1-8B-Instruct gets 2.0 of the 6.0 req/s it needs, 4.0 req/s stay unserved: us-east/H100 is full, "
+    "priority 10 goes first (granite-13b)"
+)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CHANGE, Outcome.UNCHANGED])
+def test_who_gets_less_than_it_needs_stands_first(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], render: Callable[[Plan], str], outcome: Outcome
+) -> None:
+    plan = plan_of(decide(outcome=outcome), coverages=(COVERAGE,))
+    assert f".** **{LOSES}.**" in render(plan).replace("\\", "")
+    assert f"Gets less than it needs\n   {LOSES}\n" in plan_text(plan)
+
+
+@pytest.mark.parametrize(
+    ("coverage", "end"),
+    [
+        (dataclasses.replace(COVERAGE, decided_at=1), "us-east/H100 is full, it shares priority 1 (granite-13b)"),
+        (dataclasses.replace(COVERAGE, decided_at=None, rivals=()), "us-east/H100 is full"),
+        (dataclasses.replace(COVERAGE, competes_for=()), "4.0 req/s stay unserved"),
+    ],
+)
+def test_priority_is_named_only_where_it_decided(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision], coverage: ModelCoverage, end: str
+) -> None:
+    (sentence,) = plan_view(plan_of(decide(), coverages=(coverage,))).losers
+    assert sentence.endswith(end)
+
+
+def test_who_gets_all_it_needs_or_is_held_is_no_loser(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    enough = dataclasses.replace(COVERAGE, given=5.9999)
+    assert plan_view(plan_of(decide(), coverages=(enough,))).losers == ()
+    held = decide(outcome=Outcome.HELD, hold=Hold(kind=HoldKind.METRICS_STALE, words="stale"))
+    assert plan_view(plan_of(held, coverages=(COVERAGE,))).losers == ()
+
+
+@pytest.mark.parametrize(
+    ("after", "text"),
+    [(20.0, "about +$6,800 a month"), (10.0, "about −$470 a month"), (10.64, ""), (10.641, "")],
+)
+def test_an_hour_is_told_as_a_month_too(decide: Callable[..., Decision], after: float, text: str) -> None:
+    change = decide(cost_before_per_hour=10.64, cost_after_per_hour=after)
+    assert summary.month_amount([change], "USD") == text
