@@ -1,6 +1,6 @@
 """The arrays that sizing many candidates, targets or samples at once is made of."""
 
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,3 +16,20 @@ def align(*columns: ArrayLike) -> tuple[Floats, ...]:
         np.ascontiguousarray(array)
         for array in np.broadcast_arrays(*(np.atleast_1d(np.asarray(each, dtype=np.float64)) for each in columns))
     )
+
+
+class Rows:
+    """A record of arrays with an element for each candidate; other records of that kind may be among them, or None."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def take(self, index: Integers | Bools) -> Self:
+        """Return what belongs to the candidates that `index` selects."""
+        kind: Any = type(self)
+        return cast(Self, kind(**{name: _take(getattr(self, name), index) for name in self.__slots__}))
+
+
+def _take(column: Any, index: Integers | Bools) -> Any:
+    if column is None:
+        return None
+    return column.take(index) if isinstance(column, Rows) else column[index]

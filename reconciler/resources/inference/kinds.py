@@ -1,8 +1,7 @@
 """The kinds of the inference gateway, in its own groups and in the experimental one before them."""
 
-from reconciler.resources.inference.objectives import read_inference_model, read_objective
+from reconciler.resources.inference.objectives import read_inference_model, read_objective, read_rewrite
 from reconciler.resources.inference.pools import read_pool
-from reconciler.resources.inference.rewrites import read_rewrite
 from reconciler.resources.kinds import Family, Kind
 
 _EXPERIMENTAL = "inference.networking.x-k8s.io"

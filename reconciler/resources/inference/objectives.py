@@ -1,4 +1,4 @@
-"""InferenceObjective, and the InferenceModel before it: how important requests to a pool are."""
+"""InferenceObjective and the InferenceModel before it, how important requests are; and what sends some elsewhere."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -11,6 +11,7 @@ from reconciler.domain.declared.inference import (
     Criticality,
     InferenceModel,
     InferenceObjective,
+    ModelRewrite,
 )
 from reconciler.domain.findings import Finding, Severity
 from reconciler.resources.inference.references import (
@@ -24,7 +25,7 @@ from reconciler.resources.inference.references import (
 from reconciler.resources.kubernetes.pod_templates import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import NonEmpty, Shape
 
 _MAX_CONDITIONS = 8
 _INT32, _INT64 = 2**31, 2**63
@@ -110,4 +111,48 @@ def _build_model(source: KubernetesObject, spec: _InferenceModelSpec) -> Iterato
         pool=as_pool_ref(source, spec.pool_ref),
         criticality=Criticality(spec.criticality or Criticality.STANDARD),
         criticality_place=None if spec.criticality is None else source.locate(_CRITICALITY),
+    )
+
+
+class _ModelMatch(Shape):
+    type: Literal["Exact"] = "Exact"
+    value: NonEmpty
+
+
+class _Match(Shape):
+    model: _ModelMatch | None = None
+
+
+class _RewriteTargetFields(Shape):
+    model_rewrite: NonEmpty
+    weight: Weight | None = None
+
+
+class _Rule(Shape):
+    matches: list[_Match] | None = None
+    targets: Annotated[list[_RewriteTargetFields], Field(min_length=1)]
+
+
+class _RewriteSpec(Shape):
+    pool_ref: PoolRefFields
+    rules: list[_Rule] | None = None
+
+
+def read_rewrite(source: KubernetesObject) -> Iterator[Piece]:
+    """The rewrite, or the broken resource, and all that must be said about it."""
+    yield from read_resource(
+        source,
+        _RewriteSpec,
+        named=("poolRef", "rules"),
+        check=lambda _: (),
+        build=lambda spec: _build(source, spec),
+    )
+
+
+def _build(source: KubernetesObject, spec: _RewriteSpec) -> Iterator[Piece]:
+    yield ModelRewrite(
+        key=source.key,
+        group=group_of(source),
+        place=source.place,
+        pool=as_pool_ref(source, spec.pool_ref),
     )

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.arrays import Floats, Integers
+from reconciler.sizing.arrays import Floats, Rows
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.head import QueueHead, solve_head
-from reconciler.sizing.queueing.tail import QueueTail, solve_tail
+from reconciler.sizing.queueing.head import QueueHead, QueueTail, solve_head, solve_tail
 
 # Every mean has its limit of no load long before; a smaller rate would only underflow.
 _SMALLEST_RATE_PER_S = 1e-200
@@ -36,7 +35,7 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueBalance:
+class QueueBalance(Rows):
     """The chain put together: head and tail with the three sums that every mean is a quotient of.
 
     `total` is the weight of all states, `open` that of those which admit a request, `in_service` the weighted number
@@ -50,19 +49,6 @@ class QueueBalance:
     total: Floats
     open: Floats
     in_service: Floats
-
-    def take(self, index: Integers) -> "QueueBalance":
-        """Return the chains of the candidates that `index` selects."""
-        head, tail = self.head, self.tail
-        return QueueBalance(
-            rate_per_s=self.rate_per_s[index],
-            ratio=self.ratio[index],
-            head=QueueHead(**{name: getattr(head, name)[index] for name in QueueHead.__slots__}),
-            tail=QueueTail(**{name: getattr(tail, name)[index] for name in QueueTail.__slots__}),
-            total=self.total[index],
-            open=self.open[index],
-            in_service=self.in_service[index],
-        )
 
     @property
     def service_s(self) -> Floats:

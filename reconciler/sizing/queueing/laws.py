@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reconciler.sizing.arrays import align
-from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.curves import DecodeOnly, PrefillDecode, ServiceCurves
 from reconciler.sizing.queueing.prompts import PromptQueue
-from reconciler.sizing.queueing.readings import DecodeOnly, PrefillDecode
 
 # The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it.
 _DECODE_ONLY_BATCHES = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Rows
 from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
@@ -21,7 +21,7 @@ _LEAST_LEFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyLimits:
+class LatencyLimits(Rows):
     """Limits of mean service time, mean wait and mean time to first token, shape (candidates,); infinite where absent.
 
     A limit of the mean inter-token latency is one of the service time. `shares` are the limits of percentiles.
@@ -37,15 +37,6 @@ class LatencyLimits:
         """Whether a candidate has any limit."""
         smallest = np.minimum(np.minimum(self.service_s, self.wait_s), self.ttft_s)
         return np.isfinite(smallest) | self.shares.present
-
-    def take(self, index: Integers | Bools) -> "LatencyLimits":
-        """Return the limits of the candidates that `index` selects."""
-        return LatencyLimits(
-            service_s=self.service_s[index],
-            wait_s=self.wait_s[index],
-            ttft_s=self.ttft_s[index],
-            shares=self.shares.take(index),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

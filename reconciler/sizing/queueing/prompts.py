@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Floats, Integers, Rows
 from reconciler.sizing.queueing.targets import Binding
 
 # Lengths of prompts that stand for all: the normal deviate of each, and the share of prompts that it stands for. Dense
@@ -33,7 +33,7 @@ _SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptQueue:
+class PromptQueue(Rows):
     """What the queue of prompts depends on, arrays of shape (candidates,).
 
     `prompt_s` is the time that a prompt token adds to an iteration, `token_budget` the tokens an iteration computes at
@@ -47,10 +47,6 @@ class PromptQueue:
     output_tokens: Floats
     token_budget: Floats
     spread: Floats
-
-    def take(self, index: Integers | Bools) -> "PromptQueue":
-        """Return the queues of the candidates that `index` selects."""
-        return PromptQueue(**{name: getattr(self, name)[index] for name in PromptQueue.__slots__})
 
     @property
     def steps(self) -> Floats:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.curves import ROUNDING, ServiceCurves
 from reconciler.sizing.queueing.limits import LatencyLimits
 from reconciler.sizing.queueing.prompts import PromptQueue
-from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.search import Search
 from reconciler.sizing.queueing.share_limits import share_limits
 from reconciler.sizing.queueing.targets import Binding, Targets

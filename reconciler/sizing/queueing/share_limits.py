@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Bools, Floats, Integers
+from reconciler.sizing.arrays import Bools, Floats, Integers, Rows
 from reconciler.sizing.queueing.analysis import QueueBalance
-from reconciler.sizing.queueing.curves import ServiceCurves
+from reconciler.sizing.queueing.curves import ROUNDING, ServiceCurves
 from reconciler.sizing.queueing.percentiles import Share, share_finding, share_waiting
-from reconciler.sizing.queueing.readings import ROUNDING
 from reconciler.sizing.queueing.targets import Binding
 
 _TINY = 1e-300
@@ -18,7 +17,7 @@ _LEAST_MEAN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareLimits:
+class ShareLimits(Rows):
     """What at most a share of the requests may meet, arrays of shape (candidates,).
 
     Tokens: at most `itl_outside` may come from a batch of more than `itl_batch`. First tokens: at most `ttft_outside`
@@ -36,10 +35,6 @@ class ShareLimits:
     def present(self) -> Bools:
         """Whether a candidate has any such limit."""
         return ~(np.isnan(self.itl_outside) & np.isnan(self.ttft_outside))
-
-    def take(self, index: Integers | Bools) -> "ShareLimits":
-        """Return the limits of the candidates that `index` selects."""
-        return ShareLimits(**{name: getattr(self, name)[index] for name in ShareLimits.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

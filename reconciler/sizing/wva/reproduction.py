@@ -5,21 +5,51 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
-from reconciler.sizing.saturation.replicas import find_lacking
+from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer, ZeroRule
+from reconciler.sizing.saturation.replicas import find_lacking, screen_queue
 from reconciler.sizing.saturation.thresholds import PERCENT_UNITS, threshold_figures
-from reconciler.sizing.saturation.variants import VariantFacts, by_role
+from reconciler.sizing.saturation.variants import DEFAULT_COST, VariantFacts, by_role
 from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
-from reconciler.sizing.wva.enforcer import enforce, wake
 from reconciler.sizing.wva.fair_share import fair_share
-from reconciler.sizing.wva.percent import analyze_percent, percent_figures
-from reconciler.sizing.wva.percent_targets import TransitionTest, percent_targets
+from reconciler.sizing.wva.percent import TransitionTest, analyze_percent, percent_figures, percent_targets
 from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
 from reconciler.sizing.wva.rescale import Rescaled, rescale
 from reconciler.sizing.wva.votes import UpstreamReadings, Votes, cast_ballots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced:
+    """Replicas after the rule, and in words what it changed (empty: nothing)."""
+
+    replicas: Mapping[ResourceKey, int]
+    reason: str = ""
+
+
+def enforce(replicas: Mapping[ResourceKey, int], variants: Sequence[VariantFacts], rule: ZeroRule) -> Enforced:
+    """Return the replicas with an idle model at zero where that is allowed, and one replica kept where it is not."""
+    if not variants or not rule.is_countable or any(variant.floor > 0 for variant in variants):
+        return Enforced(replicas=replicas)
+    if rule.is_enabled:
+        if not rule.is_idle:
+            return Enforced(replicas=replicas)
+        return Enforced(replicas=dict.fromkeys(replicas, 0), reason="no request in the window: to zero")
+    if sum(replicas.values()) > 0:
+        return Enforced(replicas=replicas)
+    cheapest = min(variants, key=lambda each: (each.cost if each.cost > 0 else DEFAULT_COST, each.name, each.key))
+    return Enforced(
+        replicas={**replicas, cheapest.key: 1}, reason=f"one replica of {cheapest.name}, the cheapest, stays"
+    )
+
+
+def wake(variants: Sequence[VariantFacts], queue: UpstreamQueue | None) -> dict[ResourceKey, int]:
+    """Return upstream's answer for variants at zero while requests wait: one replica of every one of them."""
+    waiting = screen_queue(queue).num_waiting if queue is not None else None
+    asleep = [variant for variant in variants if variant.current_replicas == 0]
+    return {variant.key: variant.clamp(1) for variant in asleep} if waiting else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

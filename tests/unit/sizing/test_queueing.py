@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.analysis import QueueState, analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.head import _solve_by_beta_function, _solve_by_recursion
+from reconciler.sizing.queueing.head import _solve_by_beta_function, _solve_by_recursion, solve_tail
 from reconciler.sizing.queueing.laws import decode_only
 from reconciler.sizing.queueing.rates import largest_rate, rate_range
-from reconciler.sizing.queueing.tail import solve_tail
 from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
 
 batches = st.integers(1, 600)

@@ -8,8 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.sizing.saturation.thresholds import layer_thresholds
 from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.percent import PercentAnalysis, analyze_percent
-from reconciler.sizing.wva.percent_targets import TransitionTest, percent_targets
+from reconciler.sizing.wva.percent import PercentAnalysis, TransitionTest, analyze_percent, percent_targets
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -12,9 +12,9 @@ from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot
 from reconciler.sizing.wva.budgets import DeviceBudget
 from reconciler.sizing.wva.cost_aware import cost_aware
-from reconciler.sizing.wva.enforcer import enforce
 from reconciler.sizing.wva.fair_share import ModelBallots, fair_share
 from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
+from reconciler.sizing.wva.reproduction import enforce
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]
