@@ -114,12 +114,13 @@ def generate(formulation: Formulation) -> Generated:
         programme = _solve(formulation, known, penalty)
         better, proof = _asked(formulation, pricing, programme, proof)
         better = _unknown(known, better) if len(better) else better
-        is_done = not len(better) or programme.value - proof.bound <= GAP * abs(programme.value)
+        is_proven = programme.value - proof.bound <= GAP * abs(programme.value)
+        is_done = not len(better) or is_proven
         is_exceeding = programme.excess.max(initial=0.0) > TOLERANCE
         if is_done and is_exceeding and raises < _RAISES:
             penalty, raises = penalty * _DEARER, raises + 1
             better = better if before is None else added(better, before)
-        elif is_done and searches:
+        elif is_done and searches and not is_proven:
             searches -= 1
             better, proof = _searched(formulation, pricing, programme, proof)
             better = _unknown(known, better)

@@ -107,9 +107,10 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets) -> 
         everything = regrets.listed(near)
         known = unique(added(generated.known, known_of(formulation, everything.configurations)))
         direct = _direct(formulation, known, everything.is_complete)
-        if direct[formulation.block_of_row[formulation.choices.row]].sum() > FEW_DIRECT:
+        # Of more than a programme can take those of least regret are all alike, and seldom fit together.
+        if len(known) <= LARGEST and direct[formulation.block_of_row[formulation.choices.row]].sum() > FEW_DIRECT:
             best = _of_listed(formulation, generated, known, best)
-            if best is not None and best.value - best.bound <= CLOSE * abs(best.value):
+            if best is not None and best.value - best.bound <= GAP / 2 * abs(best.value):
                 break
         listed = known.at(~direct[known.configurations.block])
         offered, within = _cheapest(formulation, generated, listed)
