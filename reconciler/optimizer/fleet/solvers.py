@@ -12,6 +12,7 @@ from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import exceeded, violations
 from reconciler.optimizer.cover import VALUE_TOLERANCE
 from reconciler.optimizer.device_use import carried_by_pinned
+from reconciler.optimizer.fleet.components import components, joined
 from reconciler.optimizer.fleet.conflicts import ConsistentProblem, settle
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
@@ -63,7 +64,16 @@ class FleetSolver:
         Where the limits of the search are reached before any plan is found, the usual rule serves what it can, and
         nothing is proven; where that breaks a rule, everything stays as it is, and the solution says so.
         """
-        settled = ConsistentProblem(formulation=formulate(problem), conflicts=(), is_changed=False)
+        formulation = formulate(problem)
+        parts = components(formulation)
+        if len(parts) > 1:
+            solutions = [self._together(part, formulate(part)) for part in parts]
+            if not any(each.is_unsolved for each in solutions):
+                return joined(problem, solutions)
+        return self._together(problem, formulation)
+
+    def _together(self, problem: Problem, formulation: Formulation) -> Solution:
+        settled = ConsistentProblem(formulation=formulation, conflicts=(), is_changed=False)
         try:
             # Numbers beyond all measure end in a programme without an answer, which is told, not in a warning.
             with np.errstate(over="ignore", invalid="ignore"):

@@ -232,6 +232,22 @@ def _is_no_worse(tighter: Plan, roomier: Plan, seed: int) -> None:
         assert roomier.value <= tighter.value * (1 + GAP) + NOISE, seed
 
 
+def _desired(plan: Plan) -> dict[str, Allocation]:
+    return {each.variant.name: each.desired for each in plan.decisions}
+
+
+def test_unrelated_models_change_nothing(empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range) -> None:
+    for seed in seeds:
+        fleet = drawn(seed)
+        alone = _desired(planned(seed))
+        fleet.rates["other"], fleet.stock["B200"] = 33.0, 9
+        other = next(iter(fleet.variants.values()))
+        fleet.variants["other"] = {**other, "model_id": "other", "runs_on": "B200", "batches": {"B200": 10}}
+        fleet.variants["other"] |= {"group": "other", "replicas": 1, "min_replicas": 0, "max_replicas": None}
+        beside = _desired(built(empty, make, fleet).plan())
+        assert {name: beside[name] for name in alone} == alone, seed
+
+
 def test_a_plan_that_is_merged_comes_to_rest(empty: Any, make: Any, seeds: range) -> None:
     for seed in seeds:
         fleet = drawn(seed)
