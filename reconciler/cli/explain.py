@@ -16,7 +16,7 @@ Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="E
 @with_common(outputs=("text", "json"))
 def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
     """Show every value, query, figure and step behind one variant."""
-    from reconciler.cli.console import width, write, write_json
+    from reconciler.cli.console import painted, width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.setting_rows import find_decision, setting_rows
     from reconciler.decision.explanation.chain import asked_queries
@@ -36,5 +36,8 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     else:
         fleet = (proof(prepared.plan), *fleet_lines(prepared.plan))
         label = decision.variant.label
-        write(explain_text(decision, rows, chain, label=label, fleet=tuple(filter(None, fleet)), width=width()))
+        shown = tuple(filter(None, fleet))
+        is_full = common.verbose > 0
+        text = explain_text(decision, rows, chain, label=label, fleet=shown, width=width(), is_full=is_full)
+        write(painted(common, text))
     return 0

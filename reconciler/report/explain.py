@@ -7,10 +7,12 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.report.chain import figure_json, figure_lines, query_lines
 from reconciler.report.document import decision_json
+from reconciler.report.numbers import count
 from reconciler.report.plain import display_width, labels_of, one_line, pad
 from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
 CELL_LENGTH = 120
+BUILT_IN = "built-in"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,27 +44,36 @@ def explain_text(
     label: str = "",
     fleet: Sequence[str] = (),
     width: int = 0,
+    is_full: bool = False,
 ) -> str:
-    """Settings with their places, what was asked, the figures that came of it, and the steps to the decision.
+    """The steps to the decision, the figures behind them, and the settings with their places.
 
-    `label` is the name as the plan prints it, `fleet` what the whole plan shows of itself. Reasons wrap at `width`
-    cells; 0 is unlimited.
+    `is_full` adds what is known or asked everywhere: settings that nobody made, every query, what the whole plan shows
+    of itself (`fleet`). `label` is the name as the plan prints it. Reasons wrap at `width` cells; 0 is unlimited.
     """
     name = label or labels_of([decision.variant])[decision.variant]
     accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
     place = f" ({one_line(decision.place)})" if decision.place else ""
     lines = [f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}"]
-    lines.extend(_setting_lines(settings))
-    lines.extend(query_lines(chain.queries, width=width))
-    lines.extend(figure_lines(chain.figures))
     lines.extend(_step_lines(decision, width))
     if decision.hold is not None:
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.hold.words)}", indent=0, width=width))
     if decision.waiting is not None:
         lines.extend(wrapped(f"waiting: {one_line(decision.waiting.words)}", indent=0, width=width))
+    lines.extend(figure_lines([each for each in chain.figures if is_full or each.value is not None or decision.hold]))
+    lines.extend(_setting_lines([row for row in settings if is_full or row.displaced or row.source != BUILT_IN]))
+    if not is_full:
+        lines.extend(wrapped(_left_out(settings, chain), indent=0, width=width))
+        return "\n".join(lines) + "\n"
+    lines.extend(query_lines(chain.queries, width=width))
     if fleet:
         lines += ["PLAN", *(line for text in fleet for line in hung("  ", one_line(text), width=width))]
     return "\n".join(lines) + "\n"
+
+
+def _left_out(settings: Sequence[SettingRow], chain: Chain) -> str:
+    built_in = sum(row.source == BUILT_IN and not row.displaced for row in settings)
+    return f"-v shows {count(built_in, 'built-in value')}, {count(len(chain.queries), 'query', 'queries')} and the plan."
 
 
 def explain_json(

@@ -43,9 +43,9 @@ def shift(before: str, after: str) -> Shift:
     return Shift(before=before, after=after)
 
 
-def count(number: int, noun: str) -> str:
-    """`1 change`, `3 changes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 change`, `3 changes`, `2 queries`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
 def rate(per_s: float | None) -> str:

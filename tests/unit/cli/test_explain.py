@@ -49,3 +49,12 @@ def test_a_wrong_name_is_5_and_gets_a_hint(explain: Command, name: str, hint: st
     outcome = explain(name)
     assert outcome.code == 5
     assert hint in outcome.err
+
+
+def test_a_plain_variant_takes_less_than_40_lines_and_all_of_it_more(command: Command, recording: Path) -> None:
+    short = command("explain", "chat/llama", "--replay", recording).out.splitlines()
+    full = command("explain", "chat/llama", "--replay", recording, "-v").out.splitlines()
+    assert short[1].startswith("STEP ")
+    assert len(short) < 40 < len(full)
+    assert short[-1].startswith("-v shows ")
+    assert any(line.startswith("QUERY ") for line in full)

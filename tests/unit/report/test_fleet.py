@@ -64,5 +64,5 @@ def test_every_line_names_its_numbers(scarce: Plan) -> None:
 
 
 def test_explain_ends_with_the_plan(scarce: Plan) -> None:
-    lines: Any = explain_text(scarce.decisions[0], (), fleet=fleet_lines(scarce)).splitlines()
+    lines: Any = explain_text(scarce.decisions[0], (), fleet=fleet_lines(scarce), is_full=True).splitlines()
     assert lines[-7:-5] == ["PLAN", "  us-east/H100: 60 of 60 taken, one more saves 1.90 USD/h"]

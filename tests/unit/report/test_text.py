@@ -74,7 +74,7 @@ def test_the_hostile_cannot_reach_the_terminal(plan_of: Callable[..., Plan], dec
     assert max(map(len, text.splitlines())) < 300
 
 
-def test_explain_shows_settings_then_steps(plan: Plan, match_golden: Callable[[str, str], None]) -> None:
+def test_explain_shows_steps_then_settings(plan: Plan, match_golden: Callable[[str, str], None]) -> None:
     decision = next(each for each in plan.decisions if each.variant.name == "llama-8b-h100")
     settings = (
         SettingRow(
@@ -91,14 +91,14 @@ def test_explain_shows_settings_then_steps(plan: Plan, match_golden: Callable[[s
 
 def test_explain_says_why_a_variant_is_held(plan: Plan) -> None:
     decision = next(each for each in plan.decisions if each.variant.name == "phi-4")
-    assert explain_text(decision, ()).splitlines()[-1] == f"held: {decision.hold}"
+    assert explain_text(decision, ()).splitlines()[-2] == f"held: {decision.hold}"
 
 
 def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision]) -> None:
     model = ModelKey(cluster="c", namespace="n", model_id="m")
     decision = decide(model=model, steps=(Step(stage="load", before="", after="39.1 req/s", reason="word " * 20),))
     lines = explain_text(decision, (), width=60).splitlines()
-    assert lines[-1].startswith(" " * 26 + "word")
+    assert lines[-2].startswith(" " * 26 + "word")
 
 
 def test_down_to_100_columns_the_table_stays(priced_plan: Plan) -> None:
