@@ -73,7 +73,8 @@ def explain_text(
 
 def _left_out(settings: Sequence[SettingRow], chain: Chain) -> str:
     built_in = sum(row.source == BUILT_IN and not row.displaced for row in settings)
-    return f"-v shows {count(built_in, 'built-in value')}, {count(len(chain.queries), 'query', 'queries')} and the plan."
+    queries = count(len(chain.queries), "query", "queries")
+    return f"-v shows {count(built_in, 'built-in value')}, {queries} and the plan."
 
 
 def explain_json(
