@@ -105,7 +105,7 @@ class VariantResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedClass:
-    """A service class as one ConfigMap key lists it for one model."""
+    """A service class as one ConfigMap key lists it for one model; `model_id` is empty where it lists none."""
 
     namespace: str
     config_map: str
@@ -122,6 +122,7 @@ class ListedCost:
     cost_per_hour: float
     device_label: str
     place: Place
+    namespace: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,13 @@ def read_costs(source: KubernetesObject, entries: Mapping[str, object]) -> Itera
             yield source.complain(("data",), "expected the name of an accelerator as a key, found nothing")
             continue
         place = source.locate(path)
-        yield ListedCost(accelerator=accelerator, cost_per_hour=cost_per_hour, device_label=device, place=place)
+        yield ListedCost(
+            accelerator=accelerator,
+            cost_per_hour=cost_per_hour,
+            device_label=device,
+            place=place,
+            namespace=source.namespace,
+        )
 
 
 def _parse_cost(entry: object) -> tuple[float, str]:

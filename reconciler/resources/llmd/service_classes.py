@@ -91,6 +91,9 @@ def _find_contradictions(text: EmbeddedYaml, listed: _Class) -> Iterator[Finding
 
 
 def _list_models(text: EmbeddedYaml, listed: _Class, priority: int) -> Iterator[ListedClass]:
+    if not listed.entries:
+        nothing = ServiceClass(name=listed.name, priority=priority, place=text.locate(("data",)))
+        yield _as_listed(text, "", nothing)
     for index, entry in enumerate(listed.entries):
         service_class = ServiceClass(
             name=listed.name,
@@ -101,13 +104,17 @@ def _list_models(text: EmbeddedYaml, listed: _Class, priority: int) -> Iterator[
             throughput_tokens_per_s=entry.tokens_per_s or None,
             place=text.locate(("data", index)),
         )
-        yield ListedClass(
-            namespace=text.source.namespace,
-            config_map=text.source.name,
-            key=text.key,
-            model_id=entry.model,
-            service_class=service_class,
-        )
+        yield _as_listed(text, entry.model, service_class)
+
+
+def _as_listed(text: EmbeddedYaml, model_id: str, service_class: ServiceClass) -> ListedClass:
+    return ListedClass(
+        namespace=text.source.namespace,
+        config_map=text.source.name,
+        key=text.key,
+        model_id=model_id,
+        service_class=service_class,
+    )
 
 
 def _as_target(limit_ms: float | None, percentile: float | None) -> SloTarget | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
-from reconciler.domain.declared.declarations import BrokenResource, Declaration, ListedClass, VariantResource
+from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
@@ -29,6 +29,7 @@ from reconciler.resources.llmaz.flavors import recognise_flavor
 from reconciler.resources.llmaz.served_models import join_served_models
 from reconciler.snapshot.catalogs import build_catalog, find_or_name, recognise
 from reconciler.snapshot.variants.kthena import kthena_variants
+from reconciler.snapshot.variants.listed_classes import ListedClasses
 from reconciler.snapshot.variants.llmaz import llmaz_variants
 from reconciler.snapshot.variants.minimums import settle_minimums
 from reconciler.snapshot.variants.options import Running, devices_of, options_for, profiles_for
@@ -65,7 +66,7 @@ class _Index:
     resources: Sequence[VariantResource]
     workloads: Mapping[ResourceKey, Workload]
     models: Mapping[str, ModelSettings]
-    classes: Mapping[tuple[str, str], Sequence[ListedClass]]
+    classes: ListedClasses
     owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], Place]
@@ -86,7 +87,7 @@ class _Index:
             resources=resources,
             workloads=workloads | {each.workload.key: each.workload for each in served},
             models={model.model_id: model for model in settings.models},
-            classes=_by_model(declaration.classes),
+            classes=ListedClasses.of(declaration),
             owners=_owners_by_target(declaration.owners),
             claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
@@ -110,15 +111,6 @@ def _owners_by_target(owners: Iterable[ReplicaOwner]) -> dict[tuple[str, str, st
     return found
 
 
-def _by_model(classes: Mapping[str, Iterable[ListedClass]]) -> dict[tuple[str, str], list[ListedClass]]:
-    """The listed classes by cluster and model: a fleet's ConfigMap names hundreds, for thousands of variants."""
-    found: dict[tuple[str, str], list[ListedClass]] = {}
-    for cluster, listed in classes.items():
-        for each in listed:
-            found.setdefault((cluster, each.model_id), []).append(each)
-    return found
-
-
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
     target = resource.scale_target
     workload = index.workloads.get(target)
@@ -134,7 +126,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
-    lookup = find_class(layers, index.classes.get((resource.key.cluster, resource.model_id), ()))
+    lookup = find_class(layers, index.classes)
     options = options_for(catalog, running, profiles, settings[ACCELERATOR])
     return Variant(
         key=resource.key,

@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import ListedClass
+from reconciler.domain.declared.declarations import ListedClass, SloClassRef
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.variant_settings import SERVICE_CLASS
+from reconciler.snapshot.variants.listed_classes import UPSTREAM_CONFIG_MAP, ListedClasses
 from reconciler.snapshot.variants.settings import Layers
-
-UPSTREAM_CONFIG_MAP = "service-classes-config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +21,18 @@ class ClassLookup:
     missing: Hold | None = None
 
 
-def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
-    """The service class by the order of precedence; `listed` are the classes of its cluster that list its model.
+def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
+    """The service class by the order of precedence; `classes` are those that ConfigMaps list.
 
     The resource's `sloClassRef`, annotations, overrides, models, defaults, and last the only class that upstream's
     ConfigMap lists for the model.
     """
+    resource = layers.resource
+    listed = classes.of_model(resource.key, resource.model_id)
     upstream = _distinct(each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP)
     hits: list[tuple[ServiceClass, Source]] = []
-    if layers.resource.slo_class_ref is not None:
-        referenced = _referenced(layers, listed, upstream)
+    if resource.slo_class_ref is not None:
+        referenced = _referenced(layers, resource.slo_class_ref, classes, upstream)
         hits += [(referenced, _source(SourceKind.RESOURCE, referenced, layers))] if referenced else []
     for name, source in layers.hits(SERVICE_CLASS):
         named = _named(layers, upstream, name)
@@ -44,7 +45,7 @@ def find_class(layers: Layers, listed: Sequence[ListedClass]) -> ClassLookup:
     if len(upstream) == 1:
         hits.append((upstream[0].service_class, _source(SourceKind.CONFIG_MAP, upstream[0].service_class, layers)))
     if not hits:
-        return ClassLookup(missing=_missing(layers, upstream))
+        return ClassLookup(missing=_missing(layers, classes, upstream))
     (value, source), *rest = hits
     displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower.name != value.name)
     return ClassLookup(service_class=Sourced(value=value, source=source, displaced=displaced))
@@ -58,14 +59,20 @@ def _distinct(listed: Iterable[ListedClass]) -> list[ListedClass]:
     return list(distinct.values())
 
 
-def _referenced(layers: Layers, listed: Iterable[ListedClass], upstream: Iterable[ListedClass]) -> ServiceClass | None:
-    reference = layers.resource.slo_class_ref
-    if reference is None:
-        return None
-    for each in listed:
-        here = (layers.resource.key.namespace, reference.name, reference.key)
-        if (each.namespace, each.config_map, each.key) == here:
-            return each.service_class
+def _referenced(
+    layers: Layers, reference: SloClassRef, classes: ListedClasses, upstream: Iterable[ListedClass]
+) -> ServiceClass | None:
+    """What the named key of the named ConfigMap says of the model, else the class of that name."""
+    resource = layers.resource
+    listed = classes.of_model(resource.key, resource.model_id)
+    for namespace in classes.namespaces_for(resource.key):
+        named = [
+            each
+            for each in listed
+            if (each.namespace, each.config_map, each.key) == (namespace, reference.name, reference.key)
+        ]
+        if named:
+            return named[0].service_class
     return _named(layers, upstream, reference.name)
 
 
@@ -86,18 +93,23 @@ def _source(kind: SourceKind, service_class: ServiceClass, layers: Layers) -> So
     return Source(kind=kind, place=service_class.place, detail=f"ConfigMap {UPSTREAM_CONFIG_MAP}")
 
 
-def _missing(layers: Layers, upstream: list[ListedClass]) -> Hold | None:
+def _missing(layers: Layers, classes: ListedClasses, upstream: Sequence[ListedClass]) -> Hold | None:
     if len(upstream) > 1:
         names = ", ".join(sorted(each.service_class.name for each in upstream))
         return _lacking(f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef")
-    reference = layers.resource.slo_class_ref
+    resource = layers.resource
+    reference = resource.slo_class_ref
     if reference is None:
         return None
-    words = (
-        f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}, which is not in Git, "
-        f"and no class lists {layers.resource.model_id}"
+    is_there, place = classes.place_of(resource.key, reference)
+    where = f" ({place})" if place is not None else ""
+    why = (
+        f"{where}, which does not list {resource.model_id}, and no class does"
+        if is_there
+        else f", which is not in Git, and no class lists {resource.model_id}"
     )
-    return _lacking(words, layers.resource.places.get("spec.sloClassRef"))
+    words = f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}{why}"
+    return _lacking(words, resource.places.get("spec.sloClassRef"))
 
 
 def _lacking(words: str, place: Place | None = None) -> Hold:

@@ -104,6 +104,41 @@ def test_a_reference_to_nothing_is_a_missing_class(unset: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "key"), [("slos", "gold.yaml"), (UPSTREAM, "gold.yaml")])
+def test_a_key_of_the_controllers_namespace_is_found(unset: Any, lists: Any, name: str, key: str) -> None:
+    lists("silver")
+    lists("gold", config_map=name)
+    lists("bronze", config_map=name, namespace="somebody-elses")
+    unset.add(slo_class_ref=SloClassRef(name=name, key=key))
+    assert unset.variant().service_class.value.name == "gold"
+
+
+def test_the_resources_own_namespace_goes_before_the_controllers(unset: Any, lists: Any) -> None:
+    lists("silver")
+    lists("gold", config_map="slos", key="k")
+    lists("bronze", config_map="slos", key="k", namespace="llm")
+    unset.add(slo_class_ref=SloClassRef(name="slos", key="k"))
+    assert unset.variant().service_class.value.name == "bronze"
+
+
+def test_a_namespace_that_is_nobodys_is_not_searched(unset: Any, lists: Any) -> None:
+    lists("bronze", config_map="slos", key="k", namespace="somebody-elses")
+    unset.add(slo_class_ref=SloClassRef(name="slos", key="k"))
+    unset.offer(25.0)
+    assert "which is not in Git" in unset.decision().hold.words
+
+
+@pytest.mark.parametrize("model_id", ["another", ""])
+def test_a_class_without_the_model_says_so(unset: Any, lists: Any, model_id: str) -> None:
+    lists("gold", key="gold.yaml", model_id=model_id)
+    unset.add(slo_class_ref=SloClassRef(name=UPSTREAM, key="gold.yaml"))
+    unset.offer(25.0)
+    assert unset.decision().hold.words == (
+        "missing class: sloClassRef names ConfigMap service-classes-config, key gold.yaml (classes/0.yaml:5), "
+        "which does not list meta/llama-8b, and no class does"
+    )
+
+
 def test_queueing_without_any_class_is_held(unset: Any) -> None:
     unset.add()
     unset.default(engine="queueing")
