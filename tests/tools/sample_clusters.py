@@ -46,6 +46,7 @@ class Sample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Desk:
     files: dict[str, bytes]
+    edits: dict[str, list[FileEdit]] = field(default_factory=dict)
     editor: Editor = field(default_factory=lambda: Editor(renderer=Renderer()))
 
     def open_file(self, path: str) -> OpenFile:
@@ -55,12 +56,13 @@ class _Desk:
         return sheet_of(self.open_file(reference.path).documents_near(reference.document), reference)
 
     def write(self, variant: Variant, replicas: int) -> None:
-        decision = _decide(variant, replicas)
-        edits: dict[str, list[FileEdit]] = {}
-        for each in self.editor.count_edits(decision, variant, self.open_sheet):
-            edits.setdefault(each.path, []).append(each)
-        for path, group in edits.items():
-            self.files[path] = write_edits(path, self.files.get(path, b""), group)
+        for each in self.editor.count_edits(_decide(variant, replicas), variant, self.open_sheet):
+            self.edits.setdefault(each.path, []).append(each)
+
+    def written(self) -> dict[str, bytes]:
+        """The files with all edits, which are made together as a change set's are."""
+        changed = {path: write_edits(path, self.files.get(path, b""), edits) for path, edits in self.edits.items()}
+        return {**self.files, **changed}
 
 
 def case_names() -> list[str]:
@@ -101,7 +103,7 @@ def rewrite(
         elif wanted is not None:
             desk.write(variant, wanted)
             changed[target] = wanted
-    return Sample(before=dict(files), after=desk.files, changed=changed, held=held)
+    return Sample(before=dict(files), after=desk.written(), changed=changed, held=held)
 
 
 def counts_of(case: str, files: Mapping[str, bytes]) -> dict[ResourceKey, int]:

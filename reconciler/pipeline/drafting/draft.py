@@ -164,26 +164,28 @@ class _Desk:
             yield MovedFile(path=path, is_patch=path in ours, is_new=path not in self.files)
 
     def apply(self, edits: Mapping[ResourceKey, _VariantEdits]) -> dict[str, bytes]:
-        """New bytes of every file; when a file refuses, its variants are tried one by one to tell who is to blame."""
+        """New bytes of every file; when a file refuses, variants are added one by one to tell who is to blame."""
         try:
             return self._write(edit for each in edits.values() for edit in each.all)
         except InputError:
-            kept = {variant: self._tried(variant, each) for variant, each in edits.items()}
-            return self._write(edit for each in kept.values() for edit in each.all)
+            kept: list[FileEdit] = []
+            for variant, each in edits.items():
+                kept += self._tried(kept, variant, each)
+            return self._write(kept)
 
-    def _tried(self, variant: ResourceKey, edits: _VariantEdits) -> _VariantEdits:
-        """What of one variant's edits can be written: all, all but the status, or nothing."""
+    def _tried(self, kept: Sequence[FileEdit], variant: ResourceKey, edits: _VariantEdits) -> tuple[FileEdit, ...]:
+        """What of one variant's edits can be written beside others: all, all but the status, or nothing."""
         try:
-            self._write(edits.needed)
+            self._write((*kept, *edits.needed))
         except InputError as error:
             self.refused[variant] = _hold(error)
-            return _VariantEdits(needed=())
+            return ()
         try:
-            self._write(edits.all)
+            self._write((*kept, *edits.all))
         except InputError as error:
             self.omissions[variant] = _words(error)
-            return _VariantEdits(needed=edits.needed)
-        return edits
+            return edits.needed
+        return edits.all
 
     def _write(self, edits: Iterable[FileEdit]) -> dict[str, bytes]:
         by_path: dict[str, list[FileEdit]] = {}

@@ -1,7 +1,7 @@
 """Documents that are open to be edited, and edits with the file that they belong to."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.places import DocumentRef, WrittenField
 from reconciler.errors import InputError
@@ -18,6 +18,9 @@ from reconciler.manifests.edits import (
     SetScalar,
 )
 from reconciler.manifests.fields import Field
+
+_ITEM = "- "
+"""What the text of a list begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +102,25 @@ def set_field(written: WrittenField, value: str | int, open_sheet: OpenSheet) ->
 
 def write_edits(path: str, data: bytes, edits: Iterable[FileEdit], file: OpenFile | None = None) -> bytes:
     """The new bytes of one file, which may be open already; what two changes both want is written once."""
-    wanted = list(dict.fromkeys(each.edit for each in edits))
+    wanted = _join_lists(dict.fromkeys(each.edit for each in edits))
     inside = [each for each in wanted if not isinstance(each, AppendDocument)]
     behind = [each for each in wanted if isinstance(each, AppendDocument)]
     edited = edit_file(file or OpenFile(path, data), inside) if inside else data
     return append_documents(path, edited, behind) if behind else edited
+
+
+def _join_lists(edits: Iterable[Edit | AppendDocument]) -> list[Edit | AppendDocument]:
+    """The edits, where the items that several insert as one and the same new list are one list."""
+    joined: dict[object, Edit | AppendDocument] = {}
+    for edit in edits:
+        if not isinstance(edit, InsertBlock) or not edit.text.startswith(_ITEM):
+            joined[edit] = edit
+            continue
+        place = edit.document, edit.parent, edit.key
+        first = joined.get(place)
+        text = first.text + edit.text if isinstance(first, InsertBlock) else edit.text
+        joined[place] = replace(edit, text=text)
+    return list(joined.values())
 
 
 def quote_scalar(value: str) -> str:

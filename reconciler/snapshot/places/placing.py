@@ -13,6 +13,7 @@ from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
+from reconciler.placement.origins import ValueOrigin
 from reconciler.placement.overlays import overlay_insertion
 from reconciler.placement.ownership import owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
@@ -147,11 +148,16 @@ class _Builds:
         is_unwritten = not chain and built.obstacle_at(written.field) is None
         if is_unwritten and not self.is_shared(written.document):
             return written
-        is_reached = is_unwritten or (chain and len(self.fleet.readers_of(chain[0], written.field)) > 1)
+        is_reached = is_unwritten or (chain and self._is_reached_by_others(chain[0], written.field))
         insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
         if insertion is None:
             return None
         return replace(insertion, written=written.written, value=written.value)
+
+    def _is_reached_by_others(self, origin: ValueOrigin, field: FieldPath) -> bool:
+        """Whether another object would change with a number, or another cluster reads the file that it stands in."""
+        is_read_twice = len(self.fleet.readers_of(origin, field)) > 1
+        return is_read_twice or origin.place.path in self.fleet.shared_paths
 
     def _owned(self, built: BuiltObject) -> Hold | None:
         """Who keeps what we write from being applied; autoscalers are told by their own resources."""

@@ -1,12 +1,19 @@
 """From decisions to bytes: exactly what is wanted changes, and what cannot be written is held with its reason."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
 import yaml
 
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import MovedFile
+from reconciler.manifests.edits import EditRefused, SetScalar
+from reconciler.pipeline.drafting.open_documents import FileEdit, write_edits
 from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
-from tests.servers.desk import BUSY, BUSY_TWICE, QUIET, QWEN, Desk, llama
+from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QUIET, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS
 from tests.servers.speeds import GRANITE_A100
 
@@ -120,10 +127,8 @@ def test_a_number_behind_an_alias_is_refused_and_the_rest_of_the_fleet_goes_on(d
     assert set(written(prepared)) == {"clusters/prod/code/granite.yaml"}
 
 
-def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
-    """Two variants in one file, one of which refuses: it is pinned and the other one's bytes are written."""
-    second = LINES.replace("llama", "other").replace("replicas:   2 ", ALIASED)
-    desk.write(DEPLOYMENT, f"{LINES}---\n{second}")
+def add_other(desk: Desk) -> tuple[Replica, ...]:
+    """A second model of the same group, and its replicas, which have as much to do."""
     desk.write("clusters/prod/chat/other.yaml", CHAT_VARIANT.replace("llama", "other").replace("8B", "70B"))
     desk.write(
         "reconciler.yaml",
@@ -134,9 +139,35 @@ def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
             "  - id: ibm/granite-13b\n",
         ),
     )
-    others = (
+    return tuple(
         Replica(namespace="chat", pod=f"other-5d4c8b7f9-{end}", model="other", per_s=55.0) for end in ("bcdfg", "hjklm")
     )
+
+
+def test_what_fits_no_file_beside_others_is_refused_and_they_go_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change can be written alone, and both cannot: no single file ends the run of all others."""
+
+    def refuse_two(path: str, data: bytes, edits: Iterable[FileEdit], *more: Any) -> bytes:
+        wanted = list(edits)
+        counts = [each for each in wanted if isinstance(each.edit, SetScalar)]
+        if path == DEPLOYMENT and len(counts) > 1:
+            raise EditRefused(path, 7, "spec.replicas", "two edits want the same place")
+        return write_edits(path, data, wanted, *more)
+
+    desk.write(DEPLOYMENT, f"{LINES}---\n{LINES.replace('llama', 'other')}")
+    others = add_other(desk)
+    monkeypatch.setattr("reconciler.pipeline.drafting.draft.write_edits", refuse_two)
+    prepared = desk.plan(answering(*llama(110.0), *others, replace(GRANITE, per_s=12.0), QWEN))
+    assert "clusters/prod/code/granite.yaml" in written(prepared)
+    outcomes = {each.variant.name: each.outcome for each in prepared.plan.decisions}
+    assert (outcomes["llama"], outcomes["other"]) == (Outcome.CHANGE, Outcome.HELD)
+
+
+def test_the_plan_that_is_shown_is_the_plan_that_is_written(desk: Desk) -> None:
+    """Two variants in one file, one of which refuses: it is pinned and the other one's bytes are written."""
+    second = LINES.replace("llama", "other").replace("replicas:   2 ", ALIASED)
+    desk.write(DEPLOYMENT, f"{LINES}---\n{second}")
+    others = add_other(desk)
     prepared = desk.plan(answering(*llama(110.0), *others, QWEN))
     assert decision_of(prepared, "chat/llama").desired.replicas == 4
     assert str(decision_of(prepared, "chat/other").hold).startswith("cannot be written: ")
