@@ -96,6 +96,7 @@ class GitHub:
                 created = pull_request_of(self._client.post(self._path("pulls"), form, action=f"propose {head}"))
             except UnprocessableError as refusal:
                 if found := self._find_open(head, base):
+                    self._request_reviews(found.number, reviewers)
                     return self._label(found, labels)
                 if refusal.says(NO_COMMITS):
                     return None
@@ -115,6 +116,7 @@ class GitHub:
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
         action = f"update pull request {number}"
@@ -129,6 +131,7 @@ class GitHub:
         if close:
             form["state"] = "closed"
         updated = pull_request_of(self._client.patch(path, form, action=action)) if form else current
+        self._request_reviews(number, reviewers)
         return self._label(updated, labels)
 
     def _open(self, base: str) -> Iterator[object]:

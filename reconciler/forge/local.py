@@ -98,8 +98,10 @@ class Local:
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """See `Forge`."""
+        """See `Forge`; nobody can be asked for a review."""
+        del reviewers
         path = self._path(number)
         current = self._read(path)
         if not current.is_open:

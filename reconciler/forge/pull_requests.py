@@ -147,11 +147,12 @@ class Forge(Protocol):
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """Bring an open pull request in line, and return it as it then stands.
 
         Only what differs from the forge's own present values is sent; without a difference nothing is. `labels` are
-        added, never taken away. One that a person closed or merged in the meantime is left alone: a `withdrawn` in
-        its marker would undo the person's word.
+        added, never taken away; `reviewers` are asked again. One that a person closed or merged in the meantime is left
+        alone: a `withdrawn` in its marker would undo the person's word.
         """
         ...

@@ -1,6 +1,6 @@
 """A private clone of one branch: what `run` reads, commits to and pushes from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, 
 from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository
 
+FETCHED_AT_ONCE = 200
+"""Branches of one request: their names are arguments, of which a system takes only so many."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
@@ -47,9 +49,13 @@ class Clone(Repository):
         names = {ref.removeprefix("refs/heads/"): oid for ref, oid in refs.items()}
         return {name: oid for name, oid in names.items() if name.startswith(prefix) and is_branch_name(name)}
 
-    def fetch_branch(self, name: str, depth: int = 2) -> CommitRecord:
-        """Fetch a branch with `depth` commits and return its newest; RivalRunError when it is gone by now."""
-        return self.read_commit(_fetch(self.git, name, depth))
+    def fetch_branches(self, names: Collection[str], depth: int = 2) -> dict[str, CommitRecord]:
+        """Fetch branches with `depth` commits each and return their newest, a few hundred in one request.
+
+        RivalRunError when one is gone by now.
+        """
+        commits = {name: oid for batch in _batches(names) for name, oid in _fetch(self.git, batch, depth).items()}
+        return {name: self.read_commit(oid) for name, oid in commits.items()}
 
     def read_commit(self, oid: str) -> CommitRecord:
         """One commit that is here already."""
@@ -117,7 +123,7 @@ def clone_base(
     branch, oid = _find_base(git, base)
     object_format = "sha256" if len(oid) == 64 else "sha1"
     git.run("init", "--bare", "--quiet", "--template=", f"--object-format={object_format}", action="start a clone")
-    return Clone(git=git, commit=_fetch(git, branch, depth=1), branch=branch)
+    return Clone(git=git, commit=_fetch(git, [branch], depth=1)[branch], branch=branch)
 
 
 def _find_base(git: GitCommand, base: str | None) -> tuple[str, str]:
@@ -150,17 +156,26 @@ def _list_remote(git: GitCommand, *patterns: str) -> dict[str, str]:
     return {ref: oid for oid, _, ref in pairs if is_object_id(oid)}
 
 
-def _fetch(git: GitCommand, branch: str, depth: int) -> str:
-    ref = branch_ref(branch)
-    arguments = (*FETCH, f"--depth={depth}", *_upload_pack(git), "--", _url_of(git), f"{ref}:{ref}")
-    action = f"fetch {branch} of {git.remote}"
+def _batches(names: Collection[str]) -> Iterator[list[str]]:
+    ordered = sorted(names)
+    return (ordered[start : start + FETCHED_AT_ONCE] for start in range(0, len(ordered), FETCHED_AT_ONCE))
+
+
+def _fetch(git: GitCommand, branches: Sequence[str], depth: int) -> dict[str, str]:
+    """The commit of each branch, fetched in one request."""
+    refs = {branch: branch_ref(branch) for branch in branches}
+    pairs = (f"{ref}:{ref}" for ref in refs.values())
+    named = branches[0] if len(branches) == 1 else f"{len(branches)} branches"
+    action = f"fetch {named} of {git.remote}"
+    arguments = (*FETCH, f"--depth={depth}", *_upload_pack(git), "--", _url_of(git), *pairs)
     completed = git.attempt(*arguments, action=action)
     if b"couldn't find remote ref" in completed.stderr:
         raise RivalRunError(f"{action}: the branch was deleted meanwhile")
     if completed.status != 0:
         raise explain_failure(action, completed.status, completed.stderr, git.redactor)
-    output = git.run("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", action=action)
-    return check_object_id(output.strip().decode("ascii", "replace"))
+    shown = git.run("rev-parse", "--end-of-options", *(f"{ref}^{{commit}}" for ref in refs.values()), action=action)
+    oids = [line for line in shown.decode("ascii", "replace").splitlines() if line != "--end-of-options"]
+    return {branch: check_object_id(oid) for branch, oid in zip(refs, oids, strict=True)}
 
 
 def _upload_pack(git: GitCommand) -> tuple[str, ...]:

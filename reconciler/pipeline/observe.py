@@ -192,10 +192,10 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
     window_s = max(CLOSED_WINDOW_S, settings.pull_requests.reopen_after_s)
     found = forge.list_pull_requests(head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s)
     branches: Mapping[str, str] = {}
-    tips: dict[str, CommitRecord] = {}
+    tips: Mapping[str, CommitRecord] = {}
     if isinstance(doors.repository, Clone):
         branches = doors.repository.remote_branches(prefix)
-        tips = {name: doors.repository.fetch_branch(name) for name in _wanted(found, branches)}
+        tips = doors.repository.fetch_branches(tuple(_wanted(found, branches)))
     doors.progress("reading pull requests", 1, 1)
     return ForgeView(
         proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in found),

@@ -445,3 +445,20 @@ def test_the_token_is_in_no_representation_and_no_address(github: Any) -> None:
     assert "canary" not in repr(vars(forge))
     assert all("canary" not in request.path + str(request.query) for request in github.server.requests)
     assert any("canary" in str(request.headers) for request in github.server.requests)
+
+
+def test_a_create_whose_answer_was_lost_still_asks_for_reviews_and_labels(github: Any) -> None:
+    github.push(HEAD)
+    github.server.cut("POST", CREATE, applied=True)
+    create(github.open(), labels=("reconciler",), reviewers=("alice",))
+    stored = github.server.repositories["acme/fleet"].pull_requests[1]
+    assert (stored.labels, stored.reviewers) == (["reconciler"], ["alice"])
+
+
+def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    created = create(forge)
+    forge.update(created.number, labels=("reconciler",), reviewers=("alice",))
+    stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
+    assert (stored.labels, stored.reviewers) == (["reconciler"], ["alice"])

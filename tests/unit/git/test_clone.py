@@ -228,15 +228,27 @@ def test_branches_are_listed_by_prefix_only(workshop: Workshop, clone: Clone) ->
 def test_a_branch_is_fetched_with_its_parent(workshop: Workshop, clone: Clone) -> None:
     parent = workshop.commit("On the branch", branch="reconciler/a")
     head = workshop.commit("Second", branch="reconciler/a")
-    record = clone.fetch_branch("reconciler/a")
+    record = clone.fetch_branches(["reconciler/a"])["reconciler/a"]
     assert (record.oid, record.parents, record.message) == (head, (parent,), "Second\n")
     assert (record.author.name, record.author.email) == ("Ann", "ann@example.com")
     assert tree_of(clone, parent)
 
 
+def test_hundreds_of_branches_cost_a_few_commands(
+    workshop: Workshop, clone: Clone, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = workshop.commit("On many", branch="reconciler/0")
+    names = [f"reconciler/{number}" for number in range(250)]
+    workshop.git("push", "--quiet", "origin", *(f"{head}:refs/heads/{name}" for name in names))
+    with caplog.at_level("DEBUG", logger="reconciler.git.command"):
+        tips = clone.fetch_branches(names)
+    assert {name: tip.oid for name, tip in tips.items()} == dict.fromkeys(names, head)
+    assert caplog.messages.count("git fetch") == 2
+
+
 def test_a_branch_that_vanished_is_a_rivals_doing(clone: Clone) -> None:
     with pytest.raises(RivalRunError, match="deleted meanwhile"):
-        clone.fetch_branch("reconciler/gone")
+        clone.fetch_branches(["reconciler/gone"])["reconciler/gone"]
 
 
 def test_objects_of_other_kinds_do_not_confuse_the_list(workshop: Workshop, clone: Clone) -> None:

@@ -51,7 +51,7 @@ def test_a_clone_is_read_changed_and_pushed_over_http(
     first, second = (commit_on(clone, author, content) for content in (b"1", b"2"))
     clone.push("reconciler/a", first, expected=None)
     clone.push("reconciler/a", second, expected=first)
-    assert clone_over_http("later").fetch_branch("reconciler/a").oid == second
+    assert clone_over_http("later").fetch_branches(["reconciler/a"])["reconciler/a"].oid == second
     with pytest.raises(RivalRunError):
         clone.push("reconciler/a", first, expected=None)
     clone.delete_branch("reconciler/a", expected=second)

@@ -72,7 +72,7 @@ def test_a_merge_is_judged_as_git_would(
     onto = workshop.commit("Theirs")
 
     later = clone_base(str(workshop.remote), base="main", credentials=None, directory=tmp_path / "later")
-    record = later.fetch_branch("reconciler/a")
+    record = later.fetch_branches(["reconciler/a"])["reconciler/a"]
     assert later.merges_cleanly(head=record.oid, onto=later.commit, parent=record.parents[0]) is clean
 
     workshop.git("fetch", "-q", "origin", "reconciler/a")

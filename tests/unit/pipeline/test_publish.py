@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,3 +172,18 @@ def test_a_variant_that_left_the_repository_takes_its_pull_request_along(desk: D
     desk.run(BUSY)
     desk.write("clusters/prod/chat/variant.yaml", "# moved\n")
     assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CLOSED}
+
+
+def test_the_next_run_labels_what_a_killed_run_only_created(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = Local.create
+
+    def unlabelled(forge: Local, **fields: Any) -> PullRequest | None:
+        return create(forge, **{**fields, "labels": ()})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Local, "create", unlabelled)
+        desk.run(BUSY)
+    assert desk.pull_requests()[0].labels == ()
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert desk.pull_requests()[0].labels == ("reconciler",)
+    assert operations(desk.run(BUSY)) == {}
