@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from reconciler.decision.drift import drift_of
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
+from reconciler.decision.growth import why_unproven
 from reconciler.decision.variant_states import (
     EngineChoice,
     VariantState,
@@ -82,6 +83,7 @@ def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refuse
         holds=variant.holds or tuple(hold for hold in found if hold is not None),
         gap=lacks.means,
         partial=lacks.replicas,
+        unproven=why_unproven(snapshot, variant, ENGINES[choice.engine].waits_for_replicas_s(variant)),
         replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
         replicas_live=None if newest is None else int(newest),
     )

@@ -24,8 +24,8 @@ class VariantState:
     `holds` say why it must stay as it is, the most telling first; `gap` why what its replicas carry is unknown; without
     any it is decided. `partial` says that some replicas did not report the load they carry: then nothing of the model
     is scaled down. `contradiction` says that a profile of the model expects other than was measured: then saturation
-    may add replicas, and none goes. `replicas_reporting` is None where nobody counted them, `replicas_live` where
-    nobody says what the cluster asks for.
+    may add replicas, and none goes. `unproven` says why nothing of the model is scaled up.
+    `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
     """
 
     variant: Variant
@@ -35,6 +35,7 @@ class VariantState:
     gap: Hold | None = None
     partial: Hold | None = None
     contradiction: Hold | None = None
+    unproven: Hold | None = None
     replicas_reporting: int | None = None
     replicas_live: int | None = None
 

@@ -42,6 +42,7 @@ class HoldKind(StrEnum):
     METRIC_TARGETS_MISSING = "metric-targets-missing"
     METRIC_TARGETS_UNDECIDED = "metric-targets-undecided"
     SEARCH_UNFINISHED = "search-unfinished"
+    GROWTH_UNPROVEN = "growth-unproven"
     WAITING_FOR_REPLICAS = "waiting-for-replicas"
     WAITING_FOR_MERGE = "waiting-for-merge"
     WAITING_FOR_DEVICES = "waiting-for-devices"
@@ -60,7 +61,7 @@ class HoldKind(StrEnum):
     @property
     def keeps_proposals(self) -> bool:
         """Whether an open pull request stays as it is meanwhile: merging it may be what ends the hold."""
-        return self.is_missing_data or self is HoldKind.DRIFTED
+        return self.is_missing_data or self in (HoldKind.DRIFTED, HoldKind.GROWTH_UNPROVEN)
 
 
 _WITHOUT_METRICS = frozenset(

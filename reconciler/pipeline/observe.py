@@ -11,7 +11,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.measured.answers import Answer, AnswerStatus
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
-from reconciler.domain.settings import Assumption, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
@@ -19,6 +19,7 @@ from reconciler.git.clone import Clone
 from reconciler.git.commits import CommitRecord
 from reconciler.git.repository import Repository
 from reconciler.git.trees import EntryKind, TreeEntry
+from reconciler.metrics.quantities.quantity import CLUSTER
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.devices import device_queries
 from reconciler.metrics.queries.ranges import live_queries
@@ -145,11 +146,10 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
     answers: list[Answer] = []
     asked = ask_by_cluster(settings, declaration)
     names = device_names(settings)
-    is_one_assumed = Assumption.ONE_CLUSTER in settings.assumed
     for cluster in settings.clusters:
         asking = asked.get(cluster.name, Asking())
         queries = [
-            *queries_for(cluster, asking.loads, now_s, needs=asking.needs, with_cluster_label=is_one_assumed),
+            *queries_for(cluster, asking.loads, now_s, needs=asking.needs, with_cluster_label=_may_mix(cluster)),
             *tracking_queries(cluster, asking.targets, now_s),
             *live_queries(cluster, asking.watched, now_s, asking.sync_delay_s),
             *(device_queries(cluster, names, now_s) if cluster.name in asked else ()),
@@ -158,8 +158,14 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
         missing = sum(answer.status is not AnswerStatus.OK for answer in answered)
         logger.info("asked Prometheus of %s %d questions, %d without an answer", cluster.name, len(answered), missing)
         answers += answered
-    refuse_several_clusters(answers)
+    if Assumption.ONE_CLUSTER in settings.assumed:
+        refuse_several_clusters(answers)
     return tuple(answers)
+
+
+def _may_mix(cluster: ClusterSettings) -> bool:
+    """Whether a Prometheus may answer for other clusters, too."""
+    return cluster.prometheus is not None and CLUSTER not in cluster.prometheus.match_labels
 
 
 def refuse_several_clusters(answers: Sequence[Answer]) -> None:

@@ -107,6 +107,13 @@ class SizingEngine(Protocol):
         """Whether it can do nothing without the load of a model."""
         return False
 
+    def waits_for_replicas_s(self, variant: Variant) -> float:
+        """How long after the newest commit replicas that Git asks for and that do not report hold any further growth.
+
+        Not at all where upstream is reproduced.
+        """
+        return 0.0
+
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         """Whether it can size the model of these variants under its load (None: not known yet)."""
 

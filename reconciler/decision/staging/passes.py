@@ -1,6 +1,7 @@
 """The passes that a plan goes through between the optimizer and its pull requests, in their order."""
 
 from reconciler.decision.staging.draining import keep_serving
+from reconciler.decision.staging.growth import prove_growth
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.open_proposals import keep_open_proposals
 from reconciler.decision.staging.publication import block_groups, give_verdicts
@@ -9,6 +10,7 @@ from reconciler.domain.solutions import Solution
 
 PASSES: tuple[Pass, ...] = (
     keep_open_proposals,
+    prove_growth,
     keep_serving,
     make_independent,
     give_verdicts,

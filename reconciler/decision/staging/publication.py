@@ -46,8 +46,8 @@ def _block(
 def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]:
     """Why an open pull request keeps what it says of a resource, by str of the resource's key.
 
-    Its metrics are missing, or its live replicas stay away from Git. Where only a part of its load was seen, only a
-    pull request that asks for more than the part does is kept.
+    Its metrics are missing, its live replicas stay away from Git, or those it has do not serve yet. Where only a part
+    of its load was seen, only a pull request that asks for more than the part does is kept.
     """
     snapshot = situation.snapshot
     proposed = {
@@ -61,6 +61,7 @@ def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]
         for key, hold in situation.formulated.partial.items()
         if hold.kind.keeps_proposals and staged.allocations[key].replicas < proposed.get(str(key), 0)
     }
+    holds |= {key: hold for key, hold in staged.holds.items() if hold.kind is HoldKind.GROWTH_UNPROVEN}
     holds |= {broken.key: broken.hold for broken in snapshot.broken}
     for state in situation.states:
         keeping = next((hold for hold in state.holds if hold.kind.keeps_proposals), None)
@@ -70,6 +71,8 @@ def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]
 
 
 def _in_short(key: ResourceKey, hold: Hold) -> str:
+    if hold.kind is HoldKind.GROWTH_UNPROVEN:
+        return hold.words
     is_drifted = hold.kind is HoldKind.DRIFTED
     return f"live replicas of {key} stay away from Git" if is_drifted else f"metrics of {key} are missing"
 

@@ -37,6 +37,15 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A ResourceQuota on the devices that pods of a namespace ask for, and how many of them it leaves."""
+
+    name: str
+    resource: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesSeen:
     """All nodes of a cluster and all that pods hold there, or why that is not known."""
 
@@ -59,6 +68,10 @@ class Observed:
     """What waits before an endpoint picker."""
     ready: Mapping[ResourceKey, int] = field(default_factory=dict)
     """Replicas that Kubernetes calls ready."""
+    unschedulable: Mapping[ResourceKey, int] = field(default_factory=dict)
+    """Pods of a variant that find no node."""
+    quotas: Mapping[tuple[str, str], tuple[Quota, ...]] = field(default_factory=dict)
+    """By cluster and namespace, what quotas leave of devices."""
     requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
     """Requests finished within the retention period, which decides about zero replicas."""
     stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 class Gauge:
     """A gauge of an engine: `only` narrows its series, `by` are the labels to keep, `rank` tells its ranks apart.
 
-    `is_repeated`: each tensor-parallel rank may export it, and all show the same; data-parallel ranks do not.
+    So does `apart` where it has more labels of its own. Series that differ in anything else are one that was scraped
+    twice, or that each tensor-parallel rank exports, and count once.
     """
 
     metric: str
     only: str = ""
     by: str = "$by"
     rank: str = ""
-    is_repeated: bool = False
+    apart: str = ""
     is_derived = False
 
     @property
@@ -41,9 +42,13 @@ class Gauge:
         """The most of it within the window, ranks added up."""
         return self._total(f"max_over_time({self.selector}[$window])")
 
+    def changes(self) -> str:
+        """How often it changed within the window, where it was there a window ago."""
+        return self._total(f"changes({self.selector}[$window]) and {self.selector} offset $window")
+
     def growth(self) -> str:
-        """By how much it grows in a second."""
-        return self._total(f"deriv({self.selector}[$window])")
+        """By how much it grows in a second, if it was there a window ago: a new replica takes over what others had."""
+        return self._total(f"deriv({self.selector}[$window]) and {self.selector} offset $window")
 
     def last_seen(self) -> tuple[str, str]:
         """The time of its newest sample, while it lives and then for an hour, so that stale is told from missing."""
@@ -65,17 +70,20 @@ class Gauge:
         return f"{self.by}, {self.rank}" if self.rank else self.by
 
     def _total(self, expression: str) -> str:
-        if self.is_repeated:
-            expression = f"max by ({self.by_rank}) ({expression})"
-        return f"sum by ({self.by}) ({expression})"
+        return _added_up(self.by, ", ".join(filter(None, (self.rank, self.apart))), expression)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """A counter of an engine; only series that match one of `beside` by pod and model count, where that is given."""
+    """A counter of an engine; only series that match one of `beside` by pod and model count, where that is given.
+
+    `apart` are labels of its own: series that differ in others were scraped twice and count once. Without it all are
+    added up, as in ratios, whose parts are repeated alike.
+    """
 
     metric: str
     by: str = "$by"
+    apart: str | None = None
     beside: str = ""
 
     @property
@@ -87,7 +95,9 @@ class Counter:
         """What it gained within the window, by `rate` or `increase`."""
         gained = f"{function}({self.metric}{{$where}}[$window])"
         beside = f" and on ($place, model) last_over_time({self.beside}[$window])" if self.beside else ""
-        return f"sum by ({self.by}) ({gained}{beside})"
+        if self.apart is None:
+            return f"sum by ({self.by}) ({gained}{beside})"
+        return _added_up(self.by, self.apart, f"{gained}{beside}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +181,13 @@ class ServingEngine:
     kv_cache_usage: tuple[Gauge | Usage, ...] = ()
     kv_tokens: tuple[Gauge | Blocks | BlockLabels, ...] = ()
     prefix_hit_rate: tuple[Gauge | CounterRatio, ...] = ()
+
+
+def _added_up(by: str, apart: str, expression: str) -> str:
+    """The sum over what `apart` tells apart, each counted once however often it was scraped."""
+    if not apart:
+        return f"max by ({by}) ({expression})"
+    return f"sum by ({by}) (max by ({by}, {apart}) ({expression}))"
 
 
 def ratio(numerator: str, denominator: str, rank: str = "") -> CounterRatio:

@@ -6,7 +6,7 @@ RANK = "dp_rank"
 
 
 def _gauge(metric: str) -> Gauge:
-    return Gauge(metric=f"sglang:{metric}", rank=RANK, is_repeated=True)
+    return Gauge(metric=f"sglang:{metric}", rank=RANK)
 
 
 SGLANG = ServingEngine(
@@ -14,7 +14,7 @@ SGLANG = ServingEngine(
     rank=RANK,
     running=(_gauge("num_running_reqs"),),
     waiting=(_gauge("num_queue_reqs"),),
-    finished=(Counter(metric="sglang:num_requests_total"),),
+    finished=(Counter(metric="sglang:num_requests_total", apart=f"{RANK}, engine_type"),),
     input_tokens=(ratio("sglang:prompt_tokens_total", "sglang:num_requests_total"),),
     output_tokens=(ratio("sglang:generation_tokens_total", "sglang:num_requests_total"),),
     itl=(mean("sglang:inter_token_latency_seconds"), mean("sglang:time_per_output_token_seconds")),

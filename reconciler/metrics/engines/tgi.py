@@ -8,7 +8,7 @@ TGI = ServingEngine(
     name="tgi",
     running=(Gauge(metric="tgi_batch_current_size"),),
     waiting=(Gauge(metric="tgi_queue_size"),),
-    finished=(Counter(metric="tgi_request_success"),),
+    finished=(Counter(metric="tgi_request_success", apart="method"),),
     input_tokens=(mean("tgi_request_input_length"),),
     output_tokens=(mean("tgi_request_generated_tokens"),),
     itl=(mean("tgi_request_mean_time_per_token_duration"),),

@@ -7,10 +7,11 @@ model before the engine and one after, and each of them counts it: only those of
 from reconciler.metrics.engines.serving_engine import Blocks, Counter, CounterRatio, Gauge, ServingEngine
 
 MICROSECONDS = 1_000_000
+APART = "model, version"
 
 
 def _requests(kind: str) -> Gauge:
-    return Gauge(metric="nv_trt_llm_request_metrics", only=f'request_type="{kind}"', by="$unnamed")
+    return Gauge(metric="nv_trt_llm_request_metrics", only=f'request_type="{kind}"', by="$unnamed", apart=APART)
 
 
 def _kv_cache(kind: str) -> Gauge:
@@ -18,7 +19,7 @@ def _kv_cache(kind: str) -> Gauge:
 
 
 def _of_the_engine(counter: str) -> Counter:
-    return Counter(metric=counter, by="$unnamed", beside=_requests("waiting").selector)
+    return Counter(metric=counter, by="$unnamed", apart=APART, beside=_requests("waiting").selector)
 
 
 FINISHED = _of_the_engine("nv_inference_request_success")

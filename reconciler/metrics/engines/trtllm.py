@@ -8,7 +8,7 @@ TRTLLM = ServingEngine(
     name="trtllm",
     running=(Gauge(metric="trtllm_num_requests_running"),),
     waiting=(Gauge(metric="trtllm_num_requests_waiting"),),
-    finished=(Counter(metric=FINISHED),),
+    finished=(Counter(metric=FINISHED, apart="finished_reason, engine_type"),),
     input_tokens=(ratio("trtllm_prompt_tokens_total", FINISHED),),
     output_tokens=(ratio("trtllm_generation_tokens_total", FINISHED),),
     itl=(mean("trtllm_time_per_output_token_seconds"),),

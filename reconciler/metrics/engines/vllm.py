@@ -3,6 +3,7 @@
 from reconciler.metrics.engines.serving_engine import BlockLabels, Counter, Gauge, ServingEngine, mean, ratio
 
 RANK = "engine"
+APART = f"{RANK}, finished_reason"
 
 
 def _gauge(metric: str) -> Gauge:
@@ -14,7 +15,10 @@ VLLM = ServingEngine(
     rank=RANK,
     running=(_gauge("num_requests_running"),),
     waiting=(_gauge("num_requests_waiting"),),
-    finished=(Counter(metric="vllm:request_success_total"), Counter(metric="vllm:request_success")),
+    finished=(
+        Counter(metric="vllm:request_success_total", apart=APART),
+        Counter(metric="vllm:request_success", apart=APART),
+    ),
     input_tokens=(
         mean("vllm:request_prompt_tokens"),
         ratio("vllm:prompt_tokens_total", "vllm:request_success_total"),

@@ -50,6 +50,27 @@ POD_OWNERS = (
 """Whose a pod is, beyond what its name says."""
 OWNERSHIP = tuple(quantity.name for quantity in POD_OWNERS)
 
+UNSCHEDULABLE = Quantity(
+    name=Name.UNSCHEDULABLE,
+    unit="exists",
+    reason="pods that find no node: more of them would find none either",
+    by=("namespace", "pod"),
+    candidates=("max by ($by) (kube_pod_status_unschedulable{$where}) > 0",),
+)
+
+ON_DEVICES = 'resource=~"requests[.].+/.+"'
+QUOTAS = Quantity(
+    name=Name.QUOTAS,
+    unit="devices",
+    reason="what a namespace may still ask for",
+    by=("namespace", "resourcequota", "resource"),
+    candidates=(
+        " - ".join(
+            f"max by ($by) (kube_resourcequota{{{ON_DEVICES},type={of},$where}})" for of in ('"hard"', '"used"')
+        ),
+    ),
+)
+
 READY_REPLICAS = Quantity(
     name=Name.READY_REPLICAS,
     unit="replicas",

@@ -2,8 +2,8 @@
 
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.quantities.endpoint_picker import ARRIVALS
-from reconciler.metrics.quantities.kubernetes import POD_OWNERS
-from reconciler.metrics.quantities.quantity import PER_POD, Name, Quantity
+from reconciler.metrics.quantities.kubernetes import POD_OWNERS, QUOTAS, UNSCHEDULABLE
+from reconciler.metrics.quantities.quantity import CLUSTER, PER_POD, Name, Quantity
 
 RUNNING = offered(lambda engine: engine.running)
 WAITING = offered(lambda engine: engine.waiting)
@@ -55,6 +55,17 @@ QUANTITIES: tuple[Quantity, ...] = (
     ),
     ARRIVALS,
     Quantity(
+        name=Name.CHANGES,
+        unit="changes",
+        reason="tells what is scraped and stands still: it says nothing of now",
+        by=PER_POD,
+        candidates=tuple(
+            f"{engine.running[0].changes()} + {engine.waiting[0].changes()}"
+            for engine in ENGINES.values()
+            if engine.running and engine.waiting
+        ),
+    ),
+    Quantity(
         name=Name.INPUT_TOKENS,
         unit="tokens/request",
         reason="mean tokens of a prompt",
@@ -97,15 +108,17 @@ QUANTITIES: tuple[Quantity, ...] = (
         candidates=tuple(ratio.latest() for ratio in offered(lambda engine: engine.ttft)),
     ),
     *POD_OWNERS,
+    UNSCHEDULABLE,
+    QUOTAS,
 )
 """In the order they are asked: a run that is cut short has the essential ones first."""
 
-IN_A_CLUSTER = 'cluster!=""'
+IN_A_CLUSTER = f'{CLUSTER}!=""'
 CLUSTER_LABEL = Quantity(
     name=Name.CLUSTER_LABEL,
     unit="exists",
     reason="whether one server holds several clusters, when none is configured",
-    by=("cluster",),
+    by=("namespace", CLUSTER),
     candidates=tuple(
         f"group by ($by) ({gauge.selector})" for gauge in (each.narrowed(IN_A_CLUSTER) for each in RUNNING)
     ),

@@ -8,6 +8,7 @@ WINDOW_S = 300.0
 
 VARIANT_LABEL = "llm_d_ai_variant"
 POD_LABEL_OF_VARIANT = f"label_{VARIANT_LABEL}"
+CLUSTER = "cluster"
 PICKER_MODEL = "model_name"
 PICKER_TARGET_MODEL = "target_model_name"
 
@@ -26,6 +27,7 @@ class Name(StrEnum):
     TTFT = "ttft"
     RUNNING = "running"
     MOST_RUNNING = "most_running"
+    CHANGES = "changes"
     WAITING = "waiting"
     LAST_SEEN = "last_seen"
     POD_LABELS = "pod_labels"
@@ -40,6 +42,8 @@ class Name(StrEnum):
     FLOW_CONTROL_QUEUE_BYTES = "flow_control_queue_bytes"
     REQUESTS_IN_RETENTION = "requests_in_retention"
     READY_REPLICAS = "ready_replicas"
+    UNSCHEDULABLE = "unschedulable"
+    QUOTAS = "quotas"
     STORED_KV_TOKENS = "stored_kv_tokens"
     LIVE_REPLICAS = "live_replicas"
     NODES = "nodes"

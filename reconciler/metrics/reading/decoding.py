@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.quantity import CLUSTER, Name
 
 MAX_SAMPLES = 500_000
 MAX_WARNINGS = 10
@@ -43,7 +43,7 @@ def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
     """The values of the label `cluster` on series of the namespaces asked for, sorted; empty where it is not used."""
     asked = [decode(answer) for answer in answers if answer.query.quantity == Name.CLUSTER_LABEL]
     answered = [samples for samples in asked if not isinstance(samples, NoAnswer)]
-    return tuple(sorted({sample.labels.get("cluster", "") for samples in answered for sample in samples}))
+    return tuple(sorted({sample.labels.get(CLUSTER, "") for samples in answered for sample in samples}))
 
 
 def warnings_of(answer: Answer) -> tuple[str, ...]:

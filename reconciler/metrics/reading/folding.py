@@ -4,8 +4,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
+from reconciler.domain.measured.observed import Quota
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
-from reconciler.metrics.quantities.quantity import PICKER_MODEL, PICKER_TARGET_MODEL, POD_LABEL_OF_VARIANT, Name
+from reconciler.metrics.quantities.quantity import (
+    PICKER_MODEL,
+    PICKER_TARGET_MODEL,
+    POD_LABEL_OF_VARIANT,
+    Name,
+)
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode, warnings_of
 from reconciler.metrics.reading.readings import (
@@ -136,6 +142,27 @@ def _fold_owners(
         owners[named] = found if owners.get(named, found) == found else ""
 
 
+def _fold_unschedulable(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+    del name
+    readings.unschedulable |= {ObjectName(*series_of(sample.labels, names)[:2]) for sample in samples}
+
+
+def _fold_quotas(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+    del name
+    for sample in samples:
+        resource = sample.labels.get("resource", "").removeprefix("requests.")
+        quota = Quota(name=sample.labels.get("resourcequota", ""), resource=resource, left=sample.value)
+        readings.quotas.setdefault(sample.labels.get(names.namespace, ""), []).append(quota)
+
+
+def _fold_clusters(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+    del name
+    for sample in samples:
+        readings.clusters.setdefault(sample.labels.get(names.namespace, ""), set()).add(
+            sample.labels.get("cluster", "")
+        )
+
+
 def _fold_devices(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     del names
     readings.devices[name] = samples
@@ -173,6 +200,10 @@ FOLDS: Mapping[str, Fold] = {
     Name.FLOW_CONTROL_QUEUE_BYTES: _fold_picker,
     Name.REQUESTS_IN_RETENTION: _fold_pods,
     Name.READY_REPLICAS: _fold_ready,
+    Name.CHANGES: _fold_pods,
+    Name.UNSCHEDULABLE: _fold_unschedulable,
+    Name.QUOTAS: _fold_quotas,
+    Name.CLUSTER_LABEL: _fold_clusters,
     Name.NODES: _fold_devices,
     Name.DEVICE_REQUESTS: _fold_devices,
 }

@@ -73,6 +73,16 @@ def ready_replicas(
     return ready
 
 
+def unschedulable_pods(readings: MetricReadings, attribution: Attribution) -> dict[ResourceKey, int]:
+    """How many pods of each variant find no node."""
+    pods: dict[ResourceKey, int] = {}
+    for pod in sorted(readings.unschedulable):
+        variant = attribution.variant_of(ReplicaSeries(pod.namespace, pod.name, "", ""))
+        if variant is not None:
+            pods[variant] = pods.get(variant, 0) + 1
+    return pods
+
+
 def _replicas(
     variant: ResourceKey, instances: Instances, readings: MetricReadings, sightings: Sightings
 ) -> tuple[ReplicaMetrics, ...]:

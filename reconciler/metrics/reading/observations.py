@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.variants import Variant
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
+from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.plausibility import why_implausible
@@ -13,6 +14,9 @@ from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, S
 from reconciler.metrics.reading.sightings import STALE_AFTER_S, Sightings
 
 UNSEEN = Performance()
+MOST_SURPLUS = 2
+MOST_SURPLUS_SHARE = 1.5
+"""Pods beyond Git: a surge of a rolling update is as large only for minutes."""
 
 
 def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, now_s: float) -> Observation:
@@ -22,9 +26,17 @@ def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, no
     last_seen = readings.of_pods(Name.LAST_SEEN)
     times_s = [last_seen[one] for one in series if one in last_seen]
     seen_s = max((time_s for time_s in times_s if is_usable(time_s) and time_s <= now_s + STALE_AFTER_S), default=None)
-    absence = _unattributed(variant, sightings) or _unusable(fresh, readings) or why_implausible(fresh, readings)
+    absence = (
+        _of_several_clusters(variant, readings)
+        or _unattributed(variant, sightings)
+        or _surplus(variant, fresh)
+        or _unusable(fresh, readings)
+        or why_implausible(fresh, readings)
+    )
     if absence is None and variant.current.replicas > 0 and not fresh:
-        absence = _unseen(variant, seen_s, now_s, _strangers(variant, sightings))
+        absence = _frozen(series, sightings, readings) or _unseen(
+            variant, seen_s, now_s, _strangers(variant, sightings)
+        )
     return Observation(
         performance=Performance(
             itl_s=_mean(Name.ITL, fresh, readings),
@@ -48,6 +60,35 @@ def stale_reason(age_s: float) -> str:
     minutes = int(age_s // 60)
     age = f"{minutes} min" if minutes > STALE_AFTER_S // 60 else f"{age_s:.0f} s"
     return f"metrics stale: last sample {age} ago, limit {STALE_AFTER_S // 60:.0f}m"
+
+
+def _of_several_clusters(variant: Variant, readings: MetricReadings) -> NoAnswer | None:
+    """Why the pods of a namespace may be another cluster's: their series name more than one."""
+    namespace = variant.model.namespace
+    clusters = sorted(filter(None, readings.clusters.get(namespace, ())))
+    if len(clusters) < 2:
+        return None
+    named = ", ".join(map(printable, clusters))
+    reason = (
+        f"pods of {len(clusters)} clusters ({named}) report in namespace {printable(namespace)}: say which is meant by "
+        f"clusters[].prometheus.matchLabels, as in {{cluster: {printable(clusters[0])}}}"
+    )
+    return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
+
+
+def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | None:
+    """Why so many pods cannot be the variant's alone: no rolling update has half as many again for long."""
+    pods, asked = len({one.pod for one in fresh}), variant.current.replicas
+    workload = variant.workload
+    if workload is None or workload.key.kind not in WORKLOAD_LABELS or variant.is_autoscaled:
+        return None
+    if pods < asked + MOST_SURPLUS or pods <= asked * MOST_SURPLUS_SHARE:
+        return None
+    reason = (
+        f"{pods} pods report for {variant.key.label} and Git asks for {asked}: a deployment under way, pods of another "
+        "cluster (clusters[].prometheus.matchLabels), or replicas that somebody set by hand"
+    )
+    return NoAnswer(absence=Absence.CONTRADICTORY, reason=reason)
 
 
 def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
@@ -82,6 +123,18 @@ def _unusable(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> NoAns
                 reason = f"pod {printable(one.pod)} reports {values[one]} requests {name}"
                 return NoAnswer(absence=Absence.NAN, reason=reason)
     return None
+
+
+def _frozen(series: Sequence[ReplicaSeries], sightings: Sightings, readings: MetricReadings) -> NoAnswer | None:
+    frozen = [one for one in series if one in sightings.frozen]
+    if not frozen:
+        return None
+    running = sum(readings.of_pods(Name.RUNNING)[one] for one in frozen)
+    reason = (
+        f"metrics stale: nothing that its {len(frozen)} replicas report has changed for {WINDOW_S // 60:.0f}m, "
+        f"while {running:.6g} requests run in them"
+    )
+    return NoAnswer(absence=Absence.STALE, reason=reason)
 
 
 def _unseen(variant: Variant, seen_s: float | None, now_s: float, strangers: str) -> NoAnswer:

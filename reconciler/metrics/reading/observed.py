@@ -15,7 +15,13 @@ from reconciler.metrics.queries.expressions import LabelNames, names_in
 from reconciler.metrics.reading.attribution import Attribution, attribution_of, name_models, served_by
 from reconciler.metrics.reading.devices import devices_seen
 from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.instances import instances_in, ready_replicas, replicas_of, stored_capacities
+from reconciler.metrics.reading.instances import (
+    instances_in,
+    ready_replicas,
+    replicas_of,
+    stored_capacities,
+    unschedulable_pods,
+)
 from reconciler.metrics.reading.live import live_of, read_live
 from reconciler.metrics.reading.loads import loads_of, models_of, requests_of, with_arrivals
 from reconciler.metrics.reading.observations import observe, unobserved
@@ -77,6 +83,7 @@ def _read_cluster(
         refusals=_first(name, refused),
         warnings=tuple(f"{name}: {warning}" for warning in _merged([readings.warnings, *warnings])),
         queues=queues_of(variants, readings),
+        quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
         traces=_traces(histories, attribution),
         live=live_of(variants, live),
         queries={name: _texts(answers)},
@@ -99,6 +106,7 @@ def _look(
         past=past_of(models, loads, past),
         replicas=replicas_of(variants, instances_in(readings), readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
+        unschedulable=unschedulable_pods(readings, attribution),
         requests=requests_of(models, readings),
         stored_kv_tokens=stored_capacities(readings, attribution),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.measured.answers import Absence, NoAnswer, Sample
+from reconciler.domain.measured.observed import Quota
 from reconciler.domain.measured.replicas import kv_cache_tokens
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.engines.serving_engine import BlockLabels
@@ -89,6 +90,9 @@ class MetricReadings:
     capacities: dict[Name, dict[ReplicaSeries, dict[str, KvCapacity]]] = field(default_factory=dict)
     ready: dict[Target, float] = field(default_factory=dict)
     owners: dict[Name, dict[ObjectName, str]] = field(default_factory=dict)
+    unschedulable: set[ObjectName] = field(default_factory=set)
+    quotas: dict[str, list[Quota]] = field(default_factory=dict)
+    clusters: dict[str, set[str]] = field(default_factory=dict)
     devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[ReplicaSeries]]] = field(default_factory=dict)
     renamed: set[ReplicaSeries] = field(default_factory=set)

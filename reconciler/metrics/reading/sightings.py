@@ -1,5 +1,6 @@
 """Which replicas reported lately, and which variant each belongs to."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,20 +30,23 @@ class Sightings:
     """`series_of` each variant, `reporting` now and fresh, and the `shares` of models with unattributed pods.
 
     Under the empty name is the share of pods that report no model and may be anybody's; `unnamed` are the variants
-    with replicas of that sort.
+    with replicas of that sort. `frozen` are scraped and stand still, which is as good as silent.
     """
 
     series_of: Mapping[ResourceKey, tuple[ReplicaSeries, ...]]
     reporting: frozenset[ReplicaSeries]
     shares: Mapping[Served, UnattributedPods]
     unnamed: frozenset[ResourceKey] = frozenset()
+    frozen: frozenset[ReplicaSeries] = frozenset()
 
 
 def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> Sightings:
     """Every series of the last hour, each attributed once."""
     last_seen = readings.of_pods(Name.LAST_SEEN)
     running = readings.of_pods(Name.RUNNING)
-    reporting = frozenset(series for series in running if is_fresh(last_seen.get(series, 0.0), now_s))
+    fresh = frozenset(series for series in running if is_fresh(last_seen.get(series, 0.0), now_s))
+    frozen = frozenset(series for series in fresh if _is_frozen(series, readings))
+    reporting = fresh - frozen
     series_of: dict[ResourceKey, list[ReplicaSeries]] = {}
     strangers: set[ReplicaSeries] = set()
     for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
@@ -56,7 +60,16 @@ def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> S
         reporting=reporting,
         shares=_shares(reporting, strangers),
         unnamed=frozenset(variant for variant, found in series_of.items() if not readings.renamed.isdisjoint(found)),
+        frozen=frozen,
     )
+
+
+def _is_frozen(series: ReplicaSeries, readings: MetricReadings) -> bool:
+    """Whether requests run in a replica, and for a whole window none came, none went and no token was made."""
+    if readings.of_pods(Name.CHANGES).get(series) != 0 or not readings.of_pods(Name.RUNNING)[series] > 0:
+        return False
+    is_decoding = not math.isnan(readings.of_pods(Name.ITL).get(series, math.nan))
+    return not is_decoding and readings.of_pods(Name.COMPLETIONS).get(series, 0.0) == 0
 
 
 def is_fresh(seen_s: float, now_s: float) -> bool:

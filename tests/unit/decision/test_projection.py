@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.loads import ArrivalSource
+from reconciler.domain.plan import Outcome
 from reconciler.domain.service_classes import SloTarget
 
 
@@ -76,6 +78,17 @@ def test_replicas_that_do_not_report_do_not_stop_growth(starting: Any) -> None:
     assert starting.desired() == {"llama": "10 x H100"}
 
 
+def test_nothing_is_added_to_replicas_that_may_still_be_starting(starting: Any) -> None:
+    starting.loads = {model: replace(load, arrival_rate_per_s=95.0) for model, load in starting.loads.items()}
+    starting.committed_s = starting.now_s - 60.0
+    decision = starting.decision()
+    assert (decision.outcome, decision.desired.replicas) == (Outcome.HELD, 9)
+    assert decision.hold.kind is HoldKind.GROWTH_UNPROVEN
+    assert decision.hold.words == (
+        "2 of 9 replicas of llm/llama report: nothing is added until those that Git asks for do"
+    )
+
+
 def test_an_idle_model_does_not_shrink_while_replicas_do_not_report(starting: Any, make: Any) -> None:
     starting.loads = {model: replace(make.load(0.0), arrivals_from=ArrivalSource.REPLICAS) for model in starting.loads}
     assert starting.desired() == {"llama": "9 x H100"}
@@ -109,3 +122,12 @@ def test_an_open_pull_request_grows_while_replicas_do_not_report(starting: Any, 
     (group,) = starting.plan().groups
     assert group.blocked is None
     assert starting.desired() == {"llama": "14 x H100"}
+
+
+def test_an_open_pull_request_stays_while_replicas_may_still_be_starting(starting: Any, make: Any) -> None:
+    starting.loads = {model: replace(load, arrival_rate_per_s=135.0) for model, load in starting.loads.items()}
+    starting.propose(make.change("llama", "9 x H100", "12 x H100"))
+    starting.committed_s = starting.now_s - 60.0
+    (group,) = starting.plan().groups
+    assert group.blocked.kind is HoldKind.GROWTH_UNPROVEN
+    assert group.blocked.words.startswith("open pull request #7 stays as it is: 2 of 9 replicas of llm/llama report")

@@ -13,7 +13,9 @@ ASKED = {quantity.name: quantity.candidates for quantity in (*QUANTITIES, *SATUR
 OF_ONE_ENGINE = set(ASKED) - {
     *(Name.ARRIVALS_ENDPOINT_PICKER, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES),
     *(Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER, Name.READY_REPLICAS),
+    *(Name.UNSCHEDULABLE, Name.QUOTAS),
 }
+OF_TRITON = "sum by ($unnamed) (max by ($unnamed, model, version)"
 IS_TRITON = 'on ($place, model) last_over_time(nv_trt_llm_request_metrics{request_type="waiting",$where}[$window])'
 
 
@@ -35,6 +37,7 @@ def asked_of(engine: ServingEngine) -> dict[Name, list[str]]:
         Name.WAITING: [gauge.now() for gauge in engine.waiting],
         Name.NUM_WAITING: [gauge.peak() for gauge in engine.waiting],
         Name.QUEUE_GROWTH: [f"{engine.running[0].growth()} + {engine.waiting[0].growth()}"],
+        Name.CHANGES: [f"{engine.running[0].changes()} + {engine.waiting[0].changes()}"],
         Name.COMPLETIONS: [counter.gain() for counter in engine.finished],
         Name.REQUESTS_IN_RETENTION: [counter.gain("increase") for counter in engine.finished],
         Name.KV_CACHE_USAGE: [each.peak() for each in engine.kv_cache_usage],
@@ -80,8 +83,10 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
             "vllm",
             Name.COMPLETIONS,
             (
-                "sum by ($by) (rate(vllm:request_success_total{$where}[$window]))"
-                " or sum by ($by) (rate(vllm:request_success{$where}[$window]))"
+                "sum by ($by) (max by ($by, engine, finished_reason)"
+                " (rate(vllm:request_success_total{$where}[$window])))"
+                " or sum by ($by) (max by ($by, engine, finished_reason)"
+                " (rate(vllm:request_success{$where}[$window])))"
             ),
         ),
         (
@@ -114,8 +119,8 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
             "triton",
             Name.WAIT,
             (
-                f"sum by ($unnamed) (rate(nv_inference_queue_duration_us{{$where}}[$window]) and {IS_TRITON})"
-                f" / sum by ($unnamed) (rate(nv_inference_request_success{{$where}}[$window]) and {IS_TRITON})"
+                f"{OF_TRITON} (rate(nv_inference_queue_duration_us{{$where}}[$window]) and {IS_TRITON}))"
+                f" / {OF_TRITON} (rate(nv_inference_request_success{{$where}}[$window]) and {IS_TRITON}))"
                 " / 1000000"
             ),
         ),
@@ -131,8 +136,9 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
             "tgi",
             Name.QUEUE_GROWTH,
             (
-                "sum by ($by) (deriv(tgi_batch_current_size{$where}[$window]))"
-                " + sum by ($by) (deriv(tgi_queue_size{$where}[$window]))"
+                "max by ($by) (deriv(tgi_batch_current_size{$where}[$window])"
+                " and tgi_batch_current_size{$where} offset $window)"
+                " + max by ($by) (deriv(tgi_queue_size{$where}[$window]) and tgi_queue_size{$where} offset $window)"
             ),
         ),
     ],

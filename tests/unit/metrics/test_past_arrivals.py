@@ -91,7 +91,8 @@ def test_replicas_are_added_up_and_windows_are_those_of_the_load() -> None:
     texts = {each.quantity: each.text for each in asked()}
     assert texts["past_completions"].startswith(
         "sum by (namespace, model_name) (sum by (namespace, pod, model_name, llm_d_ai_variant) "
-        '(rate(vllm:request_success_total{namespace="llm"}[5m])) or '
+        "(max by (namespace, pod, model_name, llm_d_ai_variant, engine, finished_reason) "
+        '(rate(vllm:request_success_total{namespace="llm"}[5m]))) or '
     )
     assert texts["past_completions"].endswith(")")
     assert 'rate(llm_d_epp_request_total{namespace="llm"}[5m])' in texts["past_arrivals_endpoint_picker"]

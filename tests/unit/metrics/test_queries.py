@@ -31,15 +31,20 @@ def texts(of: ClusterSettings, namespaces: dict[str, int], *, with_cluster_label
 
 
 def test_completions_are_coalesced_and_never_added() -> None:
-    by = "sum by (namespace, pod, model_name, llm_d_ai_variant)"
-    is_triton = 'last_over_time(nv_trt_llm_request_metrics{request_type="waiting",namespace="llm"}[5m])'
+    labels = "namespace, pod, model_name, llm_d_ai_variant"
+
+    def once(apart: str) -> str:
+        return f"sum by ({labels}) (max by ({labels}, {apart})"
+
+    waiting = 'nv_trt_llm_request_metrics{request_type="waiting",namespace="llm"}'
+    beside = f" and on (namespace, pod, model) last_over_time({waiting}[5m])"
     known = [
-        f'{by} (rate(vllm:request_success_total{{namespace="llm"}}[5m]))',
-        f'{by} (rate(vllm:request_success{{namespace="llm"}}[5m]))',
-        f'{by} (rate(sglang:num_requests_total{{namespace="llm"}}[5m]))',
-        f'{by} (rate(trtllm_request_success_total{{namespace="llm"}}[5m]))',
-        f'{by} (rate(tgi_request_success{{namespace="llm"}}[5m]))',
-        f'{by} (rate(nv_inference_request_success{{namespace="llm"}}[5m]) and on (namespace, pod, model) {is_triton})',
+        f'{once("engine, finished_reason")} (rate(vllm:request_success_total{{namespace="llm"}}[5m])))',
+        f'{once("engine, finished_reason")} (rate(vllm:request_success{{namespace="llm"}}[5m])))',
+        f'{once("dp_rank, engine_type")} (rate(sglang:num_requests_total{{namespace="llm"}}[5m])))',
+        f'{once("finished_reason, engine_type")} (rate(trtllm_request_success_total{{namespace="llm"}}[5m])))',
+        f'{once("method")} (rate(tgi_request_success{{namespace="llm"}}[5m])))',
+        f'{once("model, version")} (rate(nv_inference_request_success{{namespace="llm"}}[5m]){beside}))',
     ]
     asked = texts(PLAIN, {"llm": 3})["completions"].split(" or ")
     assert [text for text in asked if text in known] == known
@@ -138,7 +143,7 @@ def test_without_variants_or_prometheus_nothing_is_asked() -> None:
 def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed(make_answer: Any) -> None:
     asked = texts(PLAIN, {"llm": 1}, with_cluster_label=True)
     assert asked["cluster_label"].startswith(
-        'group by (cluster) (vllm:num_requests_running{cluster!="",namespace="llm"})'
+        'group by (namespace, cluster) (vllm:num_requests_running{cluster!="",namespace="llm"})'
     )
     assert "cluster_label" not in texts(PLAIN, {"llm": 1})
     rows = [({"cluster": "us"}, 1.0), ({"cluster": "eu"}, 1.0)]

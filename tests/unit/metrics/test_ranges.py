@@ -43,7 +43,7 @@ def test_needs_add_their_quantities_in_their_namespaces_alone() -> None:
         namespace = "traced" if query.step_s == 60.0 else "full"
         where = '=~"|full"' if query.quantity.startswith("flow_control") else f'="{namespace}"'
         assert query.text.count("{") == query.text.count(f"namespace{where}") > 0, query.quantity
-    assert len(plain) == len(QUANTITIES) == 15
+    assert len(plain) == len(QUANTITIES) == 18
 
 
 def test_the_retention_period_and_the_hour_are_windows_of_the_queries() -> None:
@@ -80,7 +80,8 @@ def test_a_history_is_one_range_query_a_quantity_on_multiples_of_the_step() -> N
     assert (query.start_s, query.end_s, query.step_s) == (1_789_996_440.0, 1_789_999_980.0, 60.0)
     assert query.text.startswith(
         "sum by (namespace, pod, model_name, llm_d_ai_variant) "
-        '(avg_over_time(vllm:num_requests_running{namespace="llm"}[5m])) or '
+        "(max by (namespace, pod, model_name, llm_d_ai_variant, engine) "
+        '(avg_over_time(vllm:num_requests_running{namespace="llm"}[5m]))) or '
     )
     assert len(asked(*HISTORY)) == len(HISTORY)
 

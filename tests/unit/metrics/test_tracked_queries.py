@@ -128,10 +128,10 @@ def test_activity_is_asked_for_where_a_grace_period_waits_for_it() -> None:
     assert not any("running" in quantity for quantity in asked(target()))
     texts = asked(target(grace_s=60.0))
     assert texts["tracked_running"].startswith(
-        'sum by (namespace, pod) (vllm:num_requests_running{namespace="llm"}) or'
+        'sum by (namespace, pod) (max by (namespace, pod, engine) (vllm:num_requests_running{namespace="llm"})) or'
     )
     assert texts["tracked_waiting"].startswith(
-        'sum by (namespace, pod) (vllm:num_requests_waiting{namespace="llm"}) or'
+        'sum by (namespace, pod) (max by (namespace, pod, engine) (vllm:num_requests_waiting{namespace="llm"})) or'
     )
     assert 'rate(vllm:request_success_total{namespace="llm"}[2m])' in texts["tracked_finished"]
 

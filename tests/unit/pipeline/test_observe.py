@@ -12,7 +12,7 @@ from reconciler.errors import TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
 from reconciler.metrics.quantities.history import SATURATION_HISTORY, TRACED_HISTORY
-from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 from reconciler.pipeline import observe as observing
@@ -53,7 +53,8 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
 
     desk.plan(ask)
     past = {Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH, Name.PAST_ENDPOINT_PICKER}
-    now = {*(each.name for each in (*QUANTITIES, *SATURATION_QUANTITIES)), Name.NODES, Name.DEVICE_REQUESTS}
+    now = {*(each.name for each in (*QUANTITIES, CLUSTER_LABEL, *SATURATION_QUANTITIES))}
+    now |= {Name.NODES, Name.DEVICE_REQUESTS}
     traced = [*TRACED_HISTORY, *SATURATION_HISTORY, *past, Name.LIVE_REPLICAS]
     assert sorted(each.quantity for each in asked if each.step_s is None) == sorted(now)
     assert sorted(each.quantity for each in asked if each.step_s is not None) == sorted(traced)

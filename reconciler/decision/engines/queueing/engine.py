@@ -23,8 +23,9 @@ from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variant_settings import HEADROOM, Engine
+from reconciler.domain.variant_settings import HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
 from reconciler.domain.variants import Variant
+from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S
 from reconciler.sizing.learning.correction import Correction, correct
 from reconciler.sizing.learning.coverage import why_outside
 
@@ -43,6 +44,10 @@ class QueueingEngine(SizingEngine):
     def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
         """A profile may turn out wrong, or not to reach the load: then saturation must answer in the same run."""
         return frozenset(EngineQuestion)
+
+    def waits_for_replicas_s(self, variant: Variant) -> float:
+        """As long as they may still be starting: how many are needed does not hang on how many report."""
+        return variant.settings[SYNC_DELAY_S].value + variant.settings[START_DELAY_S].value + LIVE_WINDOW_S
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         load, observation = snapshot.observed.loads.get(variant.model), snapshot.observed.observations.get(variant.key)

@@ -1,5 +1,6 @@
 """The engine `saturation`: replicas judged by how full they are, where nobody states a profile or a class."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,10 @@ class SaturationEngine(SizingEngine):
     size_cluster: SizeCluster
     corrects_history: bool = False
     wants_traces: Callable[[SaturationRules], bool] = _never
+
+    def waits_for_replicas_s(self, variant: Variant) -> float:
+        """As long as it takes: a replica that nobody can judge counts as full, so that each would ask for the next."""
+        return math.inf if self.corrects_history else 0.0
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         return Admission(is_admitted=True)
