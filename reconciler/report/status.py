@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import Condition
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.plan import RATE, Decision, Outcome
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
-from reconciler.domain.variant_settings import Engine
 from reconciler.report.plain import one_line
 
 ACCELERATOR_LENGTH = 2
@@ -26,7 +25,6 @@ LEAST_REPLICAS: Mapping[StatusShape, int] = {StatusShape.FULL: 0, StatusShape.TT
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})")
 
 
-_SATURATION_ONLY = frozenset({Engine.SATURATION, Engine.WVA_V1, Engine.WVA_V2})
 _REASONS_WITHOUT_METRICS: Mapping[HoldKind, str] = {
     HoldKind.METRICS_STALE: "MetricsStale",
     HoldKind.METRICS_FAILED: "PrometheusError",
@@ -231,7 +229,7 @@ def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
         return kind, "False", reason, one_line(str(decision.hold or "held"))
     if decision.outcome is Outcome.UNCHANGED:
         return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
-    if decision.engine in _SATURATION_ONLY:
+    if decision.unit != RATE:  # nobody knows its latency: sized by how full replicas are
         message = f"saturation-only decision: {_direction(decision)} (target: {replicas} replicas)"
         is_early = decision.status_shape is StatusShape.TTFT
         return kind, "True", "CapacityOnlyMode" if is_early else "SaturationOnlyMode", message

@@ -152,11 +152,9 @@ def test_what_holds_a_variant_is_one_of_upstreams_reasons(decision: Decision, ki
 @pytest.mark.parametrize(
     ("shape", "reason"), [(StatusShape.TARGET, "SaturationOnlyMode"), (StatusShape.TTFT, "CapacityOnlyMode")]
 )
-@pytest.mark.parametrize("engine", ["saturation", "wva-v1", "wva-v2"])
-def test_a_decision_by_saturation_alone_says_so(
-    decision: Decision, shape: StatusShape, reason: str, engine: str
-) -> None:
-    ready = view_of(dataclasses.replace(decision, status_shape=shape, engine=engine)).conditions[1]
+@pytest.mark.parametrize("unit", ["tokens", "replicas"])
+def test_a_decision_by_saturation_alone_says_so(decision: Decision, shape: StatusShape, reason: str, unit: str) -> None:
+    ready = view_of(dataclasses.replace(decision, status_shape=shape, unit=unit)).conditions[1]
     assert (ready.status, ready.reason) == ("True", reason)
     assert ready.message == "saturation-only decision: scale-up decision (target: 5 replicas)"
 
