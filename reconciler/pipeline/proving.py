@@ -57,7 +57,9 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
     """
     kustomize = find_kustomize()
     files = {path: body for change_set in prepared.edited.change_sets for path, body in change_set.files.items()}
-    roots, unrendered = _roots_of(_build(prepared), files)
+    fleet = _build(prepared)
+    roots, unrendered = _roots_of(fleet, files)
+    others = {root for path in files for root in fleet.roots_elsewhere(path)}
     wanted = _WantedChanges.of(prepared)
     objects = changed = 0
     with tempfile.TemporaryDirectory(prefix="reconciler-prove-") as name_of_folder:
@@ -69,7 +71,7 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
             (folder / path).write_bytes(body)
         for root in roots:
             after = _render(kustomize, folder, root)
-            changed += _compare(root, before[root], after, wanted)
+            changed += _compare(root, before[root], after, None if root in others else wanted)
             objects += len(after)
     return Proof(tool=kustomize.name, roots=len(roots), objects=objects, changed=changed, unrendered=unrendered)
 
@@ -156,15 +158,15 @@ class _WantedChanges:
         return is_count and value in self.counts and name[0] in AUTOSCALERS
 
 
-def _compare(root: str, before: Objects, after: Objects, wanted: _WantedChanges) -> int:
-    """How many objects differ; raises InputError when one differs otherwise than it was meant to."""
+def _compare(root: str, before: Objects, after: Objects, wanted: _WantedChanges | None) -> int:
+    """How many objects differ; raises InputError when one differs otherwise than it was meant to, if at all."""
     changed = 0
     for name in sorted(before.keys() | after.keys()):
         kind, _, called = name
         differences = list(_differences(before.get(name), after.get(name), ()))
         changed += bool(differences)
         for path, old, new in differences:
-            if not wanted.hold((kind, called), path, new):
+            if wanted is None or not wanted.hold((kind, called), path, new):
                 words = (
                     f"{kind} {called} {format_field(path)} would change from {old!r} to {new!r}, which nobody wanted"
                 )

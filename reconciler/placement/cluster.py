@@ -23,6 +23,8 @@ from reconciler.placement.repository import ManifestRepository, directory_of, is
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
 
 MAX_DEPLOYERS: Final = 20_000
+ELSEWHERE: Final = "(elsewhere)"
+"""What the repository builds in the paths of no cluster belongs to; no name of a cluster has brackets."""
 _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
 
 
@@ -59,6 +61,7 @@ class _Job:
     followed: set[ObjectIdentity] = field(default_factory=set)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
+    paths_of: dict[Root, frozenset[str]] = field(default_factory=dict)
 
 
 def build_cluster(
@@ -83,6 +86,39 @@ def build_cluster(
         roots_reading=job.roots_reading,
         plain=frozenset(job.plain),
         unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.roots_reading)),
+    )
+
+
+def build_elsewhere(
+    builder: Builder, is_held: Callable[[str], bool], read: frozenset[str], used: Used, charts: frozenset[str]
+) -> ClusterBuild:
+    """What the repository builds, outside of every cluster's paths, of files that clusters `read`.
+
+    What reads a file of a cluster's paths, or deploys one, is that environment itself and no other one.
+    """
+    job = _Job(cluster=ELSEWHERE, builder=builder, holds=lambda path: not is_held(path), used=used, charts=charts)
+    repository = builder.repository
+    declared = [each for _, source, each in _declared_deployers(job) if source.document.path not in read]
+    others = [each for each in declared if not any(map(is_held, repository.files_below(each.directory)))]
+    for deployer in others:
+        _deploy(job, deployer)
+    pointed = frozenset(deployer.directory for deployer in others)
+    for directory in root_directories(builder, used, job.holds):
+        is_theirs = not read.isdisjoint(repository.kustomizations_in(directory))
+        if not is_theirs and not is_below(directory, pointed):
+            _build_directory(job, Root(cluster=ELSEWHERE, path=directory))
+    shared = {
+        root for root, paths in job.paths_of.items() if not read.isdisjoint(paths) and not any(map(is_held, paths))
+    }
+    reading = Counter(path for root in shared for path in job.paths_of[root])
+    return ClusterBuild(
+        cluster=ELSEWHERE,
+        objects=tuple(each for each in job.objects if each.root in shared),
+        findings=(),
+        deployers={root: each for root, each in job.deployers.items() if root in shared},
+        paths=frozenset(reading),
+        roots_reading=reading,
+        unbuilt=frozenset(),
     )
 
 
@@ -233,6 +269,7 @@ def _files_of(job: _Job, deployer: Deployer) -> Iterator[str]:
 def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
     """Take over what a build made; what it fails at holds every object of it."""
     job.roots_reading.update(gathering.paths)
+    job.paths_of[root] = frozenset(gathering.paths)
     job.findings += gathering.findings
     job.findings += [finding_of(error) for error in gathering.failures]
     shared = tuple(_failed(error, root) for error in gathering.failures[:1])

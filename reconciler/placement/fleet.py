@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.findings import Finding
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests.fields import Field
-from reconciler.placement.cluster import ClusterBuild, build_cluster
+from reconciler.placement.cluster import ELSEWHERE, ClusterBuild, build_cluster, build_elsewhere
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.markers import IGNORE, MarkerComment
@@ -22,7 +22,7 @@ class Fleet:
 
     `objects` holds each object under its key, more than one where two roots build the same name. `shared_paths` are
     files that the builds of two clusters read: never edited. `repository`, `holds` (does a path belong to a cluster)
-    and `markers` are what it was built from.
+    and `markers` are what it was built from. One of the `clusters` may be what is built elsewhere of their files.
     """
 
     repository: ManifestRepository
@@ -45,6 +45,10 @@ class Fleet:
     def findings(self) -> tuple[Finding, ...]:
         """Everything that must be told about the builds, sorted."""
         return tuple(sorted({finding for cluster in self.clusters.values() for finding in cluster.findings}))
+
+    def roots_elsewhere(self, path: str) -> tuple[str, ...]:
+        """What builds objects of a file in the paths of no cluster, sorted."""
+        return tuple(sorted({str(each.root) for each in self.reaches(path) if each.key.cluster == ELSEWHERE}))
 
     def find(self, key: ResourceKey) -> BuiltObject | None:
         """The object of that name, when one root builds it and no other."""
@@ -123,13 +127,21 @@ def build_fleet(
     builder = Builder(repository)
     used, charts = find_used(repository), find_charts(repository)
     builds = {name: build_cluster(builder, name, holds, used, charts) for name, holds in sorted(clusters.items())}
+
+    def is_held(path: str) -> bool:
+        return any(holds(path) for holds in clusters.values())
+
+    if not all(map(is_held, repository.paths)):
+        read = frozenset(path for build in builds.values() for path in build.paths)
+        builds[ELSEWHERE] = build_elsewhere(builder, is_held, read, used, charts)
     sorted_markers = sorted(markers, key=lambda marker: (marker.path, marker.line))
     objects: dict[ResourceKey, list[BuiltObject]] = {}
     by_document: dict[tuple[str, int], list[BuiltObject]] = {}
     documents_in: dict[str, int] = {}
     for build in builds.values():
         for built in build.objects:
-            objects.setdefault(built.key, []).append(built)
+            if build.cluster != ELSEWHERE:
+                objects.setdefault(built.key, []).append(built)
             for path, number in built.documents:
                 by_document.setdefault((path, number), []).append(built)
                 documents_in[path] = max(documents_in.get(path, 0), number + 1)

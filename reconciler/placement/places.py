@@ -128,6 +128,11 @@ def _is_at(marker: MarkerComment, origin: ValueOrigin) -> bool:
 def _reaching(fleet: Fleet, key: ResourceKey, origin: ValueOrigin, others: Iterable[str]) -> str:
     """An edit must change one object of one cluster."""
     path = origin.place.path
+    elsewhere = fleet.roots_elsewhere(path)
+    if elsewhere:
+        more = f" and {len(elsewhere) - _MOST_NAMED} more" if len(elsewhere) > _MOST_NAMED else ""
+        named = join_words(elsewhere[:_MOST_NAMED], "and")
+        return f"{path} is built into {named}{more} too, which no cluster's paths hold: a change would reach both"
     if path in fleet.shared_paths:
         names = join_words(sorted(fleet.holders_of(path) | {key.cluster}), "and")
         return f"{path} is reached by {names}: a change would reach all of them"

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Iterator
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.identity import Place
+from reconciler.placement.cluster import ELSEWHERE
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.resources.folding import FileDeclaration
@@ -19,6 +20,8 @@ _OBJECT_DEPTH = 1
 def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]:
     """What every file declares in every cluster: as it stands where it is applied as it stands, else as it is built."""
     for cluster, build in fleet.clusters.items():
+        if cluster == ELSEWHERE:
+            continue
         for path in sorted(path for path in build.plain if path in readings):
             yield read_file(cluster, path, fleet.repository.files.get(path, ()))
         for path, objects in sorted(_by_path(build.objects).items()):

@@ -97,6 +97,21 @@ def test_a_base_that_one_overlay_builds_is_edited(fleet: Fleet) -> None:
     assert written(fleet) == {BASE: ["-  replicas:   2     # since June", "+  replicas:   4     # since June"]}
 
 
+TRIAL = "trial/kustomization.yaml"
+
+
+def test_a_base_that_is_built_in_the_paths_of_no_cluster_is_not_edited(fleet: Fleet, tmp_path: Path) -> None:
+    to_base(fleet, OVERLAY, {TRIAL: "namespace: trial\nresources: [../apps/llama]\n"})
+    lines = written(fleet)
+    assert set(lines) == {ROOT}
+    assert any("count: 4" in line for line in lines[ROOT])
+    kept = str(tmp_path / "recording.zip")
+    outcome = fleet.invoke("plan", "--prove", "--record", kept, "-o", "diff")
+    assert outcome.code == 0, outcome.err
+    assert "as wanted" in outcome.out + outcome.err
+    assert fleet.invoke("plan", "--replay", kept, "-o", "diff").out == outcome.out
+
+
 def test_the_count_of_an_overlay_wins(fleet: Fleet) -> None:
     to_base(fleet, OVERLAY + "replicas:\n  - {name: llama, count: 3}    # prod\n")
     assert rows_of(decided(fleet), "considered") == [
