@@ -8,7 +8,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import room
-from reconciler.optimizer.fleet.planning import use_of
+from reconciler.optimizer.fleet.planning import is_served, use_of
 from reconciler.optimizer.fleet.sparse import Floats, Integers, columns
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def plan_greedily(formulation: Formulation, *, is_partial: bool = False) -> Inte
     counts = np.array(handed.counts, dtype=np.int64)
     is_within = (use_of(formulation, counts) <= room(formulation)).all()
     asked = formulation.without_must() if is_partial else formulation
-    return counts if is_within and _is_served(asked, counts) else None
+    return counts if is_within and is_served(asked, counts) else None
 
 
 def _prices(formulation: Formulation) -> Floats:
@@ -116,15 +116,3 @@ def _floors(formulation: Formulation, price: Floats) -> Integers:
     forced = cheapest[variants.is_forced]
     counts[forced] = choices.lowest[forced]
     return counts
-
-
-def _is_served(formulation: Formulation, counts: Integers) -> bool:
-    """Whether the plan keeps the rows of each model: demand, and the proportion of roles."""
-    choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
-    chosen, height = np.flatnonzero(counts), len(formulation.rows.requirements)
-    row, count = choices.row[chosen], counts[chosen]
-    covered = np.bincount(row, choices.carried[chosen] * count, minlength=height)
-    replicas = np.bincount(row, count, minlength=height)
-    is_served = covered >= rows.must * (1 - TOLERANCE)
-    is_even = replicas[ratios.greater] >= ratios.factor * replicas[ratios.smaller] - TOLERANCE
-    return bool(is_served.all() and is_even.all())

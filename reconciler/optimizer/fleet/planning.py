@@ -6,18 +6,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Worth, configurations_from, worth
-from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import EXCESS, generate
+from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.generation import EXCESS, generate, room
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.rounding import GAP, round_shares
 from reconciler.optimizer.fleet.sparse import Floats, Integers, sums
 
 _NODES = 2_000
 
+SMALL = 60
+"""Choices of a fleet that one programme over all replicas decides exactly, sooner than prices do."""
+
+SEARCHED = 250
+"""Choices of a fleet that such a programme is asked about first, where prices need the general search."""
+
+_FEW_NODES = 500
+_EXACT = 1e-6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """Replicas by choice, their value, the bound on any plan's value, and a price of each shared row."""
+    """Replicas by choice, their value, the bound on any plan's value, and a price of each shared row.
+
+    The prices tell only what may be worth more: what one more of it saves takes another plan.
+    """
 
     counts: Integers
     value: float
@@ -40,9 +53,12 @@ Planner = Callable[[Formulation], Planned]
 
 
 def plan_by_columns(formulation: Formulation) -> Planned:
-    """The best plan found by prices and whole configurations."""
+    """The best plan found by prices and whole configurations; by one programme where that proves as much sooner."""
     if not formulation.choices.keys:
         return _empty(formulation)
+    small = _plan_small(formulation)
+    if small is not None:
+        return small
     generated = generate(formulation)
     if len(generated.infeasible) or generated.excess.max(initial=0.0) > EXCESS:
         return Infeasible(excess=generated.excess, blocks=generated.infeasible)
@@ -51,6 +67,37 @@ def plan_by_columns(formulation: Formulation) -> Planned:
         return None
     counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
     return FleetPlan(counts=counts, value=rounded.value, bound=rounded.bound, prices=generated.prices)
+
+
+def _plan_small(formulation: Formulation) -> Planned:
+    """What one programme says of a small fleet; None of others, and where it proves too little."""
+    size = len(formulation.choices.keys)
+    if size > SEARCHED or (size > SMALL and Pairs(formulation).is_paired.all()):
+        return None
+    found = solve_mixed_integer(formulation, gap=_EXACT if size <= SMALL else GAP / 2, nodes=_FEW_NODES)
+    if found.counts is None:
+        nothing = np.zeros(len(formulation.shared))
+        return Infeasible(excess=nothing, blocks=np.zeros(0, dtype=np.int64)) if found.bound == np.inf else None
+    value = value_of(formulation, found.counts)
+    is_good = value - found.bound <= GAP * abs(value)
+    if not is_good or not _keeps(formulation, found.counts):
+        return None
+    # It knows no prices: whatever has at most one left may be worth more.
+    left = (formulation.shared.limits - use_of(formulation, found.counts)) * formulation.shared.units
+    prices = (left <= 1 + EXCESS).astype(np.float64)
+    return FleetPlan(counts=found.counts, value=value, bound=min(found.bound, value), prices=prices)
+
+
+def _keeps(formulation: Formulation, counts: Integers) -> bool:
+    """Whether whole replicas keep what the programme keeps to its tolerance only."""
+    choices, rows, chosen = formulation.choices, formulation.rows, np.flatnonzero(counts)
+    once = np.unique(choices.variant[chosen])
+    serving = np.bincount(choices.row[chosen], minlength=len(rows.requirements))
+    is_within = (use_of(formulation, counts) <= room(formulation)).all() and (
+        counts[chosen] >= choices.lowest[chosen]
+    ).all()
+    is_single = len(once) == len(chosen) and bool((serving <= rows.active_limit).all())
+    return bool(is_within) and is_single and is_served(formulation, counts)
 
 
 def plan_directly(formulation: Formulation) -> Planned:
@@ -109,6 +156,18 @@ def covered_by(formulation: Formulation, counts: Integers) -> Floats:
     amounts = formulation.choices.carried * counts
     rows = len(formulation.rows.requirements)
     return np.bincount(formulation.choices.row, amounts, minlength=rows).astype(np.float64)
+
+
+def is_served(formulation: Formulation, counts: Integers) -> bool:
+    """Whether a plan keeps the rows of each model: demand, and the proportion of roles."""
+    choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
+    chosen, height = np.flatnonzero(counts), len(formulation.rows.requirements)
+    row, count = choices.row[chosen], counts[chosen]
+    covered = np.bincount(row, choices.carried[chosen] * count, minlength=height)
+    replicas = np.bincount(row, count, minlength=height)
+    is_covered = covered >= rows.must * (1 - TOLERANCE)
+    is_even = replicas[ratios.greater] >= ratios.factor * replicas[ratios.smaller] - TOLERANCE
+    return bool(is_covered.all() and is_even.all())
 
 
 def _worth(formulation: Formulation, counts: Integers) -> Worth:
