@@ -6,6 +6,7 @@ from dataclasses import replace
 from reconciler.decision.drift import drift_of
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
 from reconciler.decision.growth import why_unproven
+from reconciler.decision.shrinking import why_kept
 from reconciler.decision.variant_states import (
     EngineChoice,
     VariantState,
@@ -29,10 +30,12 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
     choices |= {
         model: EngineChoice(engine=AUTOMATIC[-1].name, reason=hold.words) for model, hold in contradicted.items()
     }
+    kept = _kept_models(snapshot, choices)
     alone = tuple(
         replace(
             _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key)),
             contradiction=contradicted.get(variant.model),
+            kept=kept[variant.model],
         )
         for variant in snapshot.variants
     )
@@ -53,6 +56,14 @@ def _contradicted(snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice]) 
             if variant.key in holds:
                 found.setdefault(variant.model, holds[variant.key])
     return found
+
+
+def _kept_models(snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice]) -> dict[ModelKey, Hold | None]:
+    """Why none of a model's replicas may go, by model."""
+    members: dict[ModelKey, list[Variant]] = {}
+    for variant in snapshot.variants:
+        members.setdefault(variant.model, []).append(variant)
+    return {model: why_kept(snapshot, model, own, ENGINES[choices[model].engine]) for model, own in members.items()}
 
 
 def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:

@@ -24,7 +24,8 @@ class Asking:
     """What one cluster is asked about: namespaces with the replicas expected there, and metric targets.
 
     `loads` are of models that a queue or saturation sizes, `saturation` and `traced` as in `QueryNeeds`. `past` counts
-    the models that a queue sizes: their arrivals are asked for over the longest `payback_s` of them. `watched` are
+    the models that a queue sizes, `usual` the replicas of all that follow the rule of `payback`: the past is asked for
+    over the longest `payback_s` of them. `watched` are
     scale targets whose live replicas are held against Git, over the longest of their sync delays.
     """
 
@@ -32,6 +33,7 @@ class Asking:
     saturation: dict[str, int] = field(default_factory=dict)
     traced: dict[str, int] = field(default_factory=dict)
     past: dict[str, int] = field(default_factory=dict)
+    usual: dict[str, int] = field(default_factory=dict)
     payback_s: float = 0.0
     retention_s: float = DEFAULT_RETENTION_S
     targets: list[TrackedTarget] = field(default_factory=list)
@@ -46,6 +48,7 @@ class Asking:
             traced=self.traced,
             retention_s=self.retention_s,
             past=self.past,
+            usual=self.usual,
             payback_s=self.payback_s,
         )
 
@@ -76,6 +79,8 @@ def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: Sa
     if EngineQuestion.PAST in asked:
         namespace = members[0].model.namespace
         asking.past[namespace] = asking.past.get(namespace, 0) + 1
+    if EngineQuestion.USUAL in asked:
+        _count(asking.usual, members)
         asking.payback_s = max(asking.payback_s, *(member.settings[PAYBACK_S].value for member in members))
     if EngineQuestion.TRACES in asked:
         _count(asking.traced, members)

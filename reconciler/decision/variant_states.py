@@ -22,9 +22,10 @@ class VariantState:
     """A variant with its model's load and engine.
 
     `holds` say why it must stay as it is, the most telling first; `gap` why what its replicas carry is unknown; without
-    any it is decided. `partial` says that some replicas did not report the load they carry: then nothing of the model
-    is scaled down. `contradiction` says that a profile of the model expects other than was measured: then saturation
-    may add replicas, and none goes. `unproven` says why nothing of the model is scaled up.
+    any it is decided. `partial` says that some replicas did not report the load that they carry, `kept` that what its
+    model needs is not sure for another reason: then nothing of the model is scaled down. `contradiction` says that a
+    profile of the model expects other than was measured: then saturation may add replicas, and none goes. `unproven`
+    says why nothing of the model is scaled up.
     `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
     """
 
@@ -36,6 +37,7 @@ class VariantState:
     partial: Hold | None = None
     contradiction: Hold | None = None
     unproven: Hold | None = None
+    kept: Hold | None = None
     replicas_reporting: int | None = None
     replicas_live: int | None = None
 

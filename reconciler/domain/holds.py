@@ -37,6 +37,9 @@ class HoldKind(StrEnum):
     METRICS_UNATTRIBUTED = "metrics-unattributed"
     METRICS_CONTRADICTORY = "metrics-contradictory"
     LOAD_PARTIAL = "load-partial"
+    HISTORY_MISSING = "history-missing"
+    LENGTHS_CHANGED = "lengths-changed"
+    GAUGES_CONTRADICT = "gauges-contradict"
     PROMPTS_UNKNOWN = "prompts-unknown"
     CAPACITY_UNKNOWN = "capacity-unknown"
     METRIC_TARGETS_MISSING = "metric-targets-missing"
@@ -77,6 +80,7 @@ _MISSING_DATA = _WITHOUT_METRICS | {
     HoldKind.RESOURCE_UNREADABLE,
     HoldKind.METRICS_CONTRADICTORY,
     HoldKind.LOAD_PARTIAL,
+    HoldKind.HISTORY_MISSING,
 }
 
 _OF_ABSENCES = {

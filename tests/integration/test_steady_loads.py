@@ -58,7 +58,9 @@ def written() -> History:
     for name in NAMES:
         for index in range(3):
             labels = {"namespace": "llm", "pod": f"{name}-5d4c8b7f9-bcdf{index + 4}", "model_name": f"org/{name}"}
-            vllm_replica(history, labels, per_s=40.0 / 3)
+            vllm_replica(
+                history, labels, per_s=40.0 / 3, running=19.0, itl_s=0.00774, wait_s=0.001, ttft_s=0.01, since_s=4200.0
+            )
     for name, peak_per_s in (("spiked", 80.0), ("constant", 40.0)):
         labels = {"namespace": "llm", "model_name": f"org/{name}", "target_model_name": f"org/{name}", "job": "epp"}
         points, total = [], 0.0
@@ -133,4 +135,4 @@ def test_completions_over_time_are_added_up_over_replicas(command: Command) -> N
     content = command("explain", "llm/completed")
     figures = {each["name"]: (each["value"], each["queries"]) for each in content["figures"]}
     assert figures["peak of arrivals"] == (pytest.approx(40.0, rel=0.01), ["past_completions", "past_queue_growth"])
-    assert content["queries"]["past_completions"].startswith("sum by (namespace, model_name) (sum by (namespace, pod,")
+    assert content["queries"]["past_completions"].startswith("sum by (namespace, model_name, unnamed_pod) (")

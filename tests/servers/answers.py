@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings
+from reconciler.metrics.quantities.history import PAST, USUAL
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.quantities.saturation import RETENTION_S
 from reconciler.pipeline.doors import Ask
@@ -62,6 +63,9 @@ PER_REPLICA: Mapping[str, float] = {
 }
 
 
+UNASKED = frozenset({*PAST, *USUAL, Name.PAST_CONFIGURED})
+"""As in recordings of before anybody asked for the past: then the load of now decides alone."""
+
 Rows = Sequence[tuple[dict[str, str], float]]
 
 
@@ -73,6 +77,7 @@ def answering(*replicas: Replica, rows: Mapping[str, Rows] | None = None) -> Ask
         return tuple(
             Answer(query=each, status=AnswerStatus.OK, body=_body(each, (rows or {}).get(each.quantity), replicas))
             for each in queries
+            if each.quantity not in UNASKED
         )
 
     return ask

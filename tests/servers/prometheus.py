@@ -30,10 +30,12 @@ class History:
         """A counter that grows by `per_s`; `metric` ends in `_total`."""
         self.series("counter", metric.removesuffix("_total"), labels, self._line(0.0, per_s, since_s, 0.0), "_total")
 
-    def histogram(self, metric: str, labels: Mapping[str, str], mean: float, per_s: float) -> None:
+    def histogram(
+        self, metric: str, labels: Mapping[str, str], mean: float, per_s: float, *, since_s: float = 1200.0
+    ) -> None:
         """A histogram's `_sum` and `_count`, with `per_s` observations of `mean` a second."""
-        self.series("histogram", metric, labels, self._line(0.0, per_s * mean, 1200.0, 0.0), "_sum")
-        self.series("histogram", metric, labels, self._line(0.0, per_s, 1200.0, 0.0), "_count")
+        self.series("histogram", metric, labels, self._line(0.0, per_s * mean, since_s, 0.0), "_sum")
+        self.series("histogram", metric, labels, self._line(0.0, per_s, since_s, 0.0), "_count")
 
     def gauge(
         self,
@@ -82,18 +84,19 @@ def vllm_replica(
     wait_s: float = 0.1,
     ttft_s: float = 0.3,
     old_names: bool = False,
+    since_s: float = 1200.0,
 ) -> None:
     """What one vLLM replica exports, straight lines all of it."""
-    history.counter("vllm:request_success_total", {**labels, "finished_reason": "stop"}, per_s)
-    history.counter("vllm:request_success_total", {**labels, "finished_reason": "length"}, 0.0)
-    history.gauge("vllm:num_requests_running", labels, running)
-    history.gauge("vllm:num_requests_waiting", labels, waiting, per_s=growth_per_s)
-    history.histogram("vllm:request_generation_tokens", labels, output_tokens, per_s)
-    history.histogram("vllm:request_prompt_tokens", labels, input_tokens, per_s)
-    history.histogram("vllm:request_queue_time_seconds", labels, wait_s, per_s)
-    history.histogram("vllm:time_to_first_token_seconds", labels, ttft_s, per_s)
+    history.counter("vllm:request_success_total", {**labels, "finished_reason": "stop"}, per_s, since_s=since_s)
+    history.counter("vllm:request_success_total", {**labels, "finished_reason": "length"}, 0.0, since_s=since_s)
+    history.gauge("vllm:num_requests_running", labels, running, since_s=since_s)
+    history.gauge("vllm:num_requests_waiting", labels, waiting, per_s=growth_per_s, since_s=since_s)
+    history.histogram("vllm:request_generation_tokens", labels, output_tokens, per_s, since_s=since_s)
+    history.histogram("vllm:request_prompt_tokens", labels, input_tokens, per_s, since_s=since_s)
+    history.histogram("vllm:request_queue_time_seconds", labels, wait_s, per_s, since_s=since_s)
+    history.histogram("vllm:time_to_first_token_seconds", labels, ttft_s, per_s, since_s=since_s)
     name = "time_per_output_token_seconds" if old_names else "inter_token_latency_seconds"
-    history.histogram(f"vllm:{name}", labels, itl_s, per_s * output_tokens)
+    history.histogram(f"vllm:{name}", labels, itl_s, per_s * output_tokens, since_s=since_s)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ class EngineQuestion(Enum):
 
     LOAD = auto()
     PAST = auto()
+    USUAL = auto()
     REPLICAS = auto()
     TRACES = auto()
 
@@ -126,6 +127,15 @@ class SizingEngine(Protocol):
     def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
         """Why what it would expect of some of the variants that it sizes is not what was measured."""
         return {}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether no replica goes that was needed within `payback`; reproductions have rules of their own."""
+        return False
+
+    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
+        """Why it is not known what the model of these variants needed within `payback_s`; empty where it is."""
+        return ""
 
     def why_capacity_unknown(self, state: VariantState) -> str:
         """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""

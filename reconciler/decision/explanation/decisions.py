@@ -5,6 +5,7 @@ from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.explanation.steps import steps_of
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.projection import cost_of
+from reconciler.decision.shrinking import why_outage
 from reconciler.decision.staging.publication import verdict_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Allocation
@@ -55,7 +56,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(state, observation, hold),
         waiting=staged.waiting.get(variant.key) if hold is None else None,
-        caution=_caution(variant, outcome),
+        caution=_caution(context, variant, desired),
     )
 
 
@@ -76,9 +77,13 @@ def broken_decision(context: DecisionContext, broken: BrokenResource) -> Decisio
     )
 
 
-def _caution(variant: Variant, outcome: Outcome) -> str:
+def _caution(context: DecisionContext, variant: Variant, desired: Allocation) -> str:
     """What a person should know who is about to merge its change."""
-    return variant.workload.caution if variant.workload is not None and outcome is Outcome.CHANGE else ""
+    if context.staged.outcome(context.situation, variant.key) is not Outcome.CHANGE:
+        return ""
+    outage = why_outage(context.snapshot, variant.model) if desired.replicas < variant.current.replicas else ""
+    written = variant.workload.caution if variant.workload is not None else ""
+    return "; ".join(filter(None, (f"{variant.key.label}: {outage}" if outage else "", written)))
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:

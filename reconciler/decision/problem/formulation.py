@@ -49,6 +49,9 @@ class FormulatedProblem:
     def least(self, model: ModelKey) -> float:
         """What a proposal that is open must carry to stay, in the unit of its requirement."""
         requirement, demand = self.needs.requirements[model], self.demands.get(model)
+        filling = self.needs.fillings.get(model)
+        if filling is not None and filling.least is not None:
+            return filling.least
         return requirement.amount if demand is None or requirement.fixed is not None else demand.stabilized.kept_per_s
 
 
@@ -58,7 +61,8 @@ def formulate(
     """The problem of all models together, each in the unit of its engine, within the devices that there are."""
     parts = [problem for _, problem in sorted(models.items())]
     requirements = [requirement for part in parts for requirement in part.requirements]
-    holds, partial = _joined(part.holds for part in parts), _joined(part.partial for part in parts)
+    holds, kept = _joined(part.holds for part in parts), {each.variant.key: each.kept for each in states}
+    partial = {key: hold for key, hold in kept.items() if hold is not None} | _joined(part.partial for part in parts)
     free = [state.variant for state in states if state.is_free and state.variant.key not in holds]
     decided = {variant.key for variant in free}
     current = {state.variant.key: state.variant.current for state in states}

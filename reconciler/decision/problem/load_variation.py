@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.decision.spans import ago
 from reconciler.domain.measured.loads import PastArrivals
 from reconciler.sizing.arrays import Bools, Floats
 
@@ -25,6 +26,8 @@ an hour differ from those of the next, by up to this factor: with a single margi
 OUTLIER = 4.5
 """Median absolute deviations, three standard deviations of a normal law. So far below the line, replicas started or
 were not scraped: no reason to keep one. So far above it is a burst, which the peak stands for."""
+SHORT_GAP_S = 300.0
+"""So long nothing may have been told: a target or Prometheus was started anew, and nobody looks away for that."""
 FEWEST_RATES = 5
 """Below so many known rates nothing is said of a deviation: there is a peak and a mean."""
 
@@ -65,8 +68,49 @@ class StabilizedDemand:
     kept_per_s: float
 
 
-def load_variation(past: PastArrivals | None, now_s: float, payback_s: float) -> LoadVariation | None:
-    """What is known of the last `payback_s`; None without any rate.
+def why_not_whole(past: PastArrivals, now_s: float, payback_s: float, what: str = "how much arrived") -> str:
+    """What of the last `payback_s` is not known, neither `what` was nor how long it was; empty when all is.
+
+    The oldest moment speaks of the window before it. A length that is missing is that of before, where there is one:
+    who finishes nothing for a while tells none.
+    """
+    rates, first_s = np.array(past.rates_per_s), now_s - payback_s
+    at_s = past.start_s + past.step_s * np.arange(len(rates))
+    is_asked = (at_s - first_s > past.window_s) & (at_s <= now_s)
+    if payback_s <= past.window_s + past.step_s:
+        return ""
+    if not is_asked.any() or at_s[0] - first_s > past.window_s + past.step_s:
+        return _unknown(what, now_s - (at_s[0] if is_asked.any() else first_s), past)
+    is_missing = _in_gap(is_asked & ~np.isfinite(rates), past)
+    if is_missing.any():
+        return _unknown(what, now_s - at_s[is_missing][-1], past)
+    for told, lengths in (("outputs were", past.output_tokens), ("prompts were", past.input_tokens)):
+        known = np.flatnonzero(np.isfinite(np.array(lengths)))
+        begun = known[0] if known.size else len(rates)
+        before = is_asked & (rates > 0) & (np.arange(len(rates)) < begun) & (at_s - first_s > 2 * past.window_s)
+        if lengths and before.any():
+            return _unknown(f"how long {told}", now_s - at_s[before][-1], past)
+    return ""
+
+
+def _unknown(what: str, age_s: float, past: PastArrivals) -> str:
+    return f"{what} {ago(age_s)} is not known" + (f": {past.reason}" if past.reason else "")
+
+
+def _in_gap(is_missing: Bools, past: PastArrivals) -> Bools:
+    """The missing moments that are not just a scrape or two which failed."""
+    starts = np.flatnonzero(np.diff(is_missing.astype(int), prepend=0) == 1)
+    ends = np.flatnonzero(np.diff(is_missing.astype(int), append=0) == -1) + 1
+    in_gap = np.zeros(len(is_missing), dtype=np.bool_)
+    for start, end in zip(starts, ends, strict=True):
+        in_gap[start:end] = (end - start) * past.step_s + past.window_s > SHORT_GAP_S
+    return in_gap
+
+
+def load_variation(
+    past: PastArrivals | None, now_s: float, payback_s: float, *, counts_requests: bool = True
+) -> LoadVariation | None:
+    """What is known of the last `payback_s`; None without any rate. What counts no requests has no chance of its own.
 
     What is not known is left out, and of the mean and deviation also the rates whose window reaches into it: they are
     of a part of it, after a start or a gap.
@@ -86,7 +130,11 @@ def load_variation(past: PastArrivals | None, now_s: float, payback_s: float) ->
         peak_per_s=peak,
         peak_age_s=float(ages_s[is_known & (rates == peak)].min()),
         mean_per_s=mean,
-        deviation_per_s=_deviation(ages_s[is_whole], rates[is_whole], past.window_s) if is_told else 0.0,
+        deviation_per_s=(
+            _deviation(ages_s[is_whole], rates[is_whole], past.window_s if counts_requests else math.inf)
+            if is_told
+            else 0.0
+        ),
         payback_s=payback_s,
     )
 

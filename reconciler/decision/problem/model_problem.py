@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.measured.loads import PastArrivals
 from reconciler.domain.requirements import Candidate, Requirement
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import HEADROOM, PAYBACK_S
@@ -36,8 +37,9 @@ def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[Mod
     for variant in variants:
         paybacks_s[variant.model] = max(paybacks_s[variant.model], variant.settings[PAYBACK_S].value)
     variations = {
-        model: load_variation(snapshot.observed.past.get(model), snapshot.now_s, payback_s)
+        model: load_variation(past, snapshot.now_s, payback_s)
         for model, payback_s in paybacks_s.items()
+        if isinstance(past := snapshot.observed.past.get(model), PastArrivals)
     }
     return {model: variation for model, variation in variations.items() if variation is not None}
 

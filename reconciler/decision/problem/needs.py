@@ -68,6 +68,12 @@ class Needs:
         filling = self.fillings.get(model)
         return self.rates.get(model, self.requirements[model].amount) if filling is None else filling.demand
 
+    def asked(self, model: ModelKey) -> float:
+        """What the load of now asks for, headroom included, whatever was needed before."""
+        filling = self.fillings.get(model)
+        asked = self.requirements[model].amount if filling is None else filling.demand / filling.full
+        return self.rates.get(model, asked)
+
     def fullness(self, model: ModelKey, allocations: Allocations) -> float | None:
         """How full replicas are under allocations; None where nothing is counted that could fill them."""
         carried = self.total(model, allocations)

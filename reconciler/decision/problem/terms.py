@@ -62,6 +62,11 @@ def start_share(variant: Variant) -> float:
     return variant.settings[START_DELAY_S].value / variant.settings[PAYBACK_S].value
 
 
+def payback_of(members: Iterable[Variant]) -> float:
+    """The longest `payback` of a model's variants, in seconds."""
+    return max(member.settings[PAYBACK_S].value for member in members)
+
+
 def unserved_price(members: Iterable[VariantState]) -> float | None:
     """What an hour without one request a second costs, where all of a model's classes name a price; the highest."""
     classes = [state.variant.service_class for state in members]

@@ -3,6 +3,7 @@
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.growth import prove_growth
 from reconciler.decision.staging.independence import make_independent
+from reconciler.decision.staging.keeping import tell_what_is_kept
 from reconciler.decision.staging.open_proposals import keep_open_proposals
 from reconciler.decision.staging.publication import block_groups, give_verdicts
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
@@ -13,6 +14,7 @@ PASSES: tuple[Pass, ...] = (
     prove_growth,
     keep_serving,
     make_independent,
+    tell_what_is_kept,
     give_verdicts,
     block_groups,
 )

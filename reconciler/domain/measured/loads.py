@@ -38,12 +38,31 @@ class PastArrivals:
     """A model's arrivals before now, as whoever counted its load counted them then.
 
     Element i is the rate over the `window_s` before `start_s + i * step_s`; NaN is not known, which is not zero.
+    `output_tokens` and `input_tokens` are of a request then, likewise; empty where nobody asked. `reason` says why a
+    part is missing, where that is known.
     """
 
     start_s: float
     step_s: float
     window_s: float
     rates_per_s: tuple[float, ...]
+    output_tokens: tuple[float, ...] = ()
+    input_tokens: tuple[float, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsualLoad:
+    """What a model's replicas finished over a day, and in the same hour a week ago; its moments as in `PastArrivals`.
+
+    Lengths are of a request: NaN where none was finished.
+    """
+
+    start_s: float
+    step_s: float
+    rates_per_s: tuple[float, ...]
+    output_tokens: tuple[float, ...]
+    input_tokens: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

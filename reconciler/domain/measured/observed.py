@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
-from reconciler.domain.measured.loads import Load, Observation, PastArrivals
+from reconciler.domain.measured.loads import Load, Observation, PastArrivals, UsualLoad
 from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics, Trace, UpstreamQueue
 
 
@@ -60,8 +60,14 @@ class Observed:
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
     """Each variant's latencies and requests as its replicas report them."""
-    past: Mapping[ModelKey, PastArrivals] = field(default_factory=dict)
+    past: Mapping[ModelKey, PastArrivals | NoAnswer] = field(default_factory=dict)
     """What arrived before, as the source of the model's load counted it."""
+    usual: Mapping[ModelKey, UsualLoad] = field(default_factory=dict)
+    """What a whole day was like."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """By cluster, why its answers may lack a part of what there is."""
+    lost: Mapping[str, NoAnswer] = field(default_factory=dict)
+    """By cluster, why the histories of replicas that were asked for are not whole."""
     replicas: Mapping[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     """How full each replica is that reports now."""
     queues: Mapping[ModelKey, UpstreamQueue] = field(default_factory=dict)
@@ -77,7 +83,7 @@ class Observed:
     stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
     """Tokens that a replica of the variant held within the last day."""
     traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
-    """Histories of the last hour, one of each replica and grid."""
+    """Histories of the last hour, one of each replica and grid; a variant that nobody asked about has no key."""
     live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     """Replicas that scale targets ask for in their cluster."""
     devices: Mapping[str, DevicesSeen] = field(default_factory=dict)

@@ -37,8 +37,8 @@ def kv_cache_tokens(total: float | None, num_blocks: float | None, block_tokens:
 class ReplicaMetrics:
     """What one instance of an engine reports; a data-parallel rank is an instance of its pod.
 
-    `kv_cache_usage` (0-1) and `num_waiting` are maxima of a minute, the token lengths means of five. None is not
-    known, and `reasons` says per field why.
+    `kv_cache_usage` (0-1) and `num_waiting` are maxima of a minute, the token lengths means of five, `num_running` is
+    what its whole pod has now. None is not known, and `reasons` says per field why.
     """
 
     pod: str
@@ -46,6 +46,7 @@ class ReplicaMetrics:
     instance: str = ""
     kv_cache_usage: float | None = None
     num_waiting: float | None = None
+    num_running: float | None = None
     input_tokens: float | None = None
     output_tokens: float | None = None
     num_blocks: float | None = None

@@ -1,11 +1,13 @@
 """What is asked over time, by range queries: the same candidates as for the present, gauges as means of the window."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from reconciler.metrics.engines import offered
+from reconciler.metrics.engines.serving_engine import CounterRatio
 from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS, POD_OWNERS
 from reconciler.metrics.quantities.loads import QUANTITIES, RUNNING, WAITING
-from reconciler.metrics.quantities.quantity import Name, Quantity
+from reconciler.metrics.quantities.quantity import PER_POD, Name, Quantity
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 
 SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
@@ -37,18 +39,46 @@ OWNERS: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in POD_O
 """Whose the pods are; asked once, over all the time that a history covers."""
 
 
-def _over_pods(name: Name, past: Name) -> Quantity:
-    """A quantity of the present, added up by model: nobody asks a history which replica it was."""
-    present = _PRESENT[name]
-    return replace(present, name=past, candidates=(f"sum by ($served) ({' or '.join(present.candidates)})",))
+UNNAMED_POD = "unnamed_pod"
+"""The label of a sum over pods that tells the pod where its series name no model; empty where they do."""
 
 
+def _over_pods(name: Name, candidates: Sequence[str], unit: str, reason: str) -> Quantity:
+    """What pods tell, added up by model; of those that name none, pod by pod."""
+    each = f'label_replace({" or ".join(candidates)}, "{UNNAMED_POD}", "$$1", "$pod", "(.*)")'
+    told = f'label_replace({each}, "{UNNAMED_POD}", "", "$model", ".+")'
+    text = f"sum by ($served, {UNNAMED_POD}) ({told})"
+    return Quantity(name=name, unit=unit, reason=reason, by=PER_POD, candidates=(text,))
+
+
+def _past(present: Name, past: Name) -> Quantity:
+    quantity = _PRESENT[present]
+    return _over_pods(past, quantity.candidates, quantity.unit, quantity.reason)
+
+
+def _tokens(name: Name, ratios: Sequence[CounterRatio], reason: str) -> Quantity:
+    """Tokens in a second: by what was finished then, they are those of a request."""
+    return _over_pods(name, [ratio.numerator.gain() for ratio in ratios], "tokens/s", reason)
+
+
+_OUTPUTS, _INPUTS = offered(lambda engine: engine.output_tokens), offered(lambda engine: engine.input_tokens)
 PAST: Mapping[Name, Quantity] = {
     Name.PAST_ENDPOINT_PICKER: replace(_PRESENT[Name.ARRIVALS_ENDPOINT_PICKER], name=Name.PAST_ENDPOINT_PICKER),
-    Name.PAST_COMPLETIONS: _over_pods(Name.COMPLETIONS, Name.PAST_COMPLETIONS),
-    Name.PAST_QUEUE_GROWTH: _over_pods(Name.QUEUE_GROWTH, Name.PAST_QUEUE_GROWTH),
+    Name.PAST_COMPLETIONS: _past(Name.COMPLETIONS, Name.PAST_COMPLETIONS),
+    Name.PAST_QUEUE_GROWTH: _past(Name.QUEUE_GROWTH, Name.PAST_QUEUE_GROWTH),
+    Name.PAST_OUTPUT_TOKENS: _tokens(Name.PAST_OUTPUT_TOKENS, _OUTPUTS, "how long requests were: tokens generated"),
+    Name.PAST_INPUT_TOKENS: _tokens(Name.PAST_INPUT_TOKENS, _INPUTS, "how long requests were: tokens of prompts"),
 }
-"""What the arrivals of models were, by each of those who may have counted their load."""
+"""What the arrivals of models were, by each of those who may have counted their load, and how long they were."""
+USUAL: Mapping[Name, Quantity] = {
+    name: replace(PAST[past], name=name)
+    for name, past in (
+        (Name.USUAL_COMPLETIONS, Name.PAST_COMPLETIONS),
+        (Name.USUAL_OUTPUT_TOKENS, Name.PAST_OUTPUT_TOKENS),
+        (Name.USUAL_INPUT_TOKENS, Name.PAST_INPUT_TOKENS),
+    )
+}
+"""The same of a whole day: what now is held against, where it looks like no other hour."""
 
 OBJECTS: Mapping[Name, Quantity] = {Name.LIVE_REPLICAS: LIVE_REPLICAS}
 """What Kubernetes' objects say over time; no replica reports it."""

@@ -52,6 +52,11 @@ class Name(StrEnum):
     PAST_QUEUE_GROWTH = "past_queue_growth"
     PAST_ENDPOINT_PICKER = "past_arrivals_endpoint_picker"
     PAST_CONFIGURED = "past_arrivals_configured"
+    PAST_OUTPUT_TOKENS = "past_output_tokens"
+    PAST_INPUT_TOKENS = "past_input_tokens"
+    USUAL_COMPLETIONS = "usual_completions"
+    USUAL_OUTPUT_TOKENS = "usual_output_tokens"
+    USUAL_INPUT_TOKENS = "usual_input_tokens"
 
 
 CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}
@@ -66,9 +71,9 @@ class Quantity:
 
     `by` are the labels that answers carry: namespace, pod and model as the server spells them, others literally.
     In a candidate `$by` stands for them, `$unnamed` for them without a label `model`, `$place` for namespace and pod,
-    `$served` for namespace and model, `$namespace` for the namespace alone, `$where` for the matchers of the cluster,
-    `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing about the cluster can
-    be trusted. Series of one that `may_lack_namespace` are asked for beside those of the namespaces.
+    `$served` for namespace and model, `$namespace`, `$pod` and `$model` for one alone, `$where` for the matchers of the
+    cluster, `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing about the
+    cluster can be trusted. Series of one that `may_lack_namespace` are asked for beside those of the namespaces.
     """
 
     name: Name

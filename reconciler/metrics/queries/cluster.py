@@ -11,12 +11,14 @@ from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.quantities.saturation import RETENTION_S, SATURATION_QUANTITIES
 from reconciler.metrics.queries.expressions import label_names, matchers, render
 from reconciler.metrics.queries.ranges import (
+    COARSE_STEP_S,
     NAMED_NAMESPACES,
     PAYBACK_S,
     SAMPLE_BUDGET,
     batches_of,
     history_queries,
     past_queries,
+    usual_queries,
 )
 from reconciler.metrics.queries.selectors import add_matchers
 
@@ -34,13 +36,14 @@ class QueryNeeds:
 
     `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
     learned from. `retention_s`: over how long requests are counted before a model may go to zero. `past`: the models of
-    each namespace whose arrivals of the last `payback_s` are asked for.
+    each namespace whose arrivals of the last `payback_s` are asked for. `usual`: whose whole day is asked for as well.
     """
 
     saturation: Mapping[str, int] = field(default_factory=dict)
     traced: Mapping[str, int] = field(default_factory=dict)
     retention_s: float = RETENTION_S
     past: Mapping[str, int] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
     payback_s: float = PAYBACK_S
 
 
@@ -128,4 +131,15 @@ def _history(cluster: ClusterSettings, needs: QueryNeeds, now_s: float, sample_b
         sample_budget=sample_budget,
         window_s=LEARNING_WINDOW_S,
     )
+    if needs.payback_s > HISTORY_S:
+        yield from history_queries(
+            cluster,
+            needs.saturation,
+            now_s - needs.payback_s,
+            now_s,
+            COARSE_STEP_S,
+            SATURATION_HISTORY,
+            sample_budget=sample_budget,
+        )
     yield from past_queries(cluster, needs.past, now_s, needs.payback_s, sample_budget=sample_budget)
+    yield from usual_queries(cluster, needs.usual, now_s, sample_budget=sample_budget)

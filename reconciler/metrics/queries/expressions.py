@@ -75,6 +75,8 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "place": f"{names.namespace}, {names.pod}",
         "served": f"{names.namespace}, {names.model}",
         "namespace": names.namespace,
+        "pod": names.pod,
+        "model": names.model,
         "where": where,
         "window": duration(window_s or quantity.window_s),
     }

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.quantities.history import HISTORY, OBJECTS, OWNERS, PAST
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
+from reconciler.metrics.quantities.history import HISTORY, OBJECTS, OWNERS, PAST, USUAL
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name, Quantity
 from reconciler.metrics.queries.expressions import label_names, matchers, render
 from reconciler.metrics.queries.selectors import add_matchers
 
@@ -28,6 +28,13 @@ FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
 FINE_UP_TO_S = 2 * 3600.0
 """Beyond, the coarse step keeps an answer about a day as small as one about hours."""
 PAST_CONFIGURED = {Name.ARRIVALS_CONFIGURED: Name.PAST_CONFIGURED}
+USUAL_STEP_S = 600.0
+"""Of a window of 5 minutes: half of the day is looked at, at half of its price."""
+USUAL_HOUR_S = 3600.0
+"""The same hour of another day: half of it before the moment, half after."""
+USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
+LAST_WEEK_S = 7 * 86_400.0
+_KNOWN = {**HISTORY, **PAST, **USUAL, **OBJECTS, **OWNERS}
 
 
 def history_queries(
@@ -43,10 +50,10 @@ def history_queries(
 ) -> tuple[Query, ...]:
     """One range query for each quantity, at the multiples of `step_s` from `start_s` to `end_s`.
 
-    Quantities are those of `HISTORY`, `OBJECTS` and `PAST`; `namespaces` maps each namespace to the replicas (objects,
-    models) expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each point
-    speaks of the quantity's own window or the last `window_s`, at least of one step, so that nothing falls between two
-    points. Names of `OWNERSHIP` are asked once, for the whole time.
+    Quantities are those of `HISTORY`, `OBJECTS`, `PAST` and `USUAL`; `namespaces` maps each namespace to the replicas
+    (objects, models) expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each
+    point speaks of the quantity's own window or the last `window_s`, at least of one step, so that nothing falls
+    between two points; one of `USUAL` of its window alone. Names of `OWNERSHIP` are asked once, for the whole time.
     """
     grid = grid_of(start_s, end_s, step_s)
     if cluster.prometheus is None or not namespaces or grid.count == 0:
@@ -56,11 +63,9 @@ def history_queries(
     names = label_names(cluster.prometheus)
     queries: list[Query] = []
     for name in quantities:
-        quantity = OWNERS.get(name) or OBJECTS.get(name) or PAST.get(name) or HISTORY[name]
-        owned_s = max(quantity.window_s, grid.end_s - grid.start_s)
-        span_s = owned_s if name in OWNERS else max(step_s, window_s or quantity.window_s)
+        quantity = _KNOWN[name]
         for where in wheres:
-            text = render(quantity, names, where, span_s)
+            text = render(quantity, names, where, _span_s(quantity, grid, window_s))
             queries += _asked(cluster.name, name, text, grid, points)
     return tuple(queries)
 
@@ -100,6 +105,18 @@ def past_queries(
     yield from history_queries(cluster, namespaces, start_s, now_s, step_s, tuple(PAST), sample_budget=sample_budget)
 
 
+def usual_queries(
+    cluster: ClusterSettings, namespaces: Mapping[str, int], now_s: float, *, sample_budget: int = SAMPLE_BUDGET
+) -> Iterator[Query]:
+    """What a day was like, and this hour a week ago; `namespaces` counts the replicas of each, for all are read."""
+    start_s = now_s - USUAL_SPAN_S
+    yield from history_queries(
+        cluster, namespaces, start_s, now_s, USUAL_STEP_S, tuple(USUAL), sample_budget=sample_budget
+    )
+    start_s, end_s = now_s - LAST_WEEK_S - USUAL_HOUR_S / 2, now_s - LAST_WEEK_S + USUAL_HOUR_S / 2
+    yield from history_queries(cluster, namespaces, start_s, end_s, USUAL_STEP_S, (Name.USUAL_COMPLETIONS,))
+
+
 def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[str]]:
     """Namespaces to name together, by the replicas expected in them; one empty batch asks for all without a name."""
     batches: list[list[str]] = [[]]
@@ -117,6 +134,13 @@ def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[s
 def _points_per_query(grid: Grid, namespaces: Mapping[str, int], sample_budget: int) -> int:
     replicas = sum(max(1, count) for count in namespaces.values())
     return min(grid.count, MAX_POINTS, max(SHORTEST_POINTS, sample_budget // replicas))
+
+
+def _span_s(quantity: Quantity, grid: Grid, window_s: float | None) -> float:
+    """Over how long a time each point of a quantity speaks."""
+    if quantity.name in OWNERS:
+        return max(quantity.window_s, grid.end_s - grid.start_s)
+    return quantity.window_s if quantity.name in USUAL else max(grid.step_s, window_s or quantity.window_s)
 
 
 def _asked(cluster: str, name: Name, text: str, grid: Grid, points: int) -> Iterator[Query]:

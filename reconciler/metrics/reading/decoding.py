@@ -12,6 +12,10 @@ MAX_SAMPLES = 500_000
 MAX_WARNINGS = 10
 EXPECTED_NOTE = "metric might not be a counter"
 """Prometheus 3 notes it of each counter whose name has no `_total`, which is all of TGI's and Triton's."""
+OF_PROMQL = ("PromQL info:", "PromQL warning:")
+"""What Prometheus notes of an expression; all else it warns of is of data that it could not get."""
+PARTIAL_KEY = "isPartial"
+"""What a cluster of VictoriaMetrics says beside an answer that some of its storages did not take part in."""
 QUOTED_CHARACTERS = 200
 ABSURD = 1e12
 """Values from here up are not believed: real rates, counts, lengths and times are far smaller."""
@@ -51,7 +55,7 @@ def warnings_of(answer: Answer) -> tuple[str, ...]:
     if answer.status is not AnswerStatus.OK:
         return ()
     body = answer.body.read()
-    if b'"warnings"' not in body and b'"infos"' not in body:
+    if not any(key in body for key in (b'"warnings"', b'"infos"', b'"isPartial"')):
         return ()
     try:
         return warnings_in(document_of(body))
@@ -63,8 +67,15 @@ def warnings_in(document: Mapping[str, Json]) -> tuple[str, ...]:
     """The same of a body that is decoded already."""
     listed = [document.get(key) for key in ("warnings", "infos")]
     texts = [text for texts in listed if isinstance(texts, list) for text in texts if isinstance(text, str)]
+    if document.get(PARTIAL_KEY) is True:
+        texts.insert(0, f"the answer is partial ({PARTIAL_KEY})")
     unexpected = [text for text in texts if EXPECTED_NOTE not in text]
     return tuple(dict.fromkeys(printable(text) for text in unexpected[:MAX_WARNINGS]))
+
+
+def is_of_a_part(warning: str) -> bool:
+    """Whether a warning says that the answer may lack a part: a store of Thanos, or a remote one, was not reached."""
+    return not warning.startswith(OF_PROMQL)
 
 
 def printable(text: str) -> str:

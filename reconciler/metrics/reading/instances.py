@@ -111,6 +111,7 @@ def _replica(
         "input_tokens": _of_pod(Name.INPUT_TOKENS, series, readings),
         "output_tokens": _of_pod(Name.OUTPUT_TOKENS, series, readings),
     }
+    running = readings.of_pods(Name.RUNNING).get(series, math.nan)
     capacity = capacities.get(rank) or capacities.get("") or UNSAID
     reasons = {field: reason for field, (_, reason) in said.items() if reason}
     if capacity.tokens is None:
@@ -121,6 +122,7 @@ def _replica(
         instance=rank if len(ranks) > 1 else "",
         kv_cache_usage=said["kv_cache_usage"][0],
         num_waiting=said["num_waiting"][0],
+        num_running=running if is_usable(running) else None,
         input_tokens=said["input_tokens"][0],
         output_tokens=said["output_tokens"][0],
         num_blocks=capacity.num_blocks,

@@ -13,6 +13,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.expressions import LabelNames, names_in
 from reconciler.metrics.reading.attribution import Attribution, attribution_of, name_models, served_by
+from reconciler.metrics.reading.decoding import is_of_a_part
 from reconciler.metrics.reading.devices import devices_seen
 from reconciler.metrics.reading.folding import read
 from reconciler.metrics.reading.instances import (
@@ -25,7 +26,14 @@ from reconciler.metrics.reading.instances import (
 from reconciler.metrics.reading.live import live_of, read_live
 from reconciler.metrics.reading.loads import loads_of, models_of, requests_of, with_arrivals
 from reconciler.metrics.reading.observations import observe, unobserved
-from reconciler.metrics.reading.past_arrivals import PastReadings, past_of, read_past
+from reconciler.metrics.reading.past_arrivals import (
+    PAST_SERVED,
+    USUAL_SERVED,
+    PastReadings,
+    past_of,
+    read_past,
+    usual_of,
+)
 from reconciler.metrics.reading.queues import queues_of
 from reconciler.metrics.reading.readings import MetricReadings, grouped
 from reconciler.metrics.reading.sightings import sight
@@ -71,20 +79,30 @@ def _read_cluster(
 ) -> Observed:
     readings = read(answers, names)
     attribution = attribution_of(variants, readings)
-    name_models(readings, attribution, {variant.key: served_by(variant)[0] for variant in variants})
-    histories, live, past = histories_by_grid(answers, names), read_live(answers, names), read_past(answers, names)
-    seen = _look(variants, readings, attribution, past, now_s)
-    failed = [*(each for history in histories for each in history.failed), *live.failed, *past.failed]
+    first_names = {variant.key: served_by(variant)[0] for variant in variants}
+    name_models(readings, attribution, first_names)
+    histories, live = histories_by_grid(answers, names), read_live(answers, names)
+    past, usual = (
+        read_past(answers, names, attribution, first_names, served_of) for served_of in (PAST_SERVED, USUAL_SERVED)
+    )
+    seen = _look(variants, readings, attribution, past, usual, now_s)
+    failed = [*(each for history in histories for each in history.failed), *live.failed]
+    failed += [*past.failed.values(), *usual.failed.values()]
     refused = [answer.reason for answer in answers if answer.status is AnswerStatus.REFUSED]
-    warnings = (*(history.warnings for history in histories), live.warnings, past.warnings)
+    warnings = [*(history.warnings for history in histories), live.warnings, past.warnings, usual.warnings]
+    told = _merged([readings.warnings, *warnings])
+    lost = [each for history in histories if history.tells_fullness for each in history.failed]
+    lacking = next((each for each in told if is_of_a_part(each)), "")
     return replace(
         seen,
         failures=_first(name, [reason for reason in _reasons(readings, failed) if reason not in refused]),
         refusals=_first(name, refused),
-        warnings=tuple(f"{name}: {warning}" for warning in _merged([readings.warnings, *warnings])),
+        warnings=tuple(f"{name}: {warning}" for warning in told),
+        incomplete={name: lacking} if lacking else {},
+        lost={name: lost[0]} if lost else {},
         queues=queues_of(variants, readings),
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
-        traces=_traces(histories, attribution),
+        traces=_traces(variants, histories, attribution),
         live=live_of(variants, live),
         queries={name: _texts(answers)},
         devices={name: devices_seen(variants, readings, names, now_s)},
@@ -92,7 +110,12 @@ def _read_cluster(
 
 
 def _look(
-    variants: Sequence[Variant], readings: MetricReadings, attribution: Attribution, past: PastReadings, now_s: float
+    variants: Sequence[Variant],
+    readings: MetricReadings,
+    attribution: Attribution,
+    past: PastReadings,
+    usual: PastReadings,
+    now_s: float,
 ) -> Observed:
     if readings.obstacle:
         return _blind(variants, readings.obstacle)
@@ -104,6 +127,7 @@ def _look(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
         past=past_of(models, loads, past),
+        usual=usual_of(models, usual),
         replicas=replicas_of(variants, instances_in(readings), readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         unschedulable=unschedulable_pods(readings, attribution),
@@ -137,10 +161,14 @@ def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name}: {reason}{more}" for reason in reasons[:1])
 
 
-def _traces(histories: Sequence[Histories], attribution: Attribution) -> dict[ResourceKey, tuple[Trace, ...]]:
+def _traces(
+    variants: Sequence[Variant], histories: Sequence[Histories], attribution: Attribution
+) -> dict[ResourceKey, tuple[Trace, ...]]:
+    """The traces of every variant that was asked about; none is not nobody asked."""
+    asked = {variant.key for variant in variants} if any(history.tells_fullness for history in histories) else set()
     found = [trace(history, attribution) for history in histories]
-    variants = sorted({variant for traces in found for variant in traces})
-    return {variant: tuple(chain.from_iterable(traces.get(variant, ()) for traces in found)) for variant in variants}
+    keys = sorted(asked | {variant for traces in found for variant in traces})
+    return {key: tuple(chain.from_iterable(traces.get(key, ()) for traces in found)) for key in keys}
 
 
 def _texts(answers: Sequence[Answer]) -> dict[str, str]:

@@ -36,10 +36,16 @@ class Histories:
     """One cluster's values by quantity and replica on one grid, with the answers that failed."""
 
     grid: Grid
+    asked: set[Name] = field(default_factory=set)
     values: dict[Name, dict[Instance, "array[float]"]] = field(default_factory=dict)
     pods: dict[ObjectName, set[ReplicaSeries]] = field(default_factory=dict)
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def tells_fullness(self) -> bool:
+        """Whether it was asked how full replicas were."""
+        return Name.KV_CACHE_USAGE in self.asked
 
 
 def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> Histories:
@@ -49,6 +55,7 @@ def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> 
     for answer in answers:
         if answer.query.step_s == grid.step_s and answer.query.quantity in HISTORY:
             name = Name(answer.query.quantity)
+            histories.asked.add(name)
             histories.values.setdefault(name, {})
             matrix = decode_matrix(answer)
             if isinstance(matrix, NoAnswer):

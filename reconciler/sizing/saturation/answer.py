@@ -71,10 +71,14 @@ class ModelReadings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """What replicas work on in their requirement's unit, and the part of what they carry that it may fill (0-1)."""
+    """What replicas work on in their requirement's unit, and the part of what they carry that it may fill (0-1).
+
+    `least` is what a proposal that is open must carry to stay; None is all that is required.
+    """
 
     demand: float
     full: float
+    least: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

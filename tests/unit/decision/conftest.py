@@ -168,9 +168,13 @@ class Fleet:
         self.observations[resource_key] = Observation(performance=Performance(itl_s=0.01), replicas_reporting=EVERYBODY)
         return resource_key
 
-    def offer(self, arrival_rate_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
+    def offer(
+        self, arrival_rate_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE, **fields: Any
+    ) -> None:
         """Requests that arrive for a model each second."""
-        self.loads[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)] = load(arrival_rate_per_s)
+        self.loads[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)] = load(
+            arrival_rate_per_s, **fields
+        )
 
     def remember(self, *rates_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
         """What arrived for a model minute by minute until now."""

@@ -37,3 +37,12 @@ def test_the_past_is_asked_of_models_that_a_queue_sizes_over_the_longest_payback
     fleet.add("d", model_id="three", namespace="elsewhere", form=Form.TARGET, runs_on="A100")
     fleet.override({"name": "b"}, payback=7200.0)
     assert (needs(fleet).past, needs(fleet).payback_s) == ({"llm": 1, "other": 1}, 7200.0)
+
+
+def test_a_day_is_asked_of_all_replicas_that_follow_payback(fleet: Any) -> None:
+    fleet.add("a", model_id="one", replicas=4)
+    fleet.add("b", model_id="two", replicas=2, form=Form.TARGET, runs_on="A100")
+    fleet.add("c", model_id="three", replicas=7, namespace="other", form=Form.TARGET, runs_on="A100")
+    fleet.override({"name": "c"}, engine="wva-v1", payback=7200.0)
+    fleet.override({"name": "b"}, payback=5400.0)
+    assert (needs(fleet).usual, needs(fleet).payback_s) == ({"llm": 6}, 5400.0)

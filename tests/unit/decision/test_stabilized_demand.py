@@ -86,12 +86,12 @@ def test_gaps_are_neither_load_nor_silence(spiked: Any) -> None:
     spiked.remember(*[gap] * 30, 44.1, *[gap] * 5, *QUIET[:20])
     assert spiked.desired() == {"llama": "5 x H100"}
     spiked.remember(*[gap] * 61)
-    assert spiked.desired() == {"llama": "3 x H100"}
+    assert spiked.desired() == {"llama": "5 x H100"}
 
 
-def test_a_short_past_is_what_there_is(spiked: Any) -> None:
+def test_a_short_past_keeps_all(spiked: Any) -> None:
     spiked.remember(20.0, 20.0, 31.0, 20.0)
-    assert spiked.desired() == {"llama": "4 x H100"}
+    assert spiked.desired() == {"llama": "5 x H100"}
 
 
 def test_headroom_is_kept_on_the_past_too(spiked: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.domain.measured.loads import PastArrivals
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.quantities.quantity import Name
@@ -23,6 +23,7 @@ FIRST_S = 1_789_996_440.0
 """The first whole minute within the last hour."""
 NAN = math.nan
 Rates = Sequence[float | str | None]
+Past = Mapping[ModelKey, PastArrivals | NoAnswer]
 LLAMA, ADAPTER = {"namespace": "llm", "model_name": "llama"}, {"namespace": "llm", "model_name": "adapter"}
 
 
@@ -53,22 +54,29 @@ def answer(name: Name, *rows: tuple[Mapping[str, str], Rates], failed: str = "",
 def seen(make_variant: Any, make_fleet: Any) -> Any:
     """What is known of the past of a model whose replica finishes requests, counted by it or by a picker."""
 
-    def read(*answers: Answer, picked: bool = False, **variant: Any) -> Mapping[ModelKey, PastArrivals]:
+    def read(*answers: Answer, picked: bool = False, **variant: Any) -> Past:
         fleet = make_fleet().model("llama").pod("llama-0")
         if picked:
             fleet.add("arrivals_endpoint_picker", 1.0, model_name="llama", target_model_name="llama")
         made = replace(make_variant("llama", model_id="llama"), **variant)
         settings = Settings(clusters=(CLUSTER,))
-        past: Mapping[ModelKey, PastArrivals] = read_observed([made], [*fleet.answers, *answers], NOW_S, settings).past
+        past: Past = read_observed([made], [*fleet.answers, *answers], NOW_S, settings).past
         return past
 
     return read
 
 
-def rates(past: Mapping[ModelKey, PastArrivals]) -> list[float | None]:
+def rates(past: Past) -> list[float | None]:
     (found,) = past.values()
+    assert isinstance(found, PastArrivals)
     assert (found.start_s, found.step_s, found.window_s) == (FIRST_S, 60.0, 300.0)
     return [None if math.isnan(rate) else rate for rate in found.rates_per_s]
+
+
+def why(past: Past) -> str:
+    (found,) = past.values()
+    assert isinstance(found, NoAnswer)
+    return found.reason
 
 
 def test_each_source_is_asked_once_over_payback_for_all_models() -> None:
@@ -77,6 +85,8 @@ def test_each_source_is_asked_once_over_payback_for_all_models() -> None:
         "past_arrivals_endpoint_picker",
         "past_completions",
         "past_queue_growth",
+        "past_output_tokens",
+        "past_input_tokens",
     ]
     assert {(each.start_s, each.end_s, each.step_s) for each in queries} == {(FIRST_S, 1_789_999_980.0, 60.0)}
     assert all("team-0|team-1|" in each.text for each in queries)
@@ -90,12 +100,79 @@ def test_a_long_payback_is_asked_window_by_window() -> None:
 def test_replicas_are_added_up_and_windows_are_those_of_the_load() -> None:
     texts = {each.quantity: each.text for each in asked()}
     assert texts["past_completions"].startswith(
-        "sum by (namespace, model_name) (sum by (namespace, pod, model_name, llm_d_ai_variant) "
+        "sum by (namespace, model_name, unnamed_pod) (label_replace(label_replace("
+        "sum by (namespace, pod, model_name, llm_d_ai_variant) "
         "(max by (namespace, pod, model_name, llm_d_ai_variant, engine, finished_reason) "
         '(rate(vllm:request_success_total{namespace="llm"}[5m]))) or '
     )
-    assert texts["past_completions"].endswith(")")
+    assert texts["past_completions"].endswith(
+        ', "unnamed_pod", "$1", "pod", "(.*)"), "unnamed_pod", "", "model_name", ".+"))'
+    )
+    assert "request_generation_tokens_sum" in texts["past_output_tokens"]
+    assert "request_generation_tokens_count" not in texts["past_output_tokens"]
     assert 'rate(llm_d_epp_request_total{namespace="llm"}[5m])' in texts["past_arrivals_endpoint_picker"]
+
+
+def test_a_day_and_this_hour_a_week_ago_are_asked_in_windows_of_a_load() -> None:
+    needs = QueryNeeds(usual={"llm": 4})
+    queries = [each for each in queries_for(CLUSTER, {"llm": 4}, NOW_S, needs=needs) if each.step_s is not None]
+    assert [each.quantity for each in queries] == [
+        "usual_completions",
+        "usual_output_tokens",
+        "usual_input_tokens",
+        "usual_completions",
+    ]
+    assert {each.step_s for each in queries} == {600.0}
+    assert all("[5m]" in each.text and "[10m]" not in each.text for each in queries)
+    ages_h = [((NOW_S - each.start_s) / 3600, (NOW_S - each.end_s) / 3600) for each in queries]
+    assert [(round(first), round(last)) for first, last in ages_h] == [(24, 0)] * 3 + [(168, 168)]
+
+
+def test_a_long_payback_asks_how_full_replicas_were_in_coarser_steps() -> None:
+    def steps(payback_s: float) -> set[float | None]:
+        needs = QueryNeeds(saturation={"llm": 4}, payback_s=payback_s)
+        return {each.step_s for each in queries_for(CLUSTER, {"llm": 4}, NOW_S, needs=needs)} - {None}
+
+    assert (steps(3600.0), steps(7200.0)) == ({15.0}, {15.0, 300.0})
+
+
+def test_what_a_day_was_like_is_told_by_model(make_variant: Any, make_fleet: Any) -> None:
+    fleet = make_fleet().model("llama").pod("llama-0")
+    told = [
+        answer(Name.USUAL_COMPLETIONS, (LLAMA, [4.0, 0.0, None, 4.0, 4.0])),
+        answer(Name.USUAL_OUTPUT_TOKENS, (LLAMA, [400.0, 0.0, None, 800.0, 4.0])),
+        answer(Name.USUAL_INPUT_TOKENS, failed="timed out"),
+    ]
+    variants = [make_variant("llama", model_id="llama"), make_variant("other", model_id="other")]
+    observed = read_observed(variants, [*fleet.answers, *told], NOW_S, Settings(clusters=(CLUSTER,)))
+    (found,) = observed.usual.values()
+    assert [each for each in found.output_tokens if not math.isnan(each)] == [100.0, 200.0, 1.0]
+    assert all(map(math.isnan, found.input_tokens))
+    assert observed.failures == ("prod: timed out",)
+
+
+@pytest.mark.parametrize(
+    ("extra", "lacking"),
+    [
+        ({"warnings": ["No StoreAPIs matched for this query"]}, "No StoreAPIs matched for this query"),
+        ({"warnings": ["PromQL warning: a histogram"], "infos": ["PromQL info: not a counter"]}, ""),
+        ({"isPartial": True}, "the answer is partial (isPartial)"),
+        ({"isPartial": False}, ""),
+    ],
+)
+@pytest.mark.parametrize("is_past", [True, False])
+def test_an_answer_that_lacks_a_part_says_so_whatever_it_is_of(
+    make_variant: Any, make_fleet: Any, extra: dict[str, Any], lacking: str, is_past: bool
+) -> None:
+    fleet = make_fleet().model("llama").pod("llama-0")
+    kind, quantity = ("matrix", Name.PAST_COMPLETIONS) if is_past else ("vector", Name.WAIT)
+    content = {"status": "success", "data": {"resultType": kind, "result": []}, **extra}
+    query = Query(cluster="prod", quantity=quantity, text="up", start_s=NOW_S, end_s=NOW_S)
+    query = replace(query, step_s=60.0) if is_past else query
+    told = Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=json.dumps(content).encode()))
+    answers = [*(each for each in fleet.answers if each.query.quantity != quantity), told]
+    observed = read_observed([make_variant("llama")], answers, NOW_S, Settings(clusters=(CLUSTER,)))
+    assert observed.incomplete == ({"prod": lacking} if lacking else {})
 
 
 def test_a_query_of_the_settings_is_asked_as_it_stands() -> None:
@@ -131,9 +208,9 @@ def test_what_a_picker_counts_now_is_compared_with_what_it_counted(seen: Any) ->
 
 def test_sources_are_never_mixed(seen: Any) -> None:
     completions = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5))
-    assert seen(*completions, picked=True) == {}
-    assert seen(answer(Name.PAST_ENDPOINT_PICKER, (LLAMA, [4.0] * 5))) == {}
-    assert seen(completions[0]) == {}
+    assert why(seen(*completions, picked=True)) == 'no series tells what arrived for model "llama" before'
+    assert why(seen(answer(Name.PAST_ENDPOINT_PICKER, (LLAMA, [4.0] * 5))))
+    assert why(seen(completions[0]))
 
 
 def test_names_of_one_model_are_added_up_where_all_are_known(seen: Any) -> None:
@@ -155,8 +232,51 @@ def test_a_share_of_the_requests_is_a_share_of_the_past(seen: Any) -> None:
 
 def test_nobody_tells_anything_of_a_model_that_no_series_names(seen: Any) -> None:
     unnamed = {"namespace": "llm"}
-    assert seen(answer(Name.PAST_COMPLETIONS, (unnamed, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH)) == {}
+    assert why(seen(answer(Name.PAST_COMPLETIONS, (unnamed, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH)))
     assert seen() == {}
+
+
+def test_pods_that_name_no_model_are_counted_for_that_of_their_variant(seen: Any) -> None:
+    pods = [{"namespace": "llm", "unnamed_pod": f"llama-5d4c8b7f9-bcdf{index}"} for index in (2, 4)]
+    stranger = {"namespace": "llm", "unnamed_pod": "other-5d4c8b7f9-bcdf2"}
+    told = (
+        answer(Name.PAST_COMPLETIONS, *((pod, [4.0] * 5) for pod in pods), (stranger, [9.0] * 5)),
+        answer(Name.PAST_QUEUE_GROWTH, *((pod, [0.5] * 5) for pod in pods)),
+    )
+    assert rates(seen(*told)) == [9.0] * 5
+
+
+def test_requests_are_as_long_as_the_tokens_by_what_was_finished(seen: Any) -> None:
+    told = (
+        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 4.0, 0.0, None, 2.0])),
+        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+        answer(Name.PAST_OUTPUT_TOKENS, (LLAMA, [400.0, 800.0, 0.0, 80.0, 50.0])),
+        answer(Name.PAST_INPUT_TOKENS, (LLAMA, [40.0] * 5)),
+    )
+    (found,) = seen(*told).values()
+    known = [None if math.isnan(length) else length for length in found.output_tokens]
+    assert known == [100.0, 200.0, None, None, 25.0]
+    assert found.input_tokens[0] == 10.0
+
+
+def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why(seen: Any) -> None:
+    told = (
+        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)),
+        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+    )
+    (found,) = seen(*told).values()
+    assert (found.output_tokens, found.reason) == ((), "")
+    (found,) = seen(*told, answer(Name.PAST_OUTPUT_TOKENS, failed="timed out")).values()
+    assert all(map(math.isnan, found.output_tokens))
+    assert found.reason == "timed out"
+
+
+def test_a_name_that_nobody_asked_for_yet_is_no_gap(seen: Any) -> None:
+    told = (
+        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5), (ADAPTER, [None, None, 1.0, None, 1.0])),
+        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+    )
+    assert rates(seen(*told, served_names=("llama", "adapter"))) == [4.0, 4.0, 5.0, None, 5.0]
 
 
 def test_an_answer_that_failed_is_told_and_leaves_its_time_out(make_variant: Any, make_fleet: Any) -> None:

@@ -11,7 +11,7 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
-from reconciler.metrics.quantities.history import SATURATION_HISTORY, TRACED_HISTORY
+from reconciler.metrics.quantities.history import PAST, SATURATION_HISTORY, TRACED_HISTORY, USUAL
 from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
@@ -52,7 +52,7 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
         return QUIET(cluster, queries)
 
     desk.plan(ask)
-    past = {Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH, Name.PAST_ENDPOINT_PICKER}
+    past = (*PAST, *USUAL, Name.USUAL_COMPLETIONS)
     now = {*(each.name for each in (*QUANTITIES, CLUSTER_LABEL, *SATURATION_QUANTITIES))}
     now |= {Name.NODES, Name.DEVICE_REQUESTS}
     traced = [*TRACED_HISTORY, *SATURATION_HISTORY, *past, Name.LIVE_REPLICAS]

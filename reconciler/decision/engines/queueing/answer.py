@@ -10,6 +10,7 @@ from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import idle_replicas
+from reconciler.decision.spans import ago, span
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
@@ -98,7 +99,7 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
 def _settled_step(demand: ModelDemand, variation: LoadVariation) -> Step:
     """What must be carried beyond the demand of now, for what the load did before."""
     words = (
-        f"peak {variation.peak_per_s:.4g} req/s {_ago(variation.peak_age_s)} in the last {_span(variation.payback_s)}; "
+        f"peak {variation.peak_per_s:.4g} req/s {ago(variation.peak_age_s)} in the last {span(variation.payback_s)}; "
         f"mean {variation.mean_per_s:.4g}, standard deviation {variation.deviation_per_s:.2g}"
     )
     before, after = f"{demand.rate_per_s:.4g} req/s", f"{demand.stabilized.amount_per_s:.4g} req/s"
@@ -144,22 +145,12 @@ def _range(ends: tuple[float, float]) -> str:
 
 
 def _was_asked(variation: LoadVariation) -> str:
-    asked = f"{variation.peak_per_s:.4g} req/s were asked for {_ago(variation.peak_age_s)}"
-    return f"kept: {asked}; payback {_span(variation.payback_s)}"
+    asked = f"{variation.peak_per_s:.4g} req/s were asked for {ago(variation.peak_age_s)}"
+    return f"kept: {asked}; payback {span(variation.payback_s)}"
 
 
 def _may_come_back(variation: LoadVariation, rest_per_s: float) -> str:
     return (
         f"kept: without it {rest_per_s:.4g} req/s would be carried, too near to the mean of {variation.mean_per_s:.4g} "
-        f"for a standard deviation of {variation.deviation_per_s:.2g}; payback {_span(variation.payback_s)}"
+        f"for a standard deviation of {variation.deviation_per_s:.2g}; payback {span(variation.payback_s)}"
     )
-
-
-def _ago(age_s: float) -> str:
-    minutes = round(age_s / 60)
-    return "just now" if minutes < 1 else f"{_span(minutes * 60.0)} ago"
-
-
-def _span(span_s: float) -> str:
-    hours, minutes = divmod(round(span_s / 60), 60)
-    return f"{hours}h" if hours and not minutes else f"{hours}h {minutes}m" if hours else f"{minutes}m"

@@ -15,6 +15,8 @@ from reconciler.decision.engines.queueing.answer import QueueAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
 from reconciler.decision.engines.queueing.contradictions import find_contradictions
 from reconciler.decision.engines.queueing.requirements import QueueProblem
+from reconciler.decision.engines.queueing.weighing import weigh_variations
+from reconciler.decision.problem.load_variation import why_not_whole
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
@@ -35,6 +37,7 @@ class QueueingEngine(SizingEngine):
 
     name = Engine.QUEUEING
     needs_load = True
+    remembers = True
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         obstacles = (words for member in members if (words := _against(member, load)))
@@ -61,6 +64,12 @@ class QueueingEngine(SizingEngine):
     def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
         return find_contradictions(snapshot, variants)
 
+    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
+        past = snapshot.observed.past.get(members[0].model)
+        if isinstance(past, NoAnswer):
+            return f"what arrived before is not known: {past.reason}"
+        return "" if past is None else why_not_whole(past, snapshot.now_s, payback_s)
+
     def why_capacity_unknown(self, state: VariantState) -> str:
         variant = state.variant
         if state.gap is None and not any(
@@ -77,13 +86,14 @@ class QueueingEngine(SizingEngine):
             if (correction := _correction(given.snapshot, state.variant)) is not None
         }
         capacities = Capacities([row for state in states for row in _rows(state, corrections.get(state.variant.key))])
+        variations = weigh_variations(given, models, corrections, capacities)
         problems = {
             model: QueueProblem(
                 model=model,
                 members=members,
                 capacities=capacities.of,
                 devices=given.devices,
-                variation=given.variations.get(model),
+                variation=variations.get(model),
             ).problem(load.arrival_rate_per_s)
             for model, members in models.items()
             if (load := members[0].load) is not None

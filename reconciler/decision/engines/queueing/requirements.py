@@ -39,9 +39,11 @@ class QueueProblem:
     holds: dict[ResourceKey, Hold] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: str = field(init=False)
+    kept: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.partial = "; ".join(state.partial.words for state in self.members if state.partial is not None)
+        self.kept = next((state.kept.words for state in self.members if state.kept is not None), "")
 
     def problem(self, load_per_s: float) -> ModelProblem:
         """The model's problem under its load."""
@@ -80,7 +82,7 @@ class QueueProblem:
         return [state.variant for state in self.members if state.is_free]
 
     def _bounds(self, variant: Variant) -> Bounds:
-        return bounds_of(variant, keeps_current=bool(self.partial))
+        return bounds_of(variant, keeps_current=bool(self.partial or self.kept))
 
     def _carried(self) -> dict[CandidateKey, float]:
         keys = (_key(state.variant, option) for state in self.members for option in state.variant.options)
@@ -143,6 +145,8 @@ class QueueProblem:
             return capacity.words
         if self.partial and option.accelerator != variant.current.accelerator:
             return f"{self.partial}: the accelerator is kept until all do"
+        if self.kept and option.accelerator != variant.current.accelerator:
+            return f"{self.kept}, and the accelerator is kept"
         return str(option.unwritable or "")
 
     def _stop_beside_unknown(self, variants: Iterable[Variant]) -> None:

@@ -7,6 +7,7 @@ from reconciler.decision.engines.port import EngineAnswer, Models, SizingInput
 from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import current_weight
 from reconciler.decision.variant_states import VariantState, load_partial
 from reconciler.domain.accelerators import Allocation
@@ -63,6 +64,12 @@ class FullnessAnswer(EngineAnswer):
             requirement = needs.requirements.get(role)
             need = "" if requirement is None else f"{requirement.amount:.6g} {requirement.unit}"
             yield Step(stage="need", before="", after=need, reason=answer.reasons[role])
+
+    def why_kept(self, variant: Variant, desired: Allocation, formulated: FormulatedProblem, after: Allocations) -> str:
+        model = formulated.needs.owner_of.get(variant.key, variant.model)
+        filling = formulated.needs.fillings.get(model)
+        is_stabilized = filling is not None and filling.least is not None
+        return self.answers[variant.model].reasons[model] if is_stabilized and desired == variant.current else ""
 
     def why(self, variant: Variant, desired: Allocation) -> str:
         return _reasons(self.answers[variant.model])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from reconciler.decision.engines.saturation.past import COARSE_S
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.identity import ModelKey
@@ -30,7 +31,8 @@ def read_model(
     is_priced = all(member.current_cost_per_hour is not None for member in members)
     variants = [_facts(snapshot, member, is_priced=is_priced) for member in members]
     replicas = tuple(each for member in members for each in snapshot.observed.replicas.get(member.key, ()))
-    traces = [trace for member in members for trace in snapshot.observed.traces.get(member.key, ())]
+    told = (trace for member in members for trace in snapshot.observed.traces.get(member.key, ()))
+    traces = [trace for trace in told if trace.step_s < COARSE_S]
     kv_tokens = {replica.pod: replica.kv_tokens for replica in replicas if replica.kv_tokens is not None}
     history = replay_bounds(traces, kv_tokens, variants, layered.thresholds, corrects_history=corrects_history)
     seen = replay_capacities(traces, kv_tokens, variants, layered.thresholds, history)
