@@ -40,6 +40,7 @@ class HoldKind(StrEnum):
     HISTORY_MISSING = "history-missing"
     LENGTHS_CHANGED = "lengths-changed"
     GAUGES_CONTRADICT = "gauges-contradict"
+    COUNT_IMPLAUSIBLE = "count-implausible"
     PROMPTS_UNKNOWN = "prompts-unknown"
     CAPACITY_UNKNOWN = "capacity-unknown"
     METRIC_TARGETS_MISSING = "metric-targets-missing"

@@ -5,11 +5,13 @@ from reconciler.decision.staging.growth import prove_growth
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.keeping import tell_what_is_kept
 from reconciler.decision.staging.open_proposals import keep_open_proposals
+from reconciler.decision.staging.plausible import hold_implausible
 from reconciler.decision.staging.publication import block_groups, give_verdicts
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
 from reconciler.domain.solutions import Solution
 
 PASSES: tuple[Pass, ...] = (
+    hold_implausible,
     keep_open_proposals,
     prove_growth,
     keep_serving,

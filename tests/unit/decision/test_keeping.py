@@ -297,6 +297,22 @@ def test_a_silence_that_other_days_do_not_know_is_told(queue: Any) -> None:
     assert decision.caution in queue.plan().notes
 
 
+def test_a_count_that_nobody_schedules_is_held(queue: Any) -> None:
+    queue.offer(300_000.0)
+    assert told(queue) == (
+        5,
+        "count-implausible",
+        "llm/llama would need 30031 replicas, and more than 1000 nobody schedules: what is measured must be wrong",
+    )
+    assert queue.decision().outcome is Outcome.HELD
+
+
+def test_a_pool_that_is_counted_limits_before(queue: Any) -> None:
+    queue.offer(300_000.0)
+    queue.stock(H100=64)
+    assert told(queue)[0] == 64
+
+
 def test_past_arrivals_without_lengths_weigh_as_they_are(queue: Any) -> None:
     assert isinstance(queue.past[MODEL_KEY], PastArrivals)
     assert queue.past[MODEL_KEY].output_tokens == ()
