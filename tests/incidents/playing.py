@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.git.commits import create_bare
+from tests.incidents.answers import spoiled
 from tests.incidents.rows import Incident
 from tests.incidents.stage import ALPHA_S, BETA_S, MAX_BATCH, Stage
 from tests.servers.fleet import run_here
@@ -121,17 +122,18 @@ def play(incident: Incident, number: int, prometheus: str, folder: Path) -> Outc
     }
     repository = folder / "fleet.git"
     create_bare(repository, branch="main", files=files, message="Run", author=ANN, date_s=int(now_s - 7 * 86400))
-    with pytest.MonkeyPatch.context() as patch:
+    between = nullcontext(prometheus) if incident.answers is None else spoiled(prometheus, incident.answers)
+    with pytest.MonkeyPatch.context() as patch, between as url:
         patch.setattr("reconciler.cli.plan.time", Clock(now_s=now_s))
-        outcome = run_here(["plan", "--repo", str(repository), "--prometheus", prometheus, "-o", "json"])
-    if outcome.code or outcome.err:
+        outcome = run_here(["plan", "--repo", str(repository), "--prometheus", url, "-o", "json"])
+    if (outcome.code or outcome.err) and incident.answers is None:
         raise subprocess.CalledProcessError(outcome.code, "plan", outcome.out, outcome.err)
     return _told(json.loads(outcome.out), incident)
 
 
 def _told(plan: Any, incident: Incident) -> Outcome:
     decision = next(each for group in plan["groups"] for each in group["decisions"])
-    hold = decision["hold"] or decision["waiting"] or {}
+    hold = decision["hold"] or decision["wait"] or {}
     steps = [step["reason"] for step in reversed(decision["steps"])]
     notes = [hold.get("words", ""), decision["reason"], *plan["notes"], *plan["warnings"], *steps]
     after = decision["desired"]["replicas"] if decision["outcome"] != "held" else incident.replicas

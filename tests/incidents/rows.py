@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.incidents.answers import Spoil
 from tests.incidents.stage import Stage
 
 Play = Callable[[Stage], None]
@@ -18,7 +19,8 @@ class Incident:
     """One row: `replicas` stand in Git, `after` are the numbers the truth allows (None: those in Git).
 
     `holds` are kinds of which one must be told, `told` words that must be; both empty where it is as any other day.
-    `engine` is `queueing` or `saturation`. `settings` are added to reconciler.yaml.
+    `engine` is `queueing` or `saturation`. `settings` are added to reconciler.yaml. `answers` is what comes of each
+    answer of Prometheus on its way.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Incident:
     has_gateway: bool = True
     has_kube_state_metrics: bool = True
     settings: str = ""
+    answers: Spoil | None = None
 
     @property
     def allowed(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from tests.servers.prometheus import History
 STEP_S = 30.0
 SPAN_S = 4800.0
 """What Prometheus remembers of a model: its `payback` of an hour, the window before it, and a rest."""
+DAY_S = 86_400.0
 COUNT = int(SPAN_S / STEP_S) + 1
 NAMESPACE, MODEL = "llm", "org/chat"
 ALPHA_S, BETA_S, MAX_BATCH = 0.007, 0.00004, 64
@@ -133,6 +134,10 @@ class Stage:
     copies: list[dict[str, str]] = field(default_factory=lambda: [{}])
     """Labels of each further scrape of every pod: two jobs, two replicas of Prometheus."""
     relabelled: dict[str, str] = field(default_factory=dict)
+    remembers: slice = field(default_factory=lambda: slice(0, COUNT))
+    """The scrapes that Prometheus still has."""
+    days_before: tuple[float, ...] = ()
+    """Days ago on which the same hour was like this one before anything happened."""
 
     def __post_init__(self) -> None:
         self.load(constant(self.per_s * self.replicas))
@@ -173,10 +178,19 @@ class Stage:
         for kind, metric, suffix, labels, values in self._series():
             points = [
                 (time_s, value) for time_s, value in zip(times_s, values.tolist(), strict=True) if value != MISSED
-            ]
+            ][self.remembers]
             if points:
                 history.series(kind, metric, labels, points, suffix)
+        for day in self.days_before:
+            self._add_calm(history, [time_s - day * DAY_S for time_s in times_s])
         return history
+
+    def _add_calm(self, history: History, times_s: Sequence[float]) -> None:
+        """The pods of a calm hour at other times."""
+        for pod in Stage(self.seed, self.replicas).pods:
+            for kind, metric, suffix, labels, values in pod.series():
+                points = list(zip(times_s, values.tolist(), strict=True))
+                history.series(kind, metric, {**pod.labels, **labels}, points, suffix)
 
     def _series(self) -> Iterator[tuple[str, str, str, dict[str, str], Floats]]:
         for pod in self.pods:

@@ -1,10 +1,11 @@
 """All rows of the table, in the order in which they are printed."""
 
 from tests.incidents.calm import CALM
+from tests.incidents.dips import DIPS
 from tests.incidents.gateway import GATEWAY
 from tests.incidents.one_replica import ONE_REPLICA
 from tests.incidents.proof import PROOF
 from tests.incidents.rows import Incident
 from tests.incidents.scraping import SCRAPING
 
-INCIDENTS: tuple[Incident, ...] = (*CALM, *ONE_REPLICA, *GATEWAY, *SCRAPING, *PROOF)
+INCIDENTS: tuple[Incident, ...] = (*CALM, *ONE_REPLICA, *GATEWAY, *SCRAPING, *PROOF, *DIPS)
