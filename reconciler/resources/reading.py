@@ -10,6 +10,7 @@ from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.kinds import Kind
+from reconciler.resources.kubernetes.autoscalers import read_foreign_scaler, scales_another
 from reconciler.resources.objects import (
     DEFAULT_NAMESPACE,
     KubernetesObject,
@@ -63,7 +64,7 @@ def _objects_in(cluster: str, document: Document) -> Iterator[KubernetesObject |
     if not isinstance(kind, str):
         return
     source = KubernetesObject(cluster=cluster, kind=kind, document=document, prefix=(), fields=value)
-    if kind in KINDS:
+    if kind in KINDS or scales_another(value):
         yield source
     elif kind.endswith(_LIST):
         yield from _items_of(source)
@@ -82,7 +83,7 @@ def _items_of(source: KubernetesObject) -> Iterator[KubernetesObject | Finding]:
             continue
         kind = item.get("kind", item_kind)
         fields = {"apiVersion": source.fields.get("apiVersion"), **item} if item_kind else item
-        if isinstance(kind, str) and kind in KINDS:
+        if isinstance(kind, str) and (kind in KINDS or scales_another(fields)):
             yield replace(source, kind=kind, prefix=("items", index), fields=fields)
 
 
@@ -93,6 +94,8 @@ def names_kind(kind: object) -> bool:
 
 def read_object(source: KubernetesObject) -> Iterator[Piece]:
     """What one object declares, as it is written or as it was built; nothing of a kind that is not read."""
+    if source.kind not in KINDS and scales_another(source.fields):
+        yield from _read_foreign(source)
     if not is_read(source):
         return
     kind = KINDS[source.kind]
@@ -111,6 +114,16 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
             yield source.complain(("metadata", "name"), message, Severity.WARNING)
     else:
         yield from _read_and_note(source, kind)
+
+
+def _read_foreign(source: KubernetesObject) -> Iterator[Piece]:
+    """An owner of replicas, of a kind that nobody here knows; what is wrong in it is not ours to say."""
+    fields = source.fields.get("metadata", {})
+    metadata = validate(Metadata, fields, locate=source.locate, severity=Severity.WARNING).value
+    if metadata is not None:
+        yield from read_foreign_scaler(
+            replace(source, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE)
+        )
 
 
 def _read_and_note(source: KubernetesObject, kind: Kind) -> Iterator[Piece]:

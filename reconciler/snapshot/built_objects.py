@@ -9,6 +9,7 @@ from reconciler.placement.cluster import ELSEWHERE
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object
 from reconciler.resources.registry import KINDS
@@ -59,12 +60,12 @@ def _by_path(objects: Iterable[BuiltObject]) -> dict[str, list[BuiltObject]]:
 
 
 def _read(cluster: str, built: BuiltObject) -> Iterator[Piece]:
-    if not names_kind(built.key.kind):
+    if not names_kind(built.key.kind) and not scales_another(built.fields):
         return
     obstacle = next((each for each in built.obstacles if len(each.field) <= _OBJECT_DEPTH), None)
     if obstacle is None:
         yield from read_object(_as_built(cluster, built))
-    elif not KINDS[built.key.kind].holds_settings:
+    elif names_kind(built.key.kind) and not KINDS[built.key.kind].holds_settings:
         yield BrokenResource(key=built.key, place=obstacle.place or built.place, reason=obstacle.reason)
 
 

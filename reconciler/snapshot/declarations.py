@@ -17,6 +17,7 @@ from reconciler.placement.markers import MarkerComment, read_markers
 from reconciler.placement.repository import ManifestRepository, is_kustomization
 from reconciler.placement.roots import find_used
 from reconciler.resources.folding import merge
+from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.reading import names_kind, read_file
 from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.built_objects import declare
@@ -30,7 +31,7 @@ _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit
 _LONGEST_GLOB, _MOST_STARS = 256, 3
 _CHART_VALUES = "values.yaml"
 _ARGO_SOURCE = ".argocd-source"
-_WORDS = KIND_WORDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode()}
+_WORDS = KIND_WORDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
 Clusters = Mapping[str, Callable[[str], bool]]
 Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
 
@@ -235,7 +236,12 @@ def _matters(document: Document) -> bool:
         return False
     kind, version = value.get("kind"), value.get("apiVersion")
     is_list = isinstance(kind, str) and kind.endswith("List")
-    return names_kind(kind) or is_list or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
+    return (
+        names_kind(kind)
+        or is_list
+        or scales_another(value)
+        or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
+    )
 
 
 def _is_secret(document: Document) -> bool:

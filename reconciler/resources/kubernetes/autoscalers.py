@@ -3,7 +3,7 @@
 Annotated `llm-d.ai/managed` one of them is a variant of its own (WVA v0.9, which has no resource): its bounds are ours.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated
@@ -57,6 +57,14 @@ class _ScaledObject(LooseShape):
     spec: _KedaSpec
 
 
+class _ForeignSpec(LooseShape):
+    target: _KedaTarget = Field(alias="scaleTargetRef")
+
+
+class _Foreign(LooseShape):
+    spec: _ForeignSpec
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bound:
     """A bound of a scaler: its field, what is written, and what counts where nothing is."""
@@ -105,6 +113,29 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
         most = _Bound(name="maxReplicaCount", written=spec.most, default=100)
         scaler = _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most, makes_autoscaler=True)
         yield from _read(source, scaler)
+
+
+def scales_another(fields: object) -> bool:
+    """Whether an object says that it scales another: only what sets replicas has a `scaleTargetRef`."""
+    spec = fields.get("spec") if isinstance(fields, Mapping) else None
+    reference = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    return isinstance(reference, Mapping) and isinstance(reference.get("name"), str)
+
+
+def read_foreign_scaler(source: KubernetesObject) -> Iterator[Piece]:
+    """The owner of its target's replicas that an object of an unknown kind is; its bounds are not ours."""
+    validated = validate(_Foreign, source.fields, locate=source.locate)
+    if validated.value is None or is_templated(validated.value.spec.target.name):
+        return
+    target = validated.value.spec.target
+    yield ReplicaOwner(
+        cluster=source.cluster,
+        namespace="" if is_templated(source.namespace) else source.namespace,
+        owner=f"{source.kind} {source.name}",
+        target_kind=target.kind,
+        target_name=target.name,
+        place=source.locate(_TARGET),
+    )
 
 
 def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:

@@ -191,6 +191,34 @@ def test_a_scaled_object_owns_its_target_unless_it_is_paused(declare: Declare) -
     assert len(declare(_scaler("keda.sh/v1alpha1", "ScaledObject", pinned)).owners) == 1
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_whatever_has_a_scale_target_owns_it(declare: Declare, kind: str) -> None:
+    text = f"""apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata: {{name: llama, namespace: llm}}
+spec: {{minReplicas: 1, maxReplicas: 8, scaleTargetRef: {{kind: {kind}, name: llama}}}}
+"""
+    declared = declare(text)
+    (owner,) = declared.owners
+    assert (owner.owner, owner.namespace, owner.target_kind, owner.target_name) == (
+        "PodAutoscaler llama",
+        "llm",
+        kind,
+        "llama",
+    )
+    assert owner.fields == ()
+    assert (declared.findings, declared.broken) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["scaleTargetRef: llama", "scaleTargetRef: {name: 3}", 'scaleTargetRef: {name: "${APP}"}', "x: scaleTargetRef"],
+)
+def test_what_names_no_target_owns_none(declare: Declare, spec: str) -> None:
+    declared = declare(f"apiVersion: a/v1\nkind: Odd\nmetadata: {{name: a}}\nspec: {{{spec}}}\n")
+    assert (declared.owners, declared.findings, declared.broken) == ((), (), ())
+
+
 def test_an_autoscaler_whose_namespace_is_filled_in_later_owns_in_any(declare: Declare) -> None:
     text = _scaler("autoscaling/v2", "HorizontalPodAutoscaler").replace("namespace: llm", "namespace: ${NS}")
     assert [owner.namespace for owner in declare(text).owners] == [""]
