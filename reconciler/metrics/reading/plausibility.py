@@ -19,9 +19,13 @@ FEWEST_PEERS = 3
 LONGER_THAN_PEERS = 30.0
 FEWEST_FINISHED = 100.0
 """Requests whose mean length says something of a replica."""
-LONGEST_QUEUE_S = 1800.0
+LONGEST_QUEUE_S = 4 * 3600.0
 SHORT_QUEUE = 1000.0
-"""What may wait in a replica: half an hour of what it finishes, or as many as these when it finishes little."""
+"""What may wait in a replica: four hours of what it finishes, or as many as these when it finishes little.
+
+Clients of batches do wait for hours in an overload, and that is when replicas are needed most. Where peers say how much
+waits in them, a replica is held against these as well: a balancer spreads what comes.
+"""
 NOISE = 5.0
 """Standard deviations of counts that are independent of each other."""
 TOLERATED = 0.1
@@ -69,8 +73,15 @@ def _at_once(one: ReplicaSeries, readings: MetricReadings) -> float | None:
 
 def _beyond_queue(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> Iterator[str]:
     finished, waiting = readings.of_pods(Name.COMPLETIONS), readings.of_pods(Name.WAITING)
+    told = [waiting[one] for one in fresh if is_usable(waiting.get(one, math.nan))]
+    usual = median(told) if len(told) >= FEWEST_PEERS else math.inf
     for one in fresh:
         rate, queue = finished.get(one, 0.0), waiting.get(one, 0.0)
+        if usual < math.inf and queue > SHORT_QUEUE + LONGER_THAN_PEERS * usual:
+            yield (
+                f"pod {printable(one.pod)} says that {queue:.6g} requests wait in it, half of its peers say at most "
+                f"{usual:.4g}"
+            )
         if is_usable(rate) and queue > SHORT_QUEUE + LONGEST_QUEUE_S * rate:
             yield (
                 f"pod {printable(one.pod)} says that {queue:.6g} requests wait in it while it finishes {rate:.4g} "
