@@ -1,7 +1,7 @@
 """All that one cluster gets from a repository: roots built, deployers followed, objects by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -9,8 +9,6 @@ from reconciler.domain.findings import Finding, finding_of
 from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications
 from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read
@@ -21,6 +19,7 @@ from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentit
 from reconciler.placement.origins import AS_BUILT, SourceField
 from reconciler.placement.repository import ManifestRepository, directory_of, is_yaml
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
+from reconciler.placement.substitution import fill_in, find_substituted
 
 MAX_DEPLOYERS: Final = 20_000
 ELSEWHERE: Final = "(elsewhere)"
@@ -278,7 +277,10 @@ def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None
             [draft for draft in gathering.drafts if not draft.identity.namespace], deployer.fallback_namespace
         )
     for draft in gathering.drafts:
-        filled = () if deployer is None or not deployer.substitutes else tuple(_substituted(draft, deployer))
+        filled: tuple[Obstacle, ...] = ()
+        if deployer is not None and deployer.substitutes:
+            filled = tuple(_substituted(draft, deployer))
+            fill_in(draft, (each.field for each in filled), deployer)
         job.objects.append(_finished(draft, root, (*draft.obstacles, *shared, *filled)))
 
 
@@ -294,22 +296,6 @@ def _substituted(draft: ObjectDraft, deployer: Deployer) -> Iterator[Obstacle]:
             return
     for path in find_substituted(draft.fields):
         yield Obstacle(reason=f"filled in by the substitution of {deployer}", place=deployer.source.place, field=path)
-
-
-def find_substituted(value: Value) -> Iterator[Field]:
-    """The fields whose text holds `${}`."""
-    if isinstance(value, str):
-        if "${" in value:
-            yield ()
-        return
-    members: Iterable[tuple[str | int, Value]] = ()
-    if isinstance(value, dict):
-        members = value.items()
-    elif isinstance(value, list):
-        members = enumerate(value)
-    for part, member in members:
-        for path in find_substituted(member):
-            yield (part, *path)
 
 
 def _finished(draft: ObjectDraft, root: Root, obstacles: tuple[Obstacle, ...]) -> BuiltObject:

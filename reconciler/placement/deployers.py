@@ -1,7 +1,7 @@
 """Who deploys a directory, and what they change on the way: Flux Kustomizations and Argo CD Applications."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.domain.identity import ResourceKey
@@ -30,7 +30,8 @@ class Deployer:
     """One deployment of one directory: `spec` is of the deployer's object, `source` is it, or one of its sources.
 
     `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` says
-    how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build.
+    how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build, by
+    `values`; with `is_filled_elsewhere` others come from objects that nobody here reads.
     """
 
     identity: ObjectIdentity
@@ -48,6 +49,8 @@ class Deployer:
     patches: tuple[PatchRule, ...] = ()
     components: tuple[SourceField, ...] = ()
     substitutes: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    is_filled_elsewhere: bool = False
     include: str = ""
     exclude: str = ""
 
@@ -118,7 +121,17 @@ def _read_flux(repository: ManifestRepository, identity: ObjectIdentity, spec: S
         patches=tuple(read_patches(spec.of_kind(OriginKind.PATCH), directory)),
         components=tuple(own.items("components")),
         substitutes=post_build is not None and post_build.value not in ({}, None),
+        values={} if post_build is None else _values(post_build),
+        is_filled_elsewhere=post_build is not None and any(True for _ in post_build.items("substituteFrom")),
     )
+
+
+def _values(post_build: SourceField) -> dict[str, str]:
+    """What Flux fills in by itself: texts, and numbers that somebody wrote without quotes."""
+    written = post_build.get("substitute")
+    value = None if written is None else written.value
+    members = value.items() if isinstance(value, dict) else ()
+    return {name: str(each) for name, each in members if isinstance(each, str | int) and not isinstance(each, bool)}
 
 
 def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:

@@ -91,7 +91,8 @@ class _Scaler:
 
 def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     """The owner of its target's replicas, and a variant where it is annotated as one."""
-    validated = validate(_HpaFields, source.fields, locate=source.locate)
+    fields = _without_templates(source.fields, "minReplicas", "maxReplicas")
+    validated = validate(_HpaFields, fields, locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None:
         spec = validated.value.spec
@@ -105,7 +106,8 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
 
     `paused-replicas` pins a count of its own and stays an owner.
     """
-    validated = validate(_ScaledObject, source.fields, locate=source.locate)
+    fields = _without_templates(source.fields, "minReplicaCount", "maxReplicaCount")
+    validated = validate(_ScaledObject, fields, locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None and source.annotations.get(_PAUSED) != "true":
         spec = validated.value.spec
@@ -138,6 +140,14 @@ def read_foreign_scaler(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
+def _without_templates(fields: Mapping[str, object], *bounds: str) -> Mapping[str, object]:
+    """The fields without bounds that are filled in later: they are no mistake, and not known here."""
+    spec = fields.get("spec")
+    if not isinstance(spec, Mapping) or not any(is_templated(spec.get(each)) for each in bounds):
+        return fields
+    return {**fields, "spec": {key: each for key, each in spec.items() if key not in bounds or not is_templated(each)}}
+
+
 def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
     if is_templated(scaler.name) or is_templated(scaler.kind):
         return
@@ -147,6 +157,9 @@ def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
 
 
 def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
+    bounds = (_field(source, scaler.least, is_ceiling=False), _field(source, scaler.most, is_ceiling=True))
+    spec = source.fields.get("spec")
+    is_known = isinstance(spec, Mapping) and not any(is_templated(spec.get(each.field[-1])) for each in bounds)
     return ReplicaOwner(
         cluster=source.cluster,
         # A namespace that is filled in later may be any.
@@ -157,10 +170,7 @@ def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
         place=source.locate(_TARGET),
         least=scaler.least.value,
         makes_autoscaler=scaler.makes_autoscaler,
-        fields=(
-            _field(source, scaler.least, is_ceiling=False),
-            _field(source, scaler.most, is_ceiling=True),
-        ),
+        fields=bounds if is_known else (),
     )
 
 

@@ -191,6 +191,24 @@ def test_a_scaled_object_owns_its_target_unless_it_is_paused(declare: Declare) -
     assert len(declare(_scaler("keda.sh/v1alpha1", "ScaledObject", pinned)).owners) == 1
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "bounds"),
+    [
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "minReplicas: '${MIN:=1}', maxReplicas: 3"),
+        ("keda.sh/v1alpha1", "ScaledObject", "minReplicaCount: 0, maxReplicaCount: '${MAX}'"),
+    ],
+)
+def test_bounds_that_are_filled_in_later_are_no_mistake_and_not_ours(
+    declare: Declare, version: str, kind: str, bounds: str
+) -> None:
+    target = "scaleTargetRef: {kind: Deployment, name: llama}"
+    declared = declare(
+        f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a, namespace: llm}}\nspec: {{{bounds}, {target}}}\n"
+    )
+    assert (declared.findings, declared.broken) == ((), ())
+    assert [(owner.target_name, owner.fields) for owner in declared.owners] == [("llama", ())]
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_whatever_has_a_scale_target_owns_it(declare: Declare, kind: str) -> None:
     text = f"""apiVersion: autoscaling.aibrix.ai/v1alpha1
