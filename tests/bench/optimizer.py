@@ -26,7 +26,7 @@ from tests.bench.processes import run_python
 from tests.bench.table import Cell, table
 
 SEEDS = (1, 2, 3)
-AUTO = "auto"
+AUTO, DIRECT = "auto", "milp"
 QUICK_S = 20.0
 """What takes longer is not measured again."""
 WARM_UP = Instance(models=5, pools_at=0.7)
@@ -49,15 +49,17 @@ class Case:
 CASES = (
     Case(instance=Instance(models=1_000, pools_at=1.5)),
     Case(instance=Instance(models=10_000, pools_at=1.5)),
-    Case(instance=Instance(models=1_000, pools_at=1.5, budgets_at=0.95), seeds=(1,)),
+    Case(instance=Instance(models=1_000, pools_at=1.5, budgets_at=0.95)),
     Case(instance=Instance(models=1_000, pools_at=0.85)),
     Case(instance=Instance(models=1_000, pools_at=0.7)),
     Case(instance=Instance(models=300, pools_at=0.7)),
     Case(instance=Instance(models=100, pools_at=0.7)),
-    Case(instance=Instance(models=10_000, pools_at=0.7), seeds=(1,)),
+    Case(instance=Instance(models=10_000, pools_at=0.7)),
     Case(instance=Instance(models=300, pools_at=0.7, is_priced=False)),
-    Case(instance=Instance(models=1_000, pools_at=0.7, is_priced=False), seeds=(1,)),
-    Case(instance=Instance(models=100, pools_at=0.7), seeds=(1,), solver="milp"),
+    Case(instance=Instance(models=1_000, pools_at=0.7, is_priced=False)),
+    Case(instance=Instance(models=100, pools_at=0.7), solver=DIRECT),
+    Case(instance=Instance(models=300, pools_at=0.7), solver=DIRECT),
+    Case(instance=Instance(models=1_000, pools_at=1.5), solver=DIRECT),
 )
 
 
