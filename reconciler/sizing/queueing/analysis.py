@@ -89,9 +89,11 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         service_s, wait_s = chain.service_s, chain.wait_s
         throughput_per_s = arrival_rate_per_s * (chain.open / chain.total)
         latencies = curves.reading.read(service_s)
-        first_token_s = latencies.first_token_s
+        itl_s, first_token_s = latencies.itl_s, latencies.first_token_s
         if curves.prompts is not None:
-            first_token_s = curves.prompts.at(arrival_rate_per_s).ttft_s
+            prompts = curves.prompts.at(arrival_rate_per_s)
+            itl_s = np.fmin(prompts.itl_s, curves.latencies_at(curves.max_batch).itl_s)
+            first_token_s = prompts.ttft_s
         p_empty = chain.head.empty * chain.tail.scale / chain.total
         return QueueState(
             throughput_per_s=throughput_per_s,
@@ -100,7 +102,7 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
             response_s=service_s + wait_s,
             service_s=service_s,
             wait_s=wait_s,
-            itl_s=latencies.itl_s,
+            itl_s=itl_s,
             ttft_s=wait_s + first_token_s,
             p_empty=p_empty,
             p_full=chain.head.full * chain.tail.top / chain.total,

@@ -6,7 +6,8 @@ a rate r, with prompts of p and answers of o tokens, in the mean
 
     iteration = alpha / (1 - r * (prompt_s * p + beta * (o - 1)))        n = r * (o - 1) * iteration
 
-and while prompts queue, each iteration computes budget - n of their tokens. So they have one server (M/G/1) that takes
+Who decodes sees more of them: also the prompts are computed beside his tokens that came while he waited for his own.
+While prompts queue, each iteration computes budget - n of their tokens. So they have one server (M/G/1) that takes
 p over that speed for each; the tail of their wait is taken to be exponential, with the decay that heavy traffic gives
 it. Lengths of prompts are taken to be lognormal: who has a long one waits for it himself. These are means of a replica
 whose batch has room: places in the batch are the business of the chain.
@@ -69,26 +70,35 @@ class PromptQueue(Rows):
             service_s = self.input_tokens * (lone_s / room + self.prompt_s)
             load = np.where(idle > 0, rate_per_s * service_s, np.inf)
         return PromptState(
-            queue=self, iteration_s=iteration_s, lone_s=lone_s, room=room, service_s=service_s, load=load
+            queue=self,
+            rate_per_s=rate_per_s,
+            iteration_s=iteration_s,
+            lone_s=lone_s,
+            room=room,
+            service_s=service_s,
+            load=load,
         )
 
     def largest_rate(self, itl_s: Floats, ttft_s: Floats, outside: Floats) -> "PromptLimits":
         """Return the largest rate at which prompts are computed as fast as they come, and inside the targets.
 
-        `itl_s` limits the mean iteration, `ttft_s` what a share of `outside` may exceed (NaN: the mean); infinite
-        limits are absent. Everything grows with the rate. 0 where even a lone prompt takes too long.
+        `itl_s` limits the mean gap between tokens, `ttft_s` what a share of `outside` may exceed (NaN: the mean);
+        infinite limits are absent. Everything grows with the rate. 0 where even a lone prompt takes too long.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_itl = np.maximum(1 - self.alpha_s / itl_s, 0.0) / np.maximum(self.work_s, _TINY)
-        by_load = _largest_inside(self._log_load, by_itl)
-        by_ttft = _largest_inside(lambda index, rate_per_s: self._log_ttft(index, rate_per_s, ttft_s, outside), by_load)
-        is_itl = (by_load >= by_itl) & np.isfinite(itl_s)
-        binding = np.where(by_ttft < by_load, Binding.TTFT, np.where(is_itl, Binding.ITL, Binding.CAPACITY))
+        by_load = _largest_inside(self._log_load, 1 / np.maximum(self.work_s, _TINY))
+        by_itl = _largest_inside(lambda index, rate: self._log_itl(index, rate, itl_s), by_load)
+        by_ttft = _largest_inside(lambda index, rate: self._log_ttft(index, rate, ttft_s, outside), by_itl)
+        by_others = np.where(by_itl < by_load, Binding.ITL, Binding.CAPACITY)
+        binding = np.where(by_ttft < by_itl, Binding.TTFT, by_others)
         return PromptLimits(rate_per_s=by_ttft, binding=binding.astype(np.int8))
 
     def _log_load(self, index: Integers, rate_per_s: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             return np.log(self.take(index).at(rate_per_s).load)
+
+    def _log_itl(self, index: Integers, rate_per_s: Floats, itl_s: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(self.take(index).at(rate_per_s).itl_s / itl_s[index])
 
     def _log_ttft(self, index: Integers, rate_per_s: Floats, ttft_s: Floats, outside: Floats) -> Floats:
         state, limit_s, allowed = self.take(index).at(rate_per_s), ttft_s[index], outside[index]
@@ -115,6 +125,7 @@ class PromptState:
     """
 
     queue: PromptQueue
+    rate_per_s: Floats
     iteration_s: Floats
     lone_s: Floats
     room: Floats
@@ -127,6 +138,19 @@ class PromptState:
         with np.errstate(divide="ignore", invalid="ignore"):
             wait_s = self.load * self.service_s * (1 + self.queue.spread) / (2 * (1 - self.load))
         return np.where(self.load < 1, self._own_s(self.queue.input_tokens) + wait_s, np.inf)
+
+    @property
+    def itl_s(self) -> Floats:
+        """Return the mean time between tokens of those who decode.
+
+        Prompts that come while one waits and is computed are computed while he decodes, as are those that come then.
+        """
+        queue = self.queue
+        steps, prompts = np.maximum(queue.steps, 1.0), self.rate_per_s * queue.prompt_s * queue.input_tokens
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            alone_s = queue.alpha_s + queue.beta_s + prompts * self.ttft_s / steps
+            itl_s = alone_s / (1 - self.rate_per_s * queue.work_s)
+        return np.where(self.load < 1, itl_s, np.inf)
 
     def share_later(self, ttft_s: Floats) -> Floats:
         """Return the share of those who find a place whose first token comes later than `ttft_s`."""
@@ -152,8 +176,12 @@ class PromptState:
         return np.where(self.load < 1, high, np.inf)
 
     def _own_s(self, tokens: Floats) -> Floats:
-        """Return what a prompt takes alone, with the rest of the iteration that it arrives in."""
-        return np.ceil(tokens / self.room) * self.lone_s + self.queue.prompt_s * tokens + self.iteration_s / 2
+        """Return what a prompt takes alone, with the rest of the iterations that it arrives in and ends in.
+
+        The next prompt, where one waits, fills what is left of the last iteration.
+        """
+        next_s = np.minimum(self.load, 1.0) * self.queue.prompt_s * np.minimum(tokens, self.room) / 2
+        return np.ceil(tokens / self.room) * self.lone_s + self.queue.prompt_s * tokens + self.iteration_s / 2 + next_s
 
     def _lengths(self) -> list[tuple[float, Floats]]:
         """Return prompt lengths that stand for all, each with its share."""

@@ -103,7 +103,9 @@ def _limits(curves: ServiceCurves, targets: Targets) -> tuple[LatencyLimits, Boo
     ttft_s = absent if targets.ttft_s is None else targets.ttft_s
     itl_outside = _outside(targets.itl_percentile, absent)
     ttft_outside = _outside(targets.ttft_percentile, absent)
-    mean_itl_s = np.where(np.isnan(itl_outside), targets.itl_s, np.inf)
+    # Where prompts queue, their law knows the gaps between tokens: the chain holds a request's own prompt among them.
+    is_limited = np.isnan(itl_outside) & (curves.prompts is None)
+    mean_itl_s = np.where(is_limited, targets.itl_s, np.inf)
     mean_ttft_s = np.where(np.isnan(ttft_outside), ttft_s, np.inf)
     shares = share_limits(curves, targets.itl_s, itl_outside, ttft_s, ttft_outside)
     service_s = curves.reading.service_limit_s(mean_itl_s)
