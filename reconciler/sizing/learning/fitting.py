@@ -28,6 +28,7 @@ from reconciler.sizing.learning.prefill import (
     is_serial_better,
 )
 from reconciler.sizing.learning.samples import UNKNOWN_LIMITS, EngineLimits, Samples, measured
+from reconciler.sizing.queueing.laws import TOKEN_BUDGET
 
 # A line through points that lie closer says nothing of its slope, least of all when x is noisy.
 _SPREAD, _ENDS = 2.0, (0.05, 0.95)
@@ -47,8 +48,9 @@ class _Points:
 def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit | Unfit:
     """Return the profile that the samples follow, or why they follow none; never more than they say.
 
-    `limits` are what the engine was started with. With a token budget prompts may be found to be computed one after the
-    other; with a largest batch that is the profile's, however few requests were ever seen at once.
+    `limits` are what the engine was started with. With a token budget prompts are computed one after the other, unless
+    they say otherwise; without, where that explains more. With a largest batch that is the profile's, however few
+    requests were ever seen at once.
 
     Prefill is left out, with a note, when it cannot be told: the profile then is one of `decode_only`. That goes for
     prefill that was always seen with the same batch times prompt, where gamma and delta * x are one number; a time to
@@ -65,8 +67,9 @@ def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit 
         return Unfit(reason=why, samples=decode.x.size)
     prefill, why = _fit_prefill(kept, full)
     allowed = find_largest_batch(kept, limits.max_batch_size)
-    serial = fit_serial(kept, limits.token_budget) if limits.token_budget is not None else ""
-    if isinstance(serial, SerialPrefill) and is_serial_better(serial, prefill):
+    is_budget_known = limits.token_budget is not None
+    serial = fit_serial(kept, limits.token_budget or TOKEN_BUDGET)
+    if isinstance(serial, SerialPrefill) and is_serial_better(serial, prefill, is_budget_known=is_budget_known):
         return _fit_of(busy, allowed, line, None, serial, _compared(serial, prefill))
     # Where prompts do not wait for each other, requests that wait do so for a place.
     largest = full if full.is_full else allowed
@@ -97,8 +100,8 @@ def _prefill_points(kept: Samples, largest: LargestBatch) -> _Points:
 
 
 def _batch(busy: Samples) -> Floats:
-    # a request that runs is never less than one, however short it ran
-    return np.maximum(busy.num_running, 1.0)
+    # of less than one, too: who comes at random then finds one less than he runs with, as at any mean
+    return busy.num_running
 
 
 def _too_few(points: _Points, total: int) -> str:

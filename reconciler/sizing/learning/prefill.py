@@ -64,7 +64,8 @@ def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
     steps = np.maximum(kept.output_tokens - 1, 1.0)
     decode_s = steps * kept.itl_s
     prefill_s = np.where(calm, first_s, chunks * kept.itl_s + prompt_s * kept.input_tokens)
-    decoding = np.maximum(kept.num_running, 1.0) * decode_s / (decode_s + prefill_s)
+    decoding = kept.num_running * decode_s / (decode_s + prefill_s)
+    # Those that queue behind him when he begins are left to the line: few noisy windows tell them from its slope.
     rest_s = kept.itl_s - prompt_s * decoding * kept.input_tokens / steps
     told = busy & (rest_s > 0)
     if np.count_nonzero(told) < FEWEST_SAMPLES:
@@ -78,8 +79,13 @@ def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
     return SerialPrefill(decode=decode, prompt_s=prompt_s, token_budget=token_budget, error=error)
 
 
-def is_serial_better(serial: SerialPrefill, beside: FittedLine | None) -> bool:
-    """Return whether prompts one after the other explain what was measured well enough."""
+def is_serial_better(serial: SerialPrefill, beside: FittedLine | None, *, is_budget_known: bool) -> bool:
+    """Return whether prompts one after the other explain what was measured well enough.
+
+    Of an engine that nobody knows to have a token budget, that is believed where they explain more than side by side.
+    """
+    if not is_budget_known:
+        return beside is not None and serial.error < beside.error
     return beside is None or serial.error <= max(beside.error * _LEAST_GAIN, _GOOD_ENOUGH)
 
 

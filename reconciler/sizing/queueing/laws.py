@@ -16,8 +16,8 @@ from reconciler.sizing.queueing.prompts import PromptQueue
 # The published queues: of `decode_only` ten batches with the running one, of `prefill_decode` ten beside it.
 _DECODE_ONLY_BATCHES = 10
 _PREFILL_DECODE_BATCHES = 11
-# Tokens an iteration computes at most, prompts included.
-_TOKEN_BUDGET = 8192
+TOKEN_BUDGET = 8192
+"""Tokens of an iteration, prompts included, where nobody says how many: vLLM's own default with chunked prefill."""
 # Lengths of prompts vary by about their mean in public traces of conversations; what a histogram tells goes first.
 SPREAD = 1.0
 
@@ -96,7 +96,7 @@ def serial_prefill(
     input_tokens: ArrayLike,
     output_tokens: ArrayLike,
     max_batch: ArrayLike,
-    token_budget: ArrayLike = _TOKEN_BUDGET,
+    token_budget: ArrayLike = TOKEN_BUDGET,
     spread: ArrayLike = SPREAD,
     occupancy_limit: ArrayLike | None = None,
 ) -> ServiceCurves:

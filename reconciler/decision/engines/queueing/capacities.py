@@ -16,13 +16,10 @@ from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.contradiction import Forecast
 from reconciler.sizing.queueing.analysis import analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only, prefill_decode, serial_prefill
+from reconciler.sizing.queueing.laws import TOKEN_BUDGET, decode_only, prefill_decode, serial_prefill
 from reconciler.sizing.queueing.percentiles import expect_percentiles
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput
 from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
-
-UNSET_TOKEN_BUDGET = 8192
-"""Tokens of an iteration where nobody says how many: vLLM's own default with chunked prefill."""
 
 _BINDING_WORDS = {
     Binding.CAPACITY: "the full batch binds",
@@ -213,7 +210,7 @@ def _serial_prefill(rows: Sequence[SizingRow]) -> ServiceCurves:
         input_tokens=[row.load.input_tokens or 0.0 for row in rows],
         output_tokens=[row.load.output_tokens for row in rows],
         max_batch=[_batch(row) for row in rows],
-        token_budget=[row.profile.token_budget or UNSET_TOKEN_BUDGET for row in rows],
+        token_budget=[row.profile.token_budget or TOKEN_BUDGET for row in rows],
     )
 
 
@@ -275,7 +272,7 @@ def _unattainable(capacity: ReplicaCapacity) -> str:
 
 def _lone_prefill_s(profile: PerformanceProfile, input_tokens: float) -> float:
     if profile.prompt_s is not None:
-        chunks = math.ceil(input_tokens / (profile.token_budget or UNSET_TOKEN_BUDGET))
+        chunks = math.ceil(input_tokens / (profile.token_budget or TOKEN_BUDGET))
         return chunks * profile.alpha_s + profile.prompt_s * input_tokens
     return (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * input_tokens
 
