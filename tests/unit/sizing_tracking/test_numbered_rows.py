@@ -534,7 +534,7 @@ def test_label_sets_of_one_metric_are_added_up(row: Any) -> None:
     """By Prometheus, which is asked for the sum by pod; how many there were is asked beside."""
     values, expected = row
     metric = next(each for each in tracking_queries(CLUSTER, [tracked(None)], NOW_S) if each.quantity.endswith(" m"))
-    assert metric.text == 'sum by (namespace, pod) (m{namespace="llm"})'
+    assert metric.text == 'sum by (namespace, pod, instance, metrics_path, job) (m{namespace="llm"})'
     history = pod_history(answered("tracked_metric", matrix((pod("bbbbb"), sum(values)))))
     assert history.backends[0].pods["m"].total[-1] == expected
 
