@@ -232,7 +232,8 @@ def test_a_prometheus_that_hangs_changes_nothing(lied_to: Fleet, tampering: Tamp
 def test_an_answer_of_200_mb_is_cut_off_and_changes_nothing(lied_to: Fleet, tampering: Tampering) -> None:
     tampering.streams_bytes = 200_000_000
     assert_nothing_happens(lied_to, 4, "the answer is larger than")
-    assert tampering.sent_bytes < 200_000_000
+    # What lies in the buffers of the system when we hang up; of each question a few MB.
+    assert tampering.sent_bytes < 10_000_000 * len(tampering.authorizations)
 
 
 def test_a_prometheus_that_is_gone_changes_nothing(lied_to: Fleet) -> None:
