@@ -1,5 +1,6 @@
 """Who else writes a number: autoscalers, and deployers that were told to leave it alone."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.fields import Field
+from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
@@ -16,6 +18,7 @@ from reconciler.placement.origins import SourceField
 from reconciler.resources.registry import AUTOSCALERS
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
+_PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}")
 _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
 # What these annotations of Flux say of the whole object, by their values in lower case.
@@ -53,6 +56,8 @@ def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
         deployer = fleet.deployer_of(built)
         if deployer is not None:
             yield from _ignoring(deployer, identify(built.fields), built, path)
+        else:
+            yield from _ignoring_sets(fleet, built, path)
     for release in fleet.of_kinds(key.cluster, ("HelmRelease",)):
         if release.value_at("spec", "driftDetection", "ignore") is not None:
             yield from _drift(release, key, path)
@@ -88,7 +93,7 @@ def _ignoring(deployer: Deployer, identity: ObjectIdentity, built: BuiltObject, 
                 if _names_any(entry, "paths", path) and _targets(entry, built):
                     yield Owner(reason=f"{deployer} ignores it", place=entry.place)
         else:
-            yield from _argo_ignoring(deployer, identity, path)
+            yield from _argo_ignoring(deployer.spec, str(deployer), identity, path)
     except InputError as error:
         place = Place(path=error.path, line=error.line, field=error.field)
         yield Owner(reason=f"what {deployer} ignores cannot be read: {error.message}", place=place)
@@ -106,13 +111,39 @@ def _targets(entry: SourceField, built: BuiltObject) -> bool:
         return True
 
 
-def _argo_ignoring(deployer: Deployer, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
-    for entry in deployer.spec.items("ignoreDifferences"):
+def has_sets(fleet: Fleet, cluster: str) -> bool:
+    """Whether an ApplicationSet may deploy what Git shows no deployer of."""
+    return next(fleet.of_kinds(cluster, (APPLICATION_SET,)), None) is not None
+
+
+def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Owner]:
+    """What ApplicationSets ignore that nobody here can follow, as one for each cluster: their paths may be its root."""
+    for each in fleet.of_kinds(built.key.cluster, (APPLICATION_SET,)):
+        spec = source_as_built(each).below("spec", "template", "spec")
+        try:
+            paths = [source.text("path") for source in (spec.get("source"), *spec.items("sources")) if source]
+            if any(_may_be(text, built.root.path) for text in paths):
+                yield from _argo_ignoring(spec, f"ApplicationSet {each.key.label}", identify(built.fields), path)
+        except InputError as error:
+            place = Place(path=error.path, line=error.line, field=error.field)
+            yield Owner(
+                reason=f"what ApplicationSet {each.key.label} ignores cannot be read: {error.message}", place=place
+            )
+
+
+def _may_be(text: str, directory: str) -> bool:
+    """Whether a path, with parameters of a generator in it, may mean a directory; one without any path does not."""
+    parts = [re.escape(part) for part in _PARAMETER.split(text.strip("/").removeprefix("./"))]
+    return bool(text) and re.fullmatch(".*".join(parts), directory) is not None
+
+
+def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
+    for entry in spec.items("ignoreDifferences"):
         if not _fits(entry, identity):
             continue
         managers = any(True for _ in entry.items("managedFieldsManagers"))
         if managers or _names_any(entry, "jsonPointers", path) or _queries(entry, path):
-            words = "and keeps what is in the cluster" if _respects(deployer) else "in its comparison"
+            words = "and keeps what is in the cluster" if _respects(spec) else "in its comparison"
             yield Owner(reason=f"{deployer} ignores differences of it {words}", place=entry.place)
 
 
@@ -143,8 +174,8 @@ def _queries(entry: SourceField, path: Field) -> bool:
     return False
 
 
-def _respects(deployer: Deployer) -> bool:
-    policy = deployer.spec.get("syncPolicy")
+def _respects(spec: SourceField) -> bool:
+    policy = spec.get("syncPolicy")
     options = () if policy is None else policy.items("syncOptions")
     return any(option.value == _RESPECT for option in options)
 

@@ -15,7 +15,7 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import ValueOrigin
 from reconciler.placement.overlays import overlay_insertion
-from reconciler.placement.ownership import owners_of
+from reconciler.placement.ownership import has_sets, owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.places.charts import Made, describe, find_charted, moved
@@ -163,7 +163,8 @@ class _Builds:
         """Who keeps what we write from being applied; autoscalers are told by their own resources."""
         annotations = built.value_at("metadata", "annotations")
         is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
-        if self.fleet.deployer_of(built) is None and not is_told:
+        is_deployed = self.fleet.deployer_of(built) is not None or has_sets(self.fleet, built.key.cluster)
+        if not is_deployed and not is_told:
             return None
         owners = (each for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
         owner = next(owners, None)
