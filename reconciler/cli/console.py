@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reconciler.cli.options import Common
     from reconciler.config.environment import Environment
-    from reconciler.pipeline.doors import Progress
+    from reconciler.pipeline.session import Progress
 
 PIPE_WIDTH = 0
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -125,7 +125,7 @@ def painted(common: "Common", text: str) -> str:
 def progress(common: "Common") -> Iterator["Progress"]:
     """A progress bar on stderr where a person watches; nothing anywhere else."""
     if common.quiet or not sys.stderr.isatty():
-        from reconciler.pipeline.doors import no_progress
+        from reconciler.pipeline.session import no_progress
 
         yield no_progress
         return

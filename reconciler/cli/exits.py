@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from reconciler import __version__
 from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.config.environment import read_environment
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.pipeline.validation.validate import CheckedFiles
 from reconciler.rendering.filters import code_span, escape_markdown
 from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line, workflow_commands

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
-from reconciler.pipeline.prepare import Prepared
+from reconciler.pipeline.run import Prepared
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from reconciler.report.pull_request import plan_view

@@ -21,11 +21,10 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.local import FOLDER
 from reconciler.git.commits import create_bare
 from reconciler.git.repository import open_directory
-from reconciler.pipeline.doors import Ask, Progress, no_progress
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import parse_recording
 from reconciler.pipeline.run import RunResult, run
-from reconciler.pipeline.session import open_session
+from reconciler.pipeline.session import Ask, Progress, no_progress, open_session
 from reconciler.report.rows import by_urgency
 from reconciler.report.text import plan_text
 

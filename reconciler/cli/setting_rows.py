@@ -10,8 +10,8 @@ from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import SettingScalar
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind
-from reconciler.domain.variants import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.queries.expressions import duration
 from reconciler.report.explain import SettingRow

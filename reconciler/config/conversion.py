@@ -7,7 +7,7 @@ from typing import TypeVar
 from reconciler.config import connections, facts, schema
 from reconciler.config.layers import PlacedValue
 from reconciler.config.section import ConfigSection, VariantSection, stated_in
-from reconciler.domain.accelerators import Accelerator
+from reconciler.domain.inventory import Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import (

@@ -7,8 +7,7 @@ from pathlib import Path
 from reconciler.config.layers import PlacedValue, find_flaws, placed
 from reconciler.config.schema import API_VERSION, KIND
 from reconciler.config.values import find_path_flaw
-from reconciler.domain.findings import Finding, Severity, finding_of
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
 from reconciler.manifests.wording import describe

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import name_field
+from reconciler.manifests.wording import Field, name_field
 
 APPENDED = frozenset({"overrides", "policies"})
 

@@ -12,8 +12,7 @@ from reconciler.config.layers import merge
 from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import Assumption, ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError

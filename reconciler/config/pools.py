@@ -8,7 +8,7 @@ from pydantic import model_validator
 from reconciler.config.layers import PlacedValue
 from reconciler.config.section import ConfigSection
 from reconciler.config.values import Count, DeviceCount, Money, Name
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.settings import ON_DEMAND
 from reconciler.manifests.wording import describe
 from reconciler.resources.validation import describe_unknown

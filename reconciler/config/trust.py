@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from reconciler.config.connections import SecretSection
-from reconciler.config.environment import Environment, Flags, join_origins
+from reconciler.config.environment import Environment, Flags, find_refusal, join_origins
 from reconciler.config.layers import PlacedValue
-from reconciler.config.secrets import find_refusal
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Settings
 from reconciler.http.addresses import origin_of
 

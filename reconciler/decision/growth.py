@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.observed import Quota
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 
 USUAL_CHURN = 0.05
 """Of the replicas: where there are many, one of them is always being started again."""

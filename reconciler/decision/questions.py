@@ -11,8 +11,8 @@ from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, 
 from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
-from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.cluster import QueryNeeds
 from reconciler.metrics.reading.live import watched_target
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules

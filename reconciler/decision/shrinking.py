@@ -14,8 +14,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.loads import Load, UsualLoad
 from reconciler.domain.measured.replicas import ReplicaMetrics
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 
 SHORTER = 0.5
 """Of the shortest requests of the day before: below, requests fail, or are of a kind that nobody knows yet."""

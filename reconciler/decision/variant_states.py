@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.measured.loads import Load
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
-from reconciler.domain.variants import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

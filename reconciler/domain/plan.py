@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold
-from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.identity import Finding, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.proposals import MovedFile, ProposedChange
 from reconciler.domain.provenance import Figure

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey
 
 DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL = "decode_only", "prefill_decode", "serial_prefill"
 """The queueing laws that a profile may be one of."""

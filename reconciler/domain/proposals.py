@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 
 
 class ProposalState(StrEnum):

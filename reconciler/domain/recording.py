@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings

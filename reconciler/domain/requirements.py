@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Place
+from reconciler.domain.inventory import Accelerator
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
 

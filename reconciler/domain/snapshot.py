@@ -1,19 +1,93 @@
-"""Snapshot: the typed, immutable input of decide."""
+"""Snapshot: the typed, immutable input of decide, and its variants: resources joined with all that concerns them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.accelerators import Catalog
-from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.declared.declarations import BrokenResource, Form, StatusShape
+from reconciler.domain.declared.places import Condition, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.inventory import Inventory
+from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey
+from reconciler.domain.inventory import Allocation, Catalog, Inventory
 from reconciler.domain.measured.observed import Observed
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal
+from reconciler.domain.provenance import Sourced
+from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.variant_settings import VariantSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A profile that may be chosen for a variant, with what one replica of it costs and takes.
+
+    `flavors` are what llmaz must be told for it. `unwritable` says why Git could not be edited to it.
+    """
+
+    profile: PerformanceProfile
+    accelerator: str
+    accelerators_per_replica: int
+    devices_per_replica: int
+    resource: str
+    cost_per_hour: float | None
+    cost_place: Place | None
+    flavors: tuple[str, ...] = ()
+    unwritable: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The replicas serving one model on one accelerator in one configuration, ready to be decided.
+
+    `holds` say why it must stay as it is, the most telling first: who owns its replicas, what is missing or unreadable.
+    `service_class` None means that no class is asked for, unless a hold says that the one asked for is missing.
+    """
+
+    key: ResourceKey
+    model: ModelKey
+    form: Form
+    status_shape: StatusShape
+    document: DocumentRef
+    place: Place
+    workload: Workload | None
+    current: Allocation
+    accelerator_source: str
+    settings: VariantSettings
+    service_class: Sourced[ServiceClass] | None
+    options: tuple[Option, ...]
+    served_names: tuple[str, ...]
+    relative_cost: float | None
+    current_cost_per_hour: float | None
+    share: float | None = None
+    """Which fraction of its model's requests is routed to it, where routes fix that: its demand is its own then."""
+    conditions: tuple[Condition, ...] = ()
+    is_shared: bool = False
+    """Whether its manifest is built into several objects: no status may be written there."""
+    labels_at: EntryPlace | None = None
+    """Where its labels are written, when not in its own manifest alone."""
+    priority: Sourced[int] | None = None
+    """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
+    is_pooled: bool = False
+    """Whether an InferencePool selects its pods: requests then go where there is room, however variants differ."""
+    flavors_field: tuple[str, ...] = ()
+    """Where llmaz reads the order of flavors in; empty where there are none."""
+    is_autoscaled: bool = False
+    """Whether its numbers in Git are the bounds of an autoscaler, which moves the replicas between them."""
+    tracked_by: ResourceKey | None = None
+    """The policy (or binding) whose metric targets ask for its replicas."""
+    holds: tuple[Hold, ...] = ()
+
+    @property
+    def hold(self) -> Hold | None:
+        """The most telling of its holds; None where it may change."""
+        return self.holds[0] if self.holds else None
+
+    def is_held_by(self, kind: HoldKind) -> bool:
+        """Whether a hold of this kind is among its holds."""
+        return any(hold.kind is kind for hold in self.holds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, TransientError
 from reconciler.git.command import GitCommand
 from reconciler.git.refs import branch_ref, check_object_id
-from reconciler.git.trees import EntryKind, TreeEntry
+from reconciler.git.repository import EntryKind, TreeEntry
 
 PERSON = re.compile(r"(?P<name>.*?) ?<(?P<email>[^>]*)>.*")
 NEW_FILE_MODE = "100644"

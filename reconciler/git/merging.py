@@ -4,8 +4,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from reconciler.git.repository import Repository
-from reconciler.git.trees import EntryKind, TreeEntry
+from reconciler.git.repository import EntryKind, Repository, TreeEntry
 
 Tree = Mapping[str, TreeEntry]
 

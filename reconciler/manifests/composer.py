@@ -19,8 +19,8 @@ from yaml.events import (
 )
 
 from reconciler.errors import InputError
-from reconciler.manifests.fields import format_field
 from reconciler.manifests.scalars import Scalar, resolve_plain, resolve_plain_key, resolve_tagged
+from reconciler.manifests.wording import format_field
 
 try:
     from yaml._yaml import CParser

@@ -21,7 +21,6 @@ from reconciler.manifests.edits import (
     field_of,
 )
 from reconciler.manifests.embedded import open_text
-from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import build_tree
 from reconciler.manifests.proof import find_difference, prove
 from reconciler.manifests.sections import Section, SourceText
@@ -33,6 +32,7 @@ from reconciler.manifests.splices import (
     splice_replacement,
     splice_scalar,
 )
+from reconciler.manifests.wording import Field, format_field
 
 
 def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:

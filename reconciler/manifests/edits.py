@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from reconciler.errors import InputError
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Final
 
 from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import EditRefused, ObstacleError
-from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.nodes import ScalarNode, build_tree, locate
+from reconciler.manifests.wording import Field, format_field
 
 _LITERAL: Final = "|"
 

@@ -18,8 +18,8 @@ from yaml.events import (
 )
 
 from reconciler.manifests.edits import ObstacleError
-from reconciler.manifests.fields import Field
 from reconciler.manifests.scalars import resolve_plain_key
+from reconciler.manifests.wording import Field
 
 
 @dataclass(slots=True, kw_only=True)

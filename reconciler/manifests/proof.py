@@ -6,8 +6,8 @@ from reconciler.errors import InputError
 from reconciler.manifests.composer import ComposingBudget, Value
 from reconciler.manifests.documents import compose_section
 from reconciler.manifests.edits import ObstacleError
-from reconciler.manifests.fields import Field, format_field
 from reconciler.manifests.sections import Section, SourceText, decode_source, split_sections
+from reconciler.manifests.wording import Field, format_field
 
 
 def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected: Mapping[int, list[Value]]) -> None:

@@ -1,15 +1,32 @@
-"""How a value that was found is shown to a person: short, and harmless wherever it is printed."""
+"""How a value that was found, and its field, are shown to a person: short, and harmless wherever they are printed."""
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
-from reconciler.manifests.fields import format_field
+Field: TypeAlias = tuple[str | int, ...]
 
+# A key with a dot, slash or blank is quoted in brackets, so that a path reads only one way.
+_BARE_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 MAX_SHOWN = 60
 
 MOST_NAMED = 10
 """How many of a crowd are named one by one."""
+
+
+def format_field(field: Sequence[str | int]) -> str:
+    """Write a field path as people do: `spec.containers[0].name`, `metadata.annotations["a.b/c"]`."""
+    path = ""
+    for part in field:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif _BARE_KEY.fullmatch(part):
+            path += f".{part}" if path else part
+        else:
+            path += f'["{part}"]'
+    return path
 
 
 def quote(text: str) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Problem, Requirement
 from reconciler.optimizer.device_use import DeviceUse
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 
 Allocations = Mapping[ResourceKey, Allocation]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import Allocation
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 
 # What leaving an accelerator costs, as a share of the cost before and after (published inferno, version 1).

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.cover import VALUE_TOLERANCE, Cover, Rank, ReplicaChoice, cheapest_cover

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.decision.questions import Asking, ask_by_cluster
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.measured.answers import Answer, AnswerStatus
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import ManifestFile, Recording
@@ -17,15 +16,14 @@ from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
 from reconciler.git.commits import CommitRecord
-from reconciler.git.repository import Repository
-from reconciler.git.trees import EntryKind, TreeEntry
+from reconciler.git.repository import EntryKind, Repository, TreeEntry
 from reconciler.metrics.quantities.quantity import CLUSTER
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.devices import device_queries
 from reconciler.metrics.queries.ranges import live_queries
 from reconciler.metrics.reading.decoding import clusters_seen
 from reconciler.metrics.tracked.queries import tracking_queries
-from reconciler.pipeline.doors import Doors, Progress, no_progress
+from reconciler.pipeline.session import Doors, Progress, no_progress
 from reconciler.snapshot.declarations import Commit, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory.nodes import device_names
 

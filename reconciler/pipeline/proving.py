@@ -7,12 +7,11 @@ from pathlib import Path
 
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.errors import InputError
-from reconciler.git.repository import Repository
-from reconciler.git.trees import EntryKind
+from reconciler.git.repository import EntryKind, Repository
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import parse_documents
-from reconciler.manifests.fields import Field, format_field
-from reconciler.pipeline.prepare import Prepared
+from reconciler.manifests.wording import Field, format_field
+from reconciler.pipeline.run import Prepared
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import DEPLOYING_KINDS
 from reconciler.rendering.kustomize import Kustomize, find_kustomize

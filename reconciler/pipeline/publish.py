@@ -6,7 +6,7 @@ Killing it anywhere and running again leads to the same pull requests: each step
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
@@ -15,9 +15,9 @@ from reconciler.forge.marker import MarkerState, read_marker, withdrawn
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest
 from reconciler.git.clone import Clone
-from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.group_states import GroupState, Operation, Published
 from reconciler.pipeline.observe import ObservedRun
+from reconciler.pipeline.session import Doors
 
 __all__ = ["Operation", "Published", "publish"]
 

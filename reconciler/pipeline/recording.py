@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.config import codec
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (

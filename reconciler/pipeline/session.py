@@ -1,17 +1,16 @@
-"""Opens the doors of a run from what the command line and the environment say, and closes them again."""
+"""The doors of a run: everything outside that it touches, opened from what command line and environment say."""
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.config.environment import Environment, Flags
+from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
-from reconciler.config.secrets import SecretReader
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
@@ -20,13 +19,36 @@ from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
-from reconciler.pipeline.doors import Ask, Doors, Progress, no_progress
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
 
+Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
+"""Answers the queries of one cluster, in their order; failures are answers too."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and of how much; for people who wait."""
 logger = logging.getLogger(__name__)
 
 TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Shows nothing."""
+    del what, done, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """The repository at its base commit, Prometheus, and the forge (None: a plan without one)."""
+
+    repository: Repository
+    ask: Ask
+    forge: Forge | None
+    author: Identity
+    renderer: Renderer
+    needs_forge: bool = True
+    """Whether nothing may be decided while the forge does not answer; a plan that only reads goes on."""
+    progress: Progress = no_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

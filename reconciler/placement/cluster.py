@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.domain.findings import Finding, finding_of
 from reconciler.domain.globs import matches_any
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, finding_of
 from reconciler.errors import InputError
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications

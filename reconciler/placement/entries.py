@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from reconciler.domain.declared.places import EntryPlace, OverlayPatch, PatchPath, WrittenField
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import AS_BUILT, SourceField, origin_of_source, value_at

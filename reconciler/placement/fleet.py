@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import ResourceKey
-from reconciler.manifests.fields import Field
+from reconciler.domain.identity import Finding, ResourceKey
+from reconciler.manifests.wording import Field
 from reconciler.placement.cluster import ELSEWHERE, ClusterBuild, build_cluster, build_elsewhere
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.kustomize.build import Builder

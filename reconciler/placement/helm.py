@@ -7,8 +7,7 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import join_words, quote
+from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_sections

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, OpenFile
-from reconciler.manifests.fields import Field
 from reconciler.manifests.nodes import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
-from reconciler.manifests.wording import describe, name_field, quote
+from reconciler.manifests.wording import Field, describe, name_field, quote
 from reconciler.placement.origins import value_at
 
 PREFIX: Final = "reconciler.io/"

@@ -10,8 +10,7 @@ from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import describe, name_field
+from reconciler.manifests.wording import Field, describe, name_field
 
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
 AS_BUILT: Final = -1

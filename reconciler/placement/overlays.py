@@ -10,7 +10,7 @@ from reconciler.domain.identity import Place
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.kustomization import Kustomization, PatchRule, read_document
 from reconciler.placement.kustomize.strategic import merge_keys_of

@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer

@@ -6,8 +6,7 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import describe, join_words, name_field
+from reconciler.manifests.wording import Field, describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import MarkerComment
 from reconciler.placement.objects import BuiltObject, Obstacle

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.objects import ObjectDraft, identify
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
 from reconciler.domain.solutions import Sensitivity, SharedUse

@@ -4,10 +4,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.report.numbers import count
-from reconciler.report.plain import REPLACEMENT, one_line
-from reconciler.report.tables import hung
+from reconciler.report.plain import REPLACEMENT, hung, one_line
 
 JSON_VERSION = 1
 PATH_LENGTH = 4096

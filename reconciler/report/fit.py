@@ -9,8 +9,7 @@ from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learn
 from reconciler.domain.units import ms_from_seconds
 from reconciler.report.findings import finding_json
 from reconciler.report.numbers import count, duration, percentage
-from reconciler.report.plain import display_width, labels_of, one_line
-from reconciler.report.tables import Column, hung, lines_of, wrapped
+from reconciler.report.plain import Column, display_width, hung, labels_of, lines_of, one_line, wrapped
 
 VERSION = 1
 DEFAULT_PATH = ".reconciler/profiles.yaml"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.report.findings import MESSAGE_LENGTH, PATH_LENGTH
 from reconciler.report.plain import one_line
 

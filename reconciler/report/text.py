@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
 from reconciler.report.fleet import prices
 from reconciler.report.numbers import count
-from reconciler.report.plain import display_width, labels_of, one_line, pad
+from reconciler.report.plain import GAP, Column, display_width, hung, labels_of, lines_of, one_line, pad, wrapped
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.scarcity import losers
 from reconciler.report.summary import cost_unit, proof, totals_text
-from reconciler.report.tables import GAP, Column, hung, lines_of, wrapped
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3

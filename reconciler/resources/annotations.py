@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.domain.declared.places import Annotation
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (
     IGNORE,

@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import MOST_NAMED, name_first
 
 

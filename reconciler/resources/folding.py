@@ -15,8 +15,7 @@ from reconciler.domain.declared.declarations import (
 )
 from reconciler.domain.declared.saturation_settings import UpstreamNamespace
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import FoldedInference, fold_inference

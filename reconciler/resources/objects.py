@@ -20,8 +20,7 @@ from reconciler.domain.declared.llmaz import BackendRuntime, GlobalConfig, Infer
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import name_field
 from reconciler.resources.validation import LooseShape

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.folding import FileDeclaration

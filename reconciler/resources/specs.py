@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
 from reconciler.resources.validation import MAX_FINDINGS, Validated, describe_unknown, validate

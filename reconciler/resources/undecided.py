@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.domain.declared.places import FieldPath
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.resources.objects import KubernetesObject
 
 RULE = "undecided-field"

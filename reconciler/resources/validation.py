@@ -10,8 +10,7 @@ from pydantic import Field as PydanticField
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import MAX_SHOWN, describe, quote
 from reconciler.resources.expectations import describe_expected, is_secret, list_names
 

@@ -8,8 +8,7 @@ from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.reading.observed import read_observed
 from reconciler.metrics.tracked.histories import read_tracked
 from reconciler.resources.kthena.tracked_targets import tracked_targets

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.inventory import Accelerator, Catalog
 from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS, VENDORS
 from reconciler.domain.settings import PoolSettings
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.domain.declared.declarations import BrokenResource, Declaration
-from reconciler.domain.findings import Finding, finding_of, name_findings
 from reconciler.domain.globs import path_matches
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, finding_of, name_findings
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import Settings
 from reconciler.errors import InputError

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from reconciler.domain.accelerators import Catalog
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Catalog
 from reconciler.domain.measured.answers import Answer
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVariant
 from reconciler.domain.settings import PrometheusSettings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.grids import Grid
 from reconciler.metrics.quantities.kubernetes import OWNERSHIP

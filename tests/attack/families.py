@@ -4,8 +4,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import (
     Bounds,
     Budget,

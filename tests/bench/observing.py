@@ -11,8 +11,8 @@ from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.git.commits import create_bare
 from reconciler.git.repository import open_directory
-from reconciler.pipeline.doors import Doors
 from reconciler.pipeline.observe import ObservedRun, observe
+from reconciler.pipeline.session import Doors
 from reconciler.rendering.renderer import Renderer
 from tests.bench.answers import answers_to
 from tests.bench.fleet import NOW_S, Fleet

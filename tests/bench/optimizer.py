@@ -20,7 +20,7 @@ from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import FleetPlan, covered_by, plan_by_columns
-from reconciler.pipeline.prepare import paused_collector
+from reconciler.pipeline.run import paused_collector
 from tests.bench.problems import Instance, draw
 from tests.bench.processes import run_python
 from tests.bench.table import Cell, table

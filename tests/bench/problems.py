@@ -15,8 +15,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Budget, Candidate, Pool, Problem, Requirement, Segment
 
 POOLS, VARIANTS, BUDGETS = 8, 6, 50

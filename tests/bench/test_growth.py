@@ -13,10 +13,10 @@ from reconciler.domain.measured.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
 from reconciler.manifests.composer import compose_documents
-from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
+from reconciler.pipeline.run import Prepared, prepare
 from reconciler.rendering.renderer import Renderer
-from reconciler.report import plain, tables
+from reconciler.report import plain
 from reconciler.report.text import plan_text
 from reconciler.snapshot.declarations import read_declaration
 from tests.bench.answers import FORGOTTEN
@@ -126,8 +126,7 @@ def test_a_table_measures_each_cell_a_few_times_whatever_the_number_of_rows(
     for size in (30, 300):
         plan, calls = prepare_one(size, tmp_path).plan, Counter[str]()
         with monkeypatch.context() as patched:
-            for module in (plain, tables):
-                patched.setattr(module, "display_width", counted(plain.display_width, calls))
+            patched.setattr(plain, "display_width", counted(plain.display_width, calls))
             plan_text(plan)
         per_change.append(calls["display_width"] / len(plan.with_outcome(Outcome.CHANGE)))
 

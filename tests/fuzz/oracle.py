@@ -10,7 +10,7 @@ import yaml
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_documents, parse_readable
 from reconciler.manifests.edits import InsertBlock, InsertItem, PlainEdit, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 MOST_FIELDS = 5_000
 

@@ -9,7 +9,7 @@ import pytest
 from reconciler.manifests.documents import Document
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import EditRefused, InsertBlock, PlainEdit, ReplaceBlock, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from tests.fuzz.cases import Tape, fuzz, written_file
 from tests.fuzz.oracle import (
     MOST_FIELDS,

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests.documents import Document, parse_readable

@@ -12,7 +12,7 @@ from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.history import HISTORY
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.cluster import QueryNeeds, queries_for

@@ -10,7 +10,7 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.quantities.history import PAST, USUAL
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.quantities.saturation import RETENTION_S
-from reconciler.pipeline.doors import Ask
+from reconciler.pipeline.session import Ask
 from tests.servers.speeds import FIRST_TOKEN_S, LLAMA_H100, OUTPUT_TOKENS, Speed
 
 

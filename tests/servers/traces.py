@@ -6,7 +6,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Answer
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.grids import grid_of
 from reconciler.metrics.quantities.kubernetes import OWNERSHIP
 from reconciler.metrics.queries.expressions import names_in

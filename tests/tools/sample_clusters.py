@@ -7,16 +7,16 @@ from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Allocation
 from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import Llmaz
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.inventory import ACCELERATOR_LABEL, Allocation
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits

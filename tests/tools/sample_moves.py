@@ -6,17 +6,17 @@ All that may move goes to the second accelerator of `move`; what is `planned` ke
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.places import DocumentRef, FieldPath
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
-from reconciler.domain.variants import Option, Variant
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import OpenFile, parse_documents

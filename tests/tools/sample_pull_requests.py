@@ -9,7 +9,7 @@ from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.reading.attribution import target_of
 from reconciler.pipeline.drafting.draft import draft_plan, write_texts

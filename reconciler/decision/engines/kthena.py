@@ -3,10 +3,10 @@
 from reconciler.decision.engines.tracking.engine import TrackingEngine
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.variant_settings import Engine
-from reconciler.sizing.tracking.rules import KTHENA_V0 as V0
-from reconciler.sizing.tracking.rules import KTHENA_V0_CORRECTED as V0_CORRECTED
-from reconciler.sizing.tracking.rules import KTHENA_V1 as V1
-from reconciler.sizing.tracking.rules import Rule
+from reconciler.sizing.tracking.history import KTHENA_V0 as V0
+from reconciler.sizing.tracking.history import KTHENA_V0_CORRECTED as V0_CORRECTED
+from reconciler.sizing.tracking.history import KTHENA_V1 as V1
+from reconciler.sizing.tracking.history import Rule
 
 
 def _v0(generation: Generation) -> Rule:

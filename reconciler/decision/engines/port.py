@@ -6,21 +6,19 @@ from enum import Enum, auto
 from typing import Protocol
 
 from reconciler.decision.problem.devices import Devices
-from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.formulation import FormulatedProblem, ModelProblem
 from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.model_problem import ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
-from reconciler.domain.variants import Variant
 
 Models = Mapping[ModelKey, Sequence[VariantState]]
 """The variants of each model."""

@@ -16,8 +16,8 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import AUTO, ENGINE, Engine
-from reconciler.domain.variants import Variant
 
 _QUEUEING = QueueingEngine()
 ENGINES: Mapping[Engine, SizingEngine] = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from reconciler.decision.assessment import live_figures
 from reconciler.decision.context import DecisionContext
-from reconciler.decision.drift import live_figures
 from reconciler.decision.problem.devices import pool_figures
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.variant_states import VariantState
@@ -11,8 +11,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.quantities.quantity import Name
 
 _ARRIVALS = {

@@ -5,13 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.accelerators import Allocation, Catalog
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.inventory import DevicePool, Inventory
+from reconciler.domain.inventory import Allocation, Catalog, DevicePool, Inventory
 from reconciler.domain.provenance import Figure, Source, SourceKind
 from reconciler.domain.requirements import Pool
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.snapshot.catalogs import find_or_name

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Requirement
 from reconciler.sizing.saturation.answer import Filling
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.provenance import SourceKind
 from reconciler.domain.requirements import Bounds
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS, PAYBACK_S, START_DELAY_S
-from reconciler.domain.variants import Variant
 
 SECONDS_PER_HOUR = 3600.0
 

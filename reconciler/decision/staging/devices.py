@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Pool
 from reconciler.optimizer.device_use import DeviceUse
 

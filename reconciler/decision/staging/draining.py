@@ -12,9 +12,9 @@ from dataclasses import replace
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import TOLERANCE
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.optimizer.device_use import served_meanwhile, served_now
 
 

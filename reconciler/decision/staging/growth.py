@@ -7,7 +7,7 @@ from reconciler.decision.growth import room_in_quotas
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 
 
 def prove_growth(situation: Situation, staged: StagedPlan) -> StagedPlan:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import Problem
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from reconciler.decision.problem.needs import TOLERANCE, Allocations, Needs
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 
 
 class Serving:

@@ -10,9 +10,8 @@ from reconciler.domain.declared.llmaz import FlavorChoice, Llmaz
 from reconciler.domain.declared.places import Annotation, Condition, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.readings import (
     MetricReadings,

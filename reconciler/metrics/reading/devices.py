@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Absence, NoAnswer, Sample
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.devices import CORDONED, FACT, LABELS, NOT_READY, OFFERS, SEEN, SETTLED_S
 from reconciler.metrics.queries.expressions import LabelNames

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import Attribution, target_of
 from reconciler.metrics.reading.decoding import is_usable, printable

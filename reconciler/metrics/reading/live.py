@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
 from reconciler.domain.measured.replicas import LiveReplicas
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.grids import Grid, grid_over
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import Name

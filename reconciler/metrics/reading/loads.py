@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable

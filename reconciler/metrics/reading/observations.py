@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.attribution import served_by

@@ -10,7 +10,7 @@ from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, No
 from reconciler.domain.measured.observed import DevicesSeen, Observed
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.queries.expressions import LabelNames, names_in
 from reconciler.metrics.reading.attribution import Attribution, attribution_of, name_models, served_by
 from reconciler.metrics.reading.decoding import is_of_a_part

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.replicas import UpstreamQueue
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Segment
 from reconciler.optimizer.cover import LEAST_DEMAND
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse
 from reconciler.optimizer.device_use import Allocations, DeviceUse

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.checking import exceeded, violations

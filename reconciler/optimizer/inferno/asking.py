@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 from reconciler.optimizer.cover import replicas_needed
 from reconciler.optimizer.inferno.servers import Offer, Server

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.domain.accelerators import Allocation
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
 from reconciler.optimizer.cover import INTEGER_TOLERANCE

@@ -3,17 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator
 from reconciler.domain.declared.places import DocumentRef, EntryPlace, FieldPath, OverlayPatch, WrittenField
 from reconciler.domain.declared.workloads import PodPlace, Workload
+from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator
 from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS
-from reconciler.domain.variants import Option, Variant
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.manifests.composer import Value
 from reconciler.manifests.edits import EditRefused
-from reconciler.manifests.fields import format_field
-from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, quote_scalar, set_field
-from reconciler.pipeline.drafting.overlay_patches import Patching, plant
+from reconciler.manifests.wording import format_field
+from reconciler.pipeline.drafting.open_documents import (
+    FileEdit,
+    OpenSheet,
+    Patching,
+    Sheet,
+    plant,
+    quote_scalar,
+    set_field,
+)
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.entries import FlavorsView, entries_view
 

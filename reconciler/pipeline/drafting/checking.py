@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.recording import ManifestFile, Recording
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.snapshot.declarations import read_declaration
 
 _COUNTED_FREELY = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from reconciler.decision.decide import decide
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
-from reconciler.domain.findings import Finding
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, Draft, Edited, MovedFile
 from reconciler.domain.recording import Recording
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.errors import InputError
 from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import OpenFile

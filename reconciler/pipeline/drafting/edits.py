@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.inventory import Accelerator
 from reconciler.domain.plan import Decision, Outcome
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.pipeline.drafting.accelerator_edits import AcceleratorChange
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet, set_field
 from reconciler.rendering.renderer import Renderer

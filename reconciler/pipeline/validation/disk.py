@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.config.files import REPOSITORY_FILE
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.recording import ManifestFile
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.observe import MANIFEST_NAMES, MAX_READ_BYTES

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.config.files import REPOSITORY_FILE
-from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.globs import matches_any, path_matches
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable

@@ -8,11 +8,10 @@ from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.findings import Finding, Severity, name_findings
+from reconciler.domain.identity import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.git.repository import Repository, open_directory, origin_url
-from reconciler.git.trees import EntryKind
+from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
 from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
 from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.configurations import Configuration, read_configurations
 from reconciler.placement.kustomize.kustomization import Kustomization, read_kustomization
-from reconciler.placement.kustomize.patches import MissingTargetError, apply_patch
+from reconciler.placement.kustomize.patches import MissingTargetError, apply_patch, obstruct_replaced
 from reconciler.placement.kustomize.references import fix_references
-from reconciler.placement.kustomize.replacements import obstruct_replaced
 from reconciler.placement.kustomize.transformers import (
     affix_names,
     index_names,

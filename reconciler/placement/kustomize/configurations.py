@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import quote
+from reconciler.manifests.wording import Field, quote
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.objects import ObjectIdentity
 from reconciler.placement.origins import OriginKind, SourceField

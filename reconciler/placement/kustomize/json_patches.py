@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
 from reconciler.manifests.proof import find_difference
-from reconciler.manifests.wording import quote
+from reconciler.manifests.wording import Field, quote
 from reconciler.placement.objects import ObjectDraft
 from reconciler.placement.origins import SourceField, SourceTrace, value_at, with_value
 

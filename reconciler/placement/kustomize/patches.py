@@ -1,17 +1,17 @@
-"""Patches: where their text is, whom they are for, and what they do to the objects that a kustomization gathered."""
+"""What patches do to the objects that a kustomization gathered, and which fields its replacements fill in."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_documents
-from reconciler.manifests.wording import quote
+from reconciler.manifests.wording import Field, quote
 from reconciler.placement.kustomize.json_patches import apply_operations
-from reconciler.placement.kustomize.kustomization import PatchRule
+from reconciler.placement.kustomize.kustomization import Kustomization, PatchRule
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.kustomize.strategic import merge_strategic
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, identify
-from reconciler.placement.origins import Embedding, SourceField
+from reconciler.placement.origins import Embedding, OriginKind, SourceField
 from reconciler.placement.repository import ManifestRepository, resolve
 
 
@@ -125,3 +125,43 @@ def missing(source: SourceField, message: str) -> MissingTargetError:
     """What is wrong when an object is not there."""
     place = source.place
     return MissingTargetError(place.path, place.line, place.field, message)
+
+
+def obstruct_replaced(
+    repository: ManifestRepository, kustomization: Kustomization, drafts: Sequence[ObjectDraft]
+) -> None:
+    """Put an obstacle on every field that a replacement fills in; InputError for a file that is not there."""
+    for replacement in _replacements(repository, kustomization):
+        for target in replacement.items("targets"):
+            chosen = target.get("select")
+            selector = Selector() if chosen is None else Selector.read(chosen)
+            paths = [_leading(each.as_text()) for each in target.items("fieldPaths")] or [("metadata", "name")]
+            for draft in select(selector, drafts, target):
+                reason = "a replacement fills it in from another object"
+                draft.obstacles += [Obstacle(reason=reason, place=target.place, field=path) for path in paths]
+
+
+def _replacements(repository: ManifestRepository, kustomization: Kustomization) -> Iterator[SourceField]:
+    for entry in kustomization.replacements:
+        if entry.get("path") is None:
+            yield entry
+            continue
+        path = resolve(kustomization.directory, entry.text("path"))
+        if path is None or not repository.has_file(path):
+            raise entry.error(f"there is no file {quote(entry.text('path'))}")
+        for document in repository.read(path):
+            root = SourceField(document, (), OriginKind.PLAIN)
+            if isinstance(document.value, list):
+                yield from (root.below(index) for index in range(len(document.value)))
+            elif document.value is not None:
+                yield root
+
+
+def _leading(text: str) -> Field:
+    """The keys of a field path before the first that selects items, or needs quotes: all below may be filled in."""
+    parts: list[str] = []
+    for part in text.split("."):
+        if not part or "[" in part or "]" in part or "*" in part or "\\" in part or part.isdigit():
+            break
+        parts.append(part)
+    return tuple(parts)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.kustomize.configurations import Configuration
 from reconciler.placement.kustomize.transformers import SCALED_KINDS
 from reconciler.placement.objects import ObjectDraft

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 from reconciler.placement.objects import ObjectDraft, Obstacle, split_version
 from reconciler.placement.origins import SourceField, SourceTrace
 

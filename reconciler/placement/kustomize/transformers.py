@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.fields import Field
-from reconciler.manifests.wording import join_words, quote
+from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.kustomize.configurations import FieldRule
 from reconciler.placement.kustomize.kustomization import ImageRule, LabelRule, ReplicaRule
 from reconciler.placement.kustomize.patches import missing

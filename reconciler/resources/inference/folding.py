@@ -15,8 +15,7 @@ from reconciler.domain.declared.inference import (
     ModelRewrite,
     PoolRef,
 )
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.priorities import list_routed_clusters

@@ -13,8 +13,8 @@ from reconciler.domain.declared.inference import (
     InferenceObjective,
     ModelRewrite,
 )
-from reconciler.domain.findings import Finding, Severity
-from reconciler.resources.inference.references import (
+from reconciler.domain.identity import Finding, Severity
+from reconciler.resources.inference.pools import (
     ExperimentalPoolRefFields,
     ObjectName,
     PoolRefFields,

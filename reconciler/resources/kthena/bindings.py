@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.declared.kthena import BindingResource, HeterogeneousTarget, HomogeneousTarget
 from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, read_with
 from reconciler.resources.kthena.references import Era, tell_era

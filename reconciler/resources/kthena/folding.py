@@ -14,8 +14,7 @@ from reconciler.domain.declared.kthena import (
     ServingResource,
 )
 from reconciler.domain.declared.tracking import Rate, Select
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import join_words
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.kthena.policy_specs import describe_stuck

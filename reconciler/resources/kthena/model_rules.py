@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.declared.places import FieldPath
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.model_fields import (
     LARGEST_SUM,

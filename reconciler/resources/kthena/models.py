@@ -13,8 +13,7 @@ from reconciler.domain.declared.kthena import (
 from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.declared.workloads import Workload
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place
 from reconciler.resources.kthena.model_fields import (
     AnyBackendFields,
     AnyModelFields,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.declared.kthena import PolicyResource, TargetSpec
 from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
 from reconciler.resources.kthena.policy_specs import AnyPolicyFields, check_spec, read_spec

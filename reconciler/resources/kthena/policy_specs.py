@@ -14,8 +14,7 @@ from reconciler.domain.declared.tracking import (
     Rate,
     Select,
 )
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.fields import (
     BehaviorFields,

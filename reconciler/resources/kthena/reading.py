@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from reconciler.domain.declared.places import Annotation, FieldPath, WrittenField
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import describe
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on

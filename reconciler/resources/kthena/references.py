@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reconciler.domain.declared.kthena import TargetReference
 from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.target_fields import AnyTargetFields, TargetFieldsBeforeG3
 from reconciler.resources.kubernetes.selectors import ReferenceFields

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.domain.declared.kthena import DisaggregatedTarget, RatioConstraint, RoleTarget
 from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import RatioRange
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.fields import MetricFields
 from reconciler.resources.kthena.policy_specs import check_metrics, read_metrics

@@ -11,7 +11,7 @@ from reconciler.domain.declared.kthena import (
 )
 from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.tracking import MetricSource, PodMetric, PrometheusMetric
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.fields import ReplicaBoundsFields
 from reconciler.resources.kthena.references import Era, check_target, read_reference

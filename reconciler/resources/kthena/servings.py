@@ -9,8 +9,7 @@ from pydantic import Field
 from reconciler.domain.declared.kthena import ServingResource, ServingRole
 from reconciler.domain.declared.places import Annotation, FieldPath
 from reconciler.domain.declared.workloads import Workload
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.reading import field_of

@@ -7,7 +7,7 @@ from math import isfinite
 from reconciler.domain.declared.kthena import Worker
 from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.declared.workloads import LaunchSettings, PodPlace
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
 from reconciler.resources.kubernetes.engines import read_launch

@@ -13,7 +13,7 @@ from pydantic import Field
 from reconciler.domain.declared.declarations import Form, StatusShape, VariantResource
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated

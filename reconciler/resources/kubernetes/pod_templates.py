@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.places import Annotation
 from reconciler.domain.declared.workloads import PodPlace, Workload
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kubernetes.pods import (

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from pydantic import Field
 
 from reconciler.domain.declared.workloads import LaunchSettings
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe
 from reconciler.resources.kubernetes.command_lines import find_served_names
 from reconciler.resources.kubernetes.engines import read_launch, tell_engine

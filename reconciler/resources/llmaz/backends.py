@@ -6,8 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.llmaz import EnvVar
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place
 from reconciler.manifests.wording import describe, escape
 from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.kubernetes.selectors import SelectorFields

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.domain.declared.llmaz import ModelClaim, ModelRef, ModelRole
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kubernetes.pods import is_device_resource
 from reconciler.resources.kubernetes.quantities import read_quantity

@@ -14,8 +14,7 @@ from reconciler.domain.declared.llmaz import (
     Playground,
 )
 from reconciler.domain.declared.workloads import ReplicaOwner
-from reconciler.domain.findings import Finding
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.llmaz.served_models import find_owners
 from reconciler.resources.llmaz.traps import find_traps

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.llmaz import GlobalConfig
-from reconciler.domain.findings import Severity, finding_of
+from reconciler.domain.identity import Severity, finding_of
 from reconciler.errors import InputError
 from reconciler.resources.kubernetes.embedded import parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.domain.declared.llmaz import Flavor, OpenModel
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kubernetes.conditions import Time
 from reconciler.resources.llmaz.fields import Quantities, check_devices, check_name, count_devices

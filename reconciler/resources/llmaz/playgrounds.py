@@ -7,7 +7,7 @@ from pydantic import Field
 
 from reconciler.domain.declared.llmaz import DEFAULT_BACKEND, BackendConfig, ElasticConfig, ModelClaim, Playground
 from reconciler.domain.declared.workloads import Workload
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.resources.kubernetes.pod_templates import mapping_at, read_scale_target
 from reconciler.resources.llmaz.backends import (
     EnvFields,

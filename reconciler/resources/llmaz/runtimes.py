@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.llmaz import BackendRuntime, RecommendedConfig
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.llmaz.backends import (
     EnvFields,

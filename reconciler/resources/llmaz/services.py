@@ -8,7 +8,7 @@ from pydantic import Field
 
 from reconciler.domain.declared.llmaz import MODEL_LABEL, InferenceService
 from reconciler.domain.declared.workloads import Workload
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.resources.kubernetes.leader_workers import split_group
 from reconciler.resources.kubernetes.pod_templates import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.quantities import IntOrString

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.kubernetes.command_lines import read_flags
 from reconciler.resources.llmaz.fields import SKIP_LOADER

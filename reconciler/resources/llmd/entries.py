@@ -9,8 +9,7 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
 from reconciler.resources.kubernetes.embedded import EmbeddedYaml, parse_embedded

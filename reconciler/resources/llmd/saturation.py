@@ -15,7 +15,7 @@ from reconciler.domain.declared.saturation_settings import (
     SaturationEntry,
     ThresholdLayer,
 )
-from reconciler.domain.findings import Finding
+from reconciler.domain.identity import Finding
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.manifests.wording import quote
 from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries

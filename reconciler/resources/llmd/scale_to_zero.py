@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.saturation_settings import ZeroEntry
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kubernetes.quantities import parse_duration
 from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries

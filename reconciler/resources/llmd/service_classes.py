@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.declarations import ListedClass
-from reconciler.domain.findings import Finding, Severity, finding_of
+from reconciler.domain.identity import Finding, Severity, finding_of
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import seconds_from_ms
 from reconciler.errors import InputError

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.findings import Finding, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.resources.kubernetes.conditions import ConditionFields, Time
 from reconciler.resources.llmd.spec import Decimal
 from reconciler.resources.validation import Locate, NonEmpty, Shape, validate

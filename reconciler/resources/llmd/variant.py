@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL
 from reconciler.domain.declared.declarations import SloClassRef, VariantResource
 from reconciler.domain.declared.places import Annotation
-from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.inventory import ACCELERATOR_LABEL
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
 from reconciler.manifests.wording import describe, escape, quote

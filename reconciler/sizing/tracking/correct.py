@@ -7,8 +7,7 @@ import numpy as np
 
 from reconciler.domain.declared.tracking import Behavior, Rate, Select
 from reconciler.sizing.arrays import Bools, Integers
-from reconciler.sizing.tracking.counts import milliseconds
-from reconciler.sizing.tracking.windows import Best
+from reconciler.sizing.tracking.windows import Best, milliseconds
 
 _UNLIMITED = 2**62
 

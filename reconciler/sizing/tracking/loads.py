@@ -7,9 +7,8 @@ import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.tracking.groups import aggregate_external, in_order_sum
-from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking.history import History, PodHistory, Rule, Target
 from reconciler.sizing.tracking.recommend import TickReadings
-from reconciler.sizing.tracking.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.tracking.counts import whole_replicas
-from reconciler.sizing.tracking.rules import Rule
+from reconciler.sizing.tracking.history import Rule
+from reconciler.sizing.tracking.windows import whole_replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,11 @@ from reconciler.sizing.tracking.correct import (
     correct,
     stack_behaviors,
 )
-from reconciler.sizing.tracking.counts import NEVER_MS, milliseconds
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import Rule, Target
 from reconciler.sizing.tracking.loads import Loads
 from reconciler.sizing.tracking.recommend import Aims, Recommendation, recommend
 from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.rules import Rule
-from reconciler.sizing.tracking.windows import Extreme, LineWindow, RecordWindow
+from reconciler.sizing.tracking.windows import NEVER_MS, Extreme, LineWindow, RecordWindow, milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

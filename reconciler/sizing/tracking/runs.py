@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.tracking.counts import MOST_REPLICAS, NEVER_MS, milliseconds
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import Rule, Target
 from reconciler.sizing.tracking.loads import Loads, stack_loads
 from reconciler.sizing.tracking.replay import Course, RolePair, Tick, replay, stack_course
-from reconciler.sizing.tracking.rules import Rule
+from reconciler.sizing.tracking.windows import MOST_REPLICAS, NEVER_MS, milliseconds
 
 # Ticks that are further apart than this many times their median have a hole between them.
 _HOLE = 2.5

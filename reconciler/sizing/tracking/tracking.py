@@ -5,14 +5,13 @@ from dataclasses import replace
 
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.checks import find_faults, find_oddities
-from reconciler.sizing.tracking.counts import MOST_REPLICAS
 from reconciler.sizing.tracking.groups import distribute, is_share, keep_at_least, scaling_order
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import Rule, Target
 from reconciler.sizing.tracking.outcome import TrackedOutcome, trail_of
 from reconciler.sizing.tracking.replay import RolePair, repair_pair
 from reconciler.sizing.tracking.roles import ratio_fault
-from reconciler.sizing.tracking.rules import Rule
 from reconciler.sizing.tracking.runs import Run, read_clock, run_replay
+from reconciler.sizing.tracking.windows import MOST_REPLICAS
 
 
 def track(

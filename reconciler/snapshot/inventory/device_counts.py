@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.accelerators import Catalog
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.inventory import Holder, Measured
+from reconciler.domain.inventory import Catalog, Holder, Measured
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.manifests.wording import name_first

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.accelerators import Accelerator, Catalog
+from reconciler.domain.inventory import Accelerator, Catalog
 from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS
 from reconciler.domain.settings import Settings
 from reconciler.metrics.queries.devices import DeviceNames

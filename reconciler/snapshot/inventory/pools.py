@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.domain.accelerators import Catalog
 from reconciler.domain.identity import Place
-from reconciler.domain.inventory import DevicePool, Inventory, Measured
+from reconciler.domain.inventory import Catalog, DevicePool, Inventory, Measured
 from reconciler.domain.measured.observed import DevicesSeen
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.snapshot.catalogs import find_or_name
 from reconciler.snapshot.inventory.device_counts import DeviceCount, Planned
 from reconciler.snapshot.variants.options import devices_of

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.variants import Variant
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
+from reconciler.domain.snapshot import Variant
 
 RULE = "cost-order-contradicts-prices"
 

@@ -4,15 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
@@ -22,7 +23,6 @@ from reconciler.domain.variant_settings import (
     WHEN_AUTOSCALED,
     VariantSettings,
 )
-from reconciler.domain.variants import Option, Variant
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.flavors import recognise_flavor

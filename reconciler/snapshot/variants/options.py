@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.domain.accelerators import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.declared.declarations import Form, VariantResource
 from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
+from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Catalog
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
+from reconciler.domain.snapshot import Option
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
-from reconciler.domain.variants import Option
 from reconciler.resources.llmaz.flavors import order_flavors, recognise_flavor
 from reconciler.snapshot.catalogs import find_or_name
 

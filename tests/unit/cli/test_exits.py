@@ -9,8 +9,7 @@ import pytest
 from reconciler import __version__
 from reconciler.cli.exits import Exit, exit_for, exit_of_findings, exit_of_plan
 from reconciler.cli.main import invoke
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
 from tests.servers.desk import Desk
 from tests.servers.fleet import Outcome

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.config.environment import Environment
-from reconciler.config.secrets import MAX_SECRET_BYTES, SecretReader, lies_below
+from reconciler.config.environment import MAX_SECRET_BYTES, Environment, SecretReader, lies_below
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
 

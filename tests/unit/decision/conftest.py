@@ -12,7 +12,6 @@ import pytest
 
 from reconciler.decision.decide import decide
 from reconciler.decision.staging.staged_plan import head_branch
-from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.declarations import (
     BrokenResource,
     Declaration,
@@ -28,7 +27,7 @@ from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
-from reconciler.domain.inventory import DevicePool, Inventory, Measured
+from reconciler.domain.inventory import Accelerator, DevicePool, Inventory, Measured
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, PastArrivals, Performance
 from reconciler.domain.measured.observed import Observed
@@ -39,8 +38,7 @@ from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"

@@ -3,11 +3,11 @@
 import hashlib
 
 from reconciler.decision.decide import decide
-from reconciler.domain.accelerators import Accelerator
 from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.inventory import Accelerator
 from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, Performance
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile

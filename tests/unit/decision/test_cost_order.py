@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.variants import Variant
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.snapshot import Variant
 from reconciler.snapshot.variants.cost_order import RULE, find_contradicted_costs
 
 COSTS = st.none() | st.floats(min_value=0.0, max_value=100.0)

@@ -24,7 +24,7 @@ from reconciler.config.loading import load_settings
 from reconciler.decision.decide import decide
 from reconciler.decision.questions import Asking, ask_by_cluster
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import ManifestFile, Recording

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decision.problem.devices import devices_drawn, pools_of
-from reconciler.domain.accelerators import Accelerator, Catalog
 from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
-from reconciler.domain.inventory import DevicePool, Holder, Inventory
+from reconciler.domain.inventory import Accelerator, Catalog, DevicePool, Holder, Inventory
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool

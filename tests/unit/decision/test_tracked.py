@@ -31,7 +31,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variant_settings import Engine
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 
 LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}
 NAN = float("nan")

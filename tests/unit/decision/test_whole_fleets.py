@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Plan
 
 FLEETS = int(os.environ.get("ATTACK_FLEETS", "50"))

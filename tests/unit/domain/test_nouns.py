@@ -5,9 +5,8 @@ import math
 
 import pytest
 
-from reconciler.domain.accelerators import Accelerator, Allocation, Catalog
-from reconciler.domain.findings import Finding, Severity, finding_of
-from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, finding_of
+from reconciler.domain.inventory import Accelerator, Allocation, Catalog
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange

@@ -6,8 +6,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.repository import open_directory
-from reconciler.git.trees import EntryKind
+from reconciler.git.repository import EntryKind, open_directory
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 
 

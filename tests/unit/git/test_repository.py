@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
-from reconciler.git.trees import EntryKind
+from reconciler.git.repository import EntryKind, Repository, is_bare, open_directory, origin_url
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, ReplaceBlock, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 STATUS = "a: 1\nb:\n  c: x\n"
 

@@ -8,7 +8,7 @@ import pytest
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_documents, parse_readable
-from reconciler.manifests.fields import format_field
+from reconciler.manifests.wording import format_field
 
 
 def parse_one(text: str) -> Document:

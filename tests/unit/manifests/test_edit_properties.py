@@ -13,7 +13,7 @@ from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import parse_documents, parse_readable
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import EditRefused, InsertBlock, InsertItem, ReplaceBlock, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 KEYS = st.sampled_from(["a", "b", "spec", "replicas", "on", "x/y.z", "é", "'q'", '"d e"', "key with blank"])
 SCALARS = st.sampled_from(

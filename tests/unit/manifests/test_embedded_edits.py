@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import EditRefused, SetEmbedded, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 VALUES = """\
 helm:

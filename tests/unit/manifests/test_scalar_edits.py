@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import EditRefused, SetScalar
-from reconciler.manifests.fields import Field
+from reconciler.manifests.wording import Field
 
 REPLICAS: Field = ("spec", "replicas")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer.objectives import transition_value

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.optimizer import SOLVERS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer import SOLVERS, cover

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.observe import MAX_READ_BYTES
 from reconciler.pipeline.validation import disk

@@ -11,7 +11,7 @@ from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import MovedFile
 from reconciler.manifests.edits import EditRefused, SetScalar
 from reconciler.pipeline.drafting.open_documents import FileEdit, write_edits
-from reconciler.pipeline.prepare import Prepared
+from reconciler.pipeline.run import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QUIET, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.domain.findings import Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Place, Severity
 from reconciler.domain.settings import ClusterSettings
 from reconciler.pipeline.validation.synced_configuration import MARKER, RULE, find_synced_configuration, is_ignored
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import ClusterSettings, Settings

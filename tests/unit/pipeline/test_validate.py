@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.config.environment import Flags
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.validation import disk, synced_configuration, validate
 from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
 from reconciler.domain.plan import (
     Decision,

@@ -2,7 +2,7 @@
 
 from reconciler.domain.identity import Place
 from reconciler.domain.provenance import Figure, Source, SourceKind
-from reconciler.report.chain import figure_json, figure_lines, query_lines, value_text
+from reconciler.report.explain import figure_json, figure_lines, query_lines, value_text
 
 THRESHOLD = Figure(
     subject="threshold",

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.findings import Finding, Severity, name_findings
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity, name_findings
 from reconciler.report.findings import findings_json, findings_text, summary_line
 from reconciler.report.plain import display_width
 

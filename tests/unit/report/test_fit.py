@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile, UnusedVariant
 from reconciler.report.fit import fit_json, fit_text
 from reconciler.report.plain import display_width

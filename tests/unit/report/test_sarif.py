@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]  # its stubs are not among our tools
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.report.sarif import findings_sarif, uri_of
 
 URI = re.compile(r"(?:file://)?(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+")

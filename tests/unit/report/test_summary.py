@@ -3,9 +3,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step, Verdict, VerdictKind
 from reconciler.domain.solutions import ModelCoverage, SolveStatus

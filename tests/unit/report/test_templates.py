@@ -10,10 +10,10 @@ import yaml
 from jinja2 import Environment, meta, nodes
 from markdown_it import MarkdownIt
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
 from reconciler.rendering.filters import FILTERS

@@ -1,8 +1,7 @@
 from collections.abc import Callable
 
-from reconciler.domain.findings import Finding, Severity
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.report.explain import SettingRow, explain_text
 from reconciler.report.plain import display_width

@@ -6,8 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.findings import Finding, Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.report.findings import workflow_command, workflow_commands
 
 COMMAND = re.compile(r"::(?P<name>error|warning) (?P<properties>[^:\r\n]*)::(?P<message>[^\r\n]*)")

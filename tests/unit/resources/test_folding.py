@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.findings import Severity
+from reconciler.domain.identity import Severity
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.folding import FileDeclaration, merge
 from reconciler.resources.reading import read_file

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from reconciler.domain.findings import Severity
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Place, Severity
 from reconciler.manifests.wording import describe, name_field, quote
 from reconciler.resources.validation import MAX_FINDINGS, Shape, Validated, validate
 

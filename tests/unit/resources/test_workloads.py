@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Variant
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver

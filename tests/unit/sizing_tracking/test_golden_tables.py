@@ -24,12 +24,11 @@ from reconciler.metrics.tracked.histograms import percentile_since, references
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import aggregate_external, distribute, scaling_order
-from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, History, PodHistory, Target
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
 from reconciler.sizing.tracking.replay import replay, stack_course
 from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1
 from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 
 Row: TypeAlias = dict[str, str]

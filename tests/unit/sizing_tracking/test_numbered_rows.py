@@ -30,12 +30,11 @@ from reconciler.metrics.tracked.histories import read_tracked
 from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import aggregate_external, distribute, is_share, scaling_order
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule, Target
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
 from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
 from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 from reconciler.sizing.tracking.tracking import track
 from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
 

@@ -15,11 +15,10 @@ from reconciler.domain.declared.tracking import (
     RatioRange,
 )
 from reconciler.sizing.tracking.groups import distribute, scaling_order
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule, Target
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
 from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 from reconciler.sizing.tracking.tracking import track
 
 INF = float("inf")

@@ -11,10 +11,9 @@ from reconciler.domain.declared.tracking import (
     RatioRange,
 )
 from reconciler.sizing.tracking.groups import distribute, keep_at_least, scaling_order
-from reconciler.sizing.tracking.history import Target
+from reconciler.sizing.tracking.history import TRACKING, Target
 from reconciler.sizing.tracking.replay import RolePair
 from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly
-from reconciler.sizing.tracking.rules import TRACKING
 from reconciler.sizing.tracking.tracking import track
 
 

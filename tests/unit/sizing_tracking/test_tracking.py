@@ -18,10 +18,17 @@ from reconciler.domain.declared.tracking import (
     RatioRange,
     Select,
 )
-from reconciler.sizing.tracking.history import PodHistory, Target
+from reconciler.sizing.tracking.history import (
+    KTHENA_V0,
+    KTHENA_V0_CORRECTED,
+    KTHENA_V1,
+    TRACKING,
+    PodHistory,
+    Rule,
+    Target,
+)
 from reconciler.sizing.tracking.outcome import TrackedOutcome
 from reconciler.sizing.tracking.replay import RolePair
-from reconciler.sizing.tracking.rules import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
 from reconciler.sizing.tracking.tracking import track
 
 NAN, INF = float("nan"), float("inf")

@@ -5,20 +5,19 @@ from dataclasses import dataclass
 
 from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.engines.queueing.capacities import Capacities, ReplicaCapacity
-from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.formulation import FormulatedProblem, ModelDemand, ModelProblem
 from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import idle_replicas
 from reconciler.decision.spans import ago, span
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.units import ms_from_seconds
-from reconciler.domain.variants import Option, Variant
 from reconciler.sizing.learning.correction import Correction
 
 

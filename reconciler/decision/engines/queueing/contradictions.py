@@ -12,10 +12,9 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.profiles import DECODE_ONLY
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import START_DELAY_S, SYNC_DELAY_S
-from reconciler.domain.variants import Variant
 from reconciler.metrics.queries.cluster import HISTORY_S
 from reconciler.sizing.learning.contradiction import (
     Contradiction,

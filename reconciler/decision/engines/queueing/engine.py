@@ -24,9 +24,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.profiles import DECODE_ONLY
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
-from reconciler.domain.variants import Variant
 from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S
 from reconciler.sizing.learning.correction import Correction, correct
 from reconciler.sizing.learning.coverage import why_outside

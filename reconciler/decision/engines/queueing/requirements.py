@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.engines.queueing.capacities import ReplicaCapacity
 from reconciler.decision.problem.devices import Devices
+from reconciler.decision.problem.formulation import ModelDemand, ModelProblem, demand_of
 from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.model_problem import ModelDemand, ModelProblem, demand_of
 from reconciler.decision.problem.terms import (
     bounds_of,
     current_weight,
@@ -20,8 +20,8 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.plan import RATE
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE
-from reconciler.domain.variants import Option, Variant
 
 
 @dataclass(slots=True, kw_only=True)

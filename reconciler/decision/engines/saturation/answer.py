@@ -5,20 +5,18 @@ from dataclasses import dataclass
 
 from reconciler.decision.engines.port import EngineAnswer, Models, SizingInput
 from reconciler.decision.problem.devices import Devices
-from reconciler.decision.problem.formulation import FormulatedProblem
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.formulation import FormulatedProblem, ModelProblem
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.problem.terms import current_weight
 from reconciler.decision.variant_states import VariantState, load_partial
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Candidate
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.sizing.saturation.answer import SaturationAnswer
 

@@ -22,9 +22,8 @@ from reconciler.decision.problem.terms import payback_of
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import NOT_ASKED, hold_of
 from reconciler.domain.measured.loads import Load
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
-from reconciler.domain.variants import Variant
 from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer
 from reconciler.sizing.saturation.engine import size_saturation
 

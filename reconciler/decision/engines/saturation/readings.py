@@ -9,9 +9,8 @@ from reconciler.domain.declared.saturation_settings import SaturationRules, Zero
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.replicas import UpstreamQueue, role_of
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
-from reconciler.domain.variants import Variant
 from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.thresholds import layer_thresholds

@@ -7,8 +7,7 @@ from reconciler.decision.engines.saturation.past import PastFullness, as_arrival
 from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
 from reconciler.decision.spans import ago, span
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variants import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.saturation.answer import Filling, ModelReadings, SaturationAnswer
 

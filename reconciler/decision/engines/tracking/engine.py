@@ -13,23 +13,21 @@ from reconciler.decision.engines.port import (
     SizingInput,
 )
 from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
-from reconciler.decision.problem.formulation import FormulatedProblem
-from reconciler.decision.problem.model_problem import ModelProblem
+from reconciler.decision.problem.formulation import FormulatedProblem, ModelProblem
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
-from reconciler.domain.variants import Variant
-from reconciler.sizing.tracking.rules import TRACKING as OUR_RULE
-from reconciler.sizing.tracking.rules import Rule
+from reconciler.sizing.tracking.history import TRACKING as OUR_RULE
+from reconciler.sizing.tracking.history import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from reconciler.domain.declared.tracking import Generation, TrackedBackend, Trac
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
+from reconciler.sizing.tracking.history import Rule
 from reconciler.sizing.tracking.outcome import TrackedOutcome, Trail
-from reconciler.sizing.tracking.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking.history import History, PodHistory, Rule, Target
 from reconciler.sizing.tracking.outcome import TrackedOutcome
 from reconciler.sizing.tracking.replay import RolePair
-from reconciler.sizing.tracking.rules import Rule
 from reconciler.sizing.tracking.tracking import track
 
 

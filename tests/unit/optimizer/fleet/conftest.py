@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import (
     Bounds,
     Budget,

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import violations

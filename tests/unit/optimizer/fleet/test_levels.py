@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.accelerators import Allocation
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
