@@ -21,7 +21,7 @@ from tests.attack.independent import (
 )
 
 SHARE = 1 / 8
-"""Of its demand: what a model may lack beside the fairest plan."""
+"""Of what must be covered of it: what a model may lack beside the fairest plan."""
 
 EXACT = 1e-6
 GAP = 1.05e-3
@@ -172,12 +172,13 @@ def _fair(problem: Problem, shares: Shares, level: int, priority: Mapping[ModelK
     unmet = [model for model in members_of if shares.got[model] < reach[model] - EXACT]
     if not unmet:
         return
-    least = min(shares.got[model] for model in unmet)
+    # In parts of what is left to cover: who has little left, for pinned replicas carry the rest, is not the poorest.
+    least = min(shares.got[model] / shares.must[model] for model in unmet)
     fairer = above()
     for model in members_of:
-        fairer.cover(model, min(least + SHARE * shares.must[model] + 1e-5, reach[model]))
+        fairer.cover(model, min((least + SHARE) * shares.must[model] + 1e-5, reach[model]))
     if fairer.rows.least({}).columns is not None:
-        yield f"level {level}: all could have {least + SHARE}, not {least}"
+        yield f"level {level}: all could have {least + SHARE} of what they must, not {least}"
     better = above()
     gains = {}
     for model in members_of:
