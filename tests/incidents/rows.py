@@ -19,8 +19,8 @@ class Incident:
     """One row: `replicas` stand in Git, `after` are the numbers the truth allows (None: those in Git).
 
     `holds` are kinds of which one must be told, `told` words that must be; both empty where it is as any other day.
-    `engine` is `queueing` or `saturation`. `settings` are added to reconciler.yaml. `answers` is what comes of each
-    answer of Prometheus on its way.
+    `engine` is `queueing`, `saturation`, or `given` by `settings`, which are added to reconciler.yaml. `answers` is
+    what comes of each answer of Prometheus on its way.
     """
 
     name: str
