@@ -18,7 +18,7 @@ def align(*columns: ArrayLike) -> tuple[Floats, ...]:
     )
 
 
-class Rows:
+class CandidateRows:
     """A record of arrays with an element for each candidate; other records of that kind may be among them, or None."""
 
     __slots__: tuple[str, ...] = ()
@@ -32,4 +32,4 @@ class Rows:
 def _take(column: Any, index: Integers | Bools) -> Any:
     if column is None:
         return None
-    return column.take(index) if isinstance(column, Rows) else column[index]
+    return column.take(index) if isinstance(column, CandidateRows) else column[index]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.arrays import Floats, Rows
+from reconciler.sizing.arrays import CandidateRows, Floats
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import QueueHead, QueueTail, solve_head, solve_tail
 
@@ -35,7 +35,7 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueBalance(Rows):
+class QueueBalance(CandidateRows):
     """The chain put together: head and tail with the three sums that every mean is a quotient of.
 
     `total` is the weight of all states, `open` that of those which admit a request, `in_service` the weighted number

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from reconciler.sizing.arrays import Floats, Rows
+from reconciler.sizing.arrays import CandidateRows, Floats
 from reconciler.sizing.queueing.prompts import PromptQueue
 
 # Rounding of parameters and targets to float64 must not decide what is attainable.
@@ -43,7 +43,7 @@ class Reading(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeOnly(Rows):
+class DecodeOnly(CandidateRows):
     """A request is nothing but its output tokens: the first one comes with the service."""
 
     output_tokens: Floats
@@ -62,7 +62,7 @@ class DecodeOnly(Rows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefillDecode(Rows):
+class PrefillDecode(CandidateRows):
     """Prefill and an iteration at the batch that the mean service time stands for, cut to 0..N.
 
     The batch is (service - `base_s`) / `per_request_s`. `prefill_s` and `prefill_per_request_s` are 0 without a
@@ -106,7 +106,7 @@ class PrefillDecode(Rows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceCurves(Rows):
+class ServiceCurves(CandidateRows):
     """Service time `base_s + per_request_s * n` of a whole request in a batch of n, one element per candidate.
 
     `max_batch` (1 or more) requests run at once, `occupancy_limit` (at least `max_batch`) are in the system at most:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.sizing.arrays import Bools, Floats, Integers, Rows
+from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing.curves import ServiceCurves
 
 # Up to this batch the recursion is the cheaper way (measured: the two cross near 28).
@@ -28,7 +28,7 @@ _NEAR_ONE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueHead(Rows):
+class QueueHead(CandidateRows):
     """Steady state of the chain cut at the full batch, arrays of shape (candidates,).
 
     `full` is the probability of N, `below` that of less than N (kept apart: each may be tiny), `empty` that of 0,
@@ -219,7 +219,7 @@ def _stirling_correction(z: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueTail(Rows):
+class QueueTail(CandidateRows):
     """Sums over the waiting places j of weights ratio^j, all multiplied by `scale`, which keeps overload finite.
 
     `scale` is 1, or ratio^-places above ratio 1; `top` is ratio^places, `room` the sum over j < places, `queued` the

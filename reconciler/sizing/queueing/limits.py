@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Bools, Floats, Rows
+from reconciler.sizing.arrays import Bools, CandidateRows, Floats
 from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ServiceCurves
 from reconciler.sizing.queueing.head import mean_slope
@@ -21,7 +21,7 @@ _LEAST_LEFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyLimits(Rows):
+class LatencyLimits(CandidateRows):
     """Limits of mean service time, mean wait and mean time to first token, shape (candidates,); infinite where absent.
 
     A limit of the mean inter-token latency is one of the service time. `shares` are the limits of percentiles.

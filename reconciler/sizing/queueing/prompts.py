@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Floats, Integers, Rows
+from reconciler.sizing.arrays import CandidateRows, Floats, Integers
 from reconciler.sizing.queueing.targets import Binding
 
 # Lengths of prompts that stand for all: the normal deviate of each, and the share of prompts that it stands for. Dense
@@ -34,7 +34,7 @@ _SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptQueue(Rows):
+class PromptQueue(CandidateRows):
     """What the queue of prompts depends on, arrays of shape (candidates,).
 
     `prompt_s` is the time that a prompt token adds to an iteration, `token_budget` the tokens an iteration computes at

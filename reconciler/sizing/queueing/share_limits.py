@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import Bools, Floats, Integers, Rows
+from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing.analysis import QueueBalance
 from reconciler.sizing.queueing.curves import ROUNDING, ServiceCurves
 from reconciler.sizing.queueing.percentiles import Share, share_finding, share_waiting
@@ -17,7 +17,7 @@ _LEAST_MEAN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareLimits(Rows):
+class ShareLimits(CandidateRows):
     """What at most a share of the requests may meet, arrays of shape (candidates,).
 
     Tokens: at most `itl_outside` may come from a batch of more than `itl_batch`. First tokens: at most `ttft_outside`
