@@ -197,9 +197,9 @@ def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:
 
 def _was_merged(demo: Demo) -> bool:
     """Whether the base may have moved on: a second proposal is then no longer merged by moving the branch."""
-    is_closed = (each.operation is Operation.CLOSED for each in demo.result.published)
+    is_past = (each.operation in (Operation.CLOSED, Operation.LEFT) for each in demo.result.published)
     earlier = (each.state is not ProposalState.OPEN for each in demo.result.prepared.recording.proposals)
-    return any(is_closed) or any(earlier)
+    return any(is_past) or any(earlier)
 
 
 def _data() -> Traversable:
