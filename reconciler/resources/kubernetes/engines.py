@@ -71,12 +71,14 @@ def _split(words: Sequence[str]) -> tuple[str, ...]:
 
 def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
     default = LaunchSettings(engine=_VLLM)
+    tensor_parallel = _count(flags.get("tensor-parallel-size", flags.get("tp")))
     return LaunchSettings(
         engine=_VLLM,
         memory_fraction=_fraction(flags.get("gpu-memory-utilization")) or default.memory_fraction,
         block_tokens=_count(flags.get("block-size")) or default.block_tokens,
         kv_dtype=_dtype(flags) or default.kv_dtype,
-        tensor_parallel=_count(flags.get("tensor-parallel-size", flags.get("tp"))) or default.tensor_parallel,
+        tensor_parallel=tensor_parallel or default.tensor_parallel,
+        is_parallel_written=tensor_parallel is not None,
         max_num_seqs=_count(flags.get("max-num-seqs")) or default.max_num_seqs,
         max_batched_tokens=_count(flags.get("max-num-batched-tokens")),
         max_model_tokens=_count(flags.get("max-model-len")),
@@ -95,14 +97,15 @@ def _is_chunked(flags: Mapping[str, str], default: bool) -> bool:
 
 def _read_sglang(flags: Mapping[str, str]) -> LaunchSettings:
     default = LaunchSettings(engine=_SGLANG, block_tokens=1)
-    tensor_parallel = flags.get("tensor-parallel-size", flags.get("tp-size", flags.get("tp")))
+    tensor_parallel = _count(flags.get("tensor-parallel-size", flags.get("tp-size", flags.get("tp"))))
     chunk = flags.get("chunked-prefill-size")
     return LaunchSettings(
         engine=_SGLANG,
         memory_fraction=_fraction(flags.get("mem-fraction-static")) or default.memory_fraction,
         block_tokens=_count(flags.get("page-size")) or default.block_tokens,
         kv_dtype=_dtype(flags) or default.kv_dtype,
-        tensor_parallel=_count(tensor_parallel) or default.tensor_parallel,
+        tensor_parallel=tensor_parallel or default.tensor_parallel,
+        is_parallel_written=tensor_parallel is not None,
         max_num_seqs=_count(flags.get("max-running-requests")) or default.max_num_seqs,
         max_batched_tokens=_count(chunk) or _count(flags.get("max-prefill-tokens")),
         max_model_tokens=_count(flags.get("context-length")),

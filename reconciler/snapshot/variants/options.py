@@ -82,7 +82,8 @@ def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[Perf
     for profile in profiles:
         accelerator = find_or_name(catalog, profile.accelerator)
         count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
-        yield _option(profile, accelerator, count, _hold_on(running, accelerator))
+        unwritable = _hold_on(running, accelerator) or _unlike_parallel(running, accelerator, count)
+        yield _option(profile, accelerator, count, unwritable)
 
 
 def _on_flavors(
@@ -125,7 +126,12 @@ def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
         return _of_another_vendor(accelerator, running.accelerator)
     if not accelerator.node_selector:
         return _not_writable(f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector")
-    return _left_behind(running, running.accelerator, accelerator) or _unplaceable(running) or _immovable(running)
+    return (
+        _left_behind(running, running.accelerator, accelerator)
+        or _kept_by_affinity(running, running.accelerator, accelerator)
+        or _unplaceable(running)
+        or _immovable(running)
+    )
 
 
 def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> Hold | None:
@@ -149,6 +155,37 @@ def _left_behind(running: Running, current: Accelerator, accelerator: Accelerato
     key = next((key for key in left if any(key in pod.node_selector for pod in pods)), "")
     words = f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
     return _not_writable(words) if key else None
+
+
+def _kept_by_affinity(running: Running, current: Accelerator, accelerator: Accelerator) -> Hold | None:
+    """Why required affinity on what tells accelerators apart would keep pods off the nodes of another."""
+    workload = running.workload
+    for pod in workload.pods if workload is not None else ():
+        for key in sorted({*current.node_selector, *accelerator.node_selector} & pod.affinity.keys()):
+            if accelerator.node_selector.get(key) not in pod.affinity[key]:
+                words = (
+                    f"required node affinity on {key} keeps it off the nodes of {accelerator.name}: "
+                    "use a nodeSelector, or list their value there"
+                )
+                return _not_writable(words, workload.place if workload is not None else None)
+    return None
+
+
+def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> Hold | None:
+    """Why an engine would not use the devices of another accelerator: how many it spreads over is in its arguments."""
+    workload, devices = running.workload, count * accelerator.devices
+    launch = workload.launch if workload is not None else None
+    is_current = running.accelerator is None or accelerator.name == running.accelerator.name
+    if workload is None or launch is None or not launch.is_parallel_written or is_current:
+        return None
+    asked = workload.devices.get(accelerator.resource, devices)
+    if devices in (asked, launch.tensor_parallel):
+        return None
+    words = (
+        f"{accelerator.name} takes {devices} devices a replica instead of {asked}, and its engine is started for "
+        f"{launch.tensor_parallel} (tensor parallel): change its arguments and its devices together"
+    )
+    return _not_writable(words, workload.place)
 
 
 def _unplaceable(running: Running) -> Hold | None:

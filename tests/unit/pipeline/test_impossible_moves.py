@@ -1,0 +1,61 @@
+"""Moves to another accelerator after which no pod could be scheduled, or an engine would not use what it is given."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import load_settings
+from reconciler.domain.recording import ManifestFile
+from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+
+CASES = Path(__file__).parents[2] / "testdata" / "layouts"
+DEPLOYMENT = "llm/llama.yaml"
+
+
+def words_of(case: str, old: str = "", new: str = "") -> dict[str, str]:
+    """Why Git could not be edited to each accelerator, empty where it could; a text of the Deployment is replaced."""
+    root = CASES / case
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.yaml")}
+    if old:
+        assert old.encode() in files[DEPLOYMENT]
+        files[DEPLOYMENT] = files[DEPLOYMENT].replace(old.encode(), new.encode())
+    settings = load_settings(
+        repository_file=files.pop("reconciler.yaml"),
+        read_repository_file=lambda _path: None,
+        flags=Flags(prometheus="http://127.0.0.1:9"),
+        environment=Environment(),
+    ).settings
+    manifests = [ManifestFile(path=path, body=body) for path, body in sorted(files.items())]
+    declaration = read_declaration(manifests, (), settings, files)
+    (variant,) = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    return {each.accelerator: "" if each.unwritable is None else each.unwritable.words for each in variant.options}
+
+
+def test_required_affinity_on_the_catalogs_own_label_holds_a_move() -> None:
+    assert words_of("required-affinity")["A100"] == (
+        "required node affinity on example.com/gpu-name keeps it off the nodes of A100: "
+        "use a nodeSelector, or list their value there"
+    )
+
+
+def test_affinity_that_lists_the_other_value_too_is_in_nobodys_way() -> None:
+    assert words_of("required-affinity", "values: [H100]", "values: [H100, A100]")["A100"] == ""
+
+
+def test_affinity_on_another_label_is_in_nobodys_way() -> None:
+    assert words_of("required-affinity", "example.com/gpu-name", "example.com/zone")["A100"] == ""
+
+
+@pytest.mark.parametrize("engine", ["vllm", "lmsysorg/sglang"])
+def test_an_engine_that_is_started_for_one_device_is_not_given_two(engine: str) -> None:
+    command = "command: [python3, -m, sglang.launch_server], " if "sglang" in engine else ""
+    assert words_of("two-devices", "image: vllm, ", f"image: {engine}, {command}")["A100"] == (
+        "A100 takes 2 devices a replica instead of 1, and its engine is started for 1 (tensor parallel): "
+        "change its arguments and its devices together"
+    )
+
+
+def test_an_engine_that_is_started_for_as_many_as_it_gets_may_move() -> None:
+    assert words_of("two-devices", "--tensor-parallel-size=1", "--tensor-parallel-size=2")["A100"] == ""
