@@ -27,6 +27,15 @@ def began_anew(stage: Stage) -> None:
     stage.others.append(("counter", "inference_objective_request", "_total", picked, total))
 
 
+def scraped_twice(stage: Stage) -> None:
+    """The gateway is scraped by two jobs."""
+    picked = {"namespace": NAMESPACE, "model_name": MODEL, "target_model_name": MODEL, "pod": "epp-0"}
+    total = np.cumsum(stage.arrivals)
+    stage.has_gateway = False
+    for job in ("epp", "pods"):
+        stage.others.append(("counter", "inference_objective_request", "_total", {**picked, "job": job}, total))
+
+
 def black_hole(stage: Stage) -> None:
     """One replica answers with errors at once, so that it gets half of the requests."""
     for pod in stage.pods:
@@ -58,6 +67,7 @@ GATEWAY = (
         for when, minutes in (("", 80.0), (" for ten minutes", 10.0))
     ),
     Incident(name="gateway: a little more", happened="probes are counted too", play=counts(1.03)),
+    Incident(name="gateway: two jobs", happened="the gateway is scraped by two jobs", play=scraped_twice),
     Incident(name="gateway: started again", happened="its counter began anew", play=began_anew),
     Incident(
         name="gateway: a black hole",

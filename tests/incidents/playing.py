@@ -14,6 +14,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.git.commits import create_bare
+from reconciler.http.limits import Clock as DoorClock
 from tests.incidents.answers import spoiled
 from tests.incidents.rows import Incident
 from tests.incidents.stage import ALPHA_S, BETA_S, MAX_BATCH, Stage
@@ -125,6 +126,7 @@ def play(incident: Incident, number: int, prometheus: str, folder: Path) -> Outc
     between = nullcontext(prometheus) if incident.answers is None else spoiled(prometheus, incident.answers)
     with pytest.MonkeyPatch.context() as patch, between as url:
         patch.setattr("reconciler.cli.plan.time", Clock(now_s=now_s))
+        patch.setattr(DoorClock, "sleep", lambda _clock, _seconds: None)
         outcome = run_here(["plan", "--repo", str(repository), "--prometheus", url, "-o", "json"])
     if (outcome.code or outcome.err) and incident.answers is None:
         raise subprocess.CalledProcessError(outcome.code, "plan", outcome.out, outcome.err)

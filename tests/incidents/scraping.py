@@ -182,33 +182,35 @@ TWO_JOBS = scraped_as({}, {"job": "pods", "endpoint": "http"})
 TWO_CLUSTERS = beside({"cluster": "us"}, {"cluster": "eu"})
 
 
-def rows(name: str, happened: str, play: Play) -> tuple[Incident, ...]:
-    """The same for a queue with and without a gateway, and for saturation."""
-    queue = Incident(name=f"{name}: queue", happened=happened, play=play)
-    return (
-        queue,
-        replace(queue, name=f"{name}: queue, no gateway", has_gateway=False),
-        replace(queue, name=f"{name}: saturation", engine="saturation", replicas=4),
-    )
+def rows(name: str, happened: str, play: Play, *, has_gateway: bool = False) -> tuple[Incident, ...]:
+    """The same for a queue, perhaps beside a gateway as well, and for saturation."""
+    queue = Incident(name=f"{name}: queue, no gateway", happened=happened, play=play, has_gateway=False)
+    beside = replace(queue, name=f"{name}: queue", has_gateway=True)
+    saturated = replace(queue, name=f"{name}: saturation", engine="saturation", replicas=4)
+    return (queue, saturated, beside) if has_gateway else (queue, saturated)
 
 
 SCRAPING = (
-    *rows("two jobs", "every pod is scraped by two jobs", TWO_JOBS),
+    *rows("two jobs", "every pod is scraped by two jobs", TWO_JOBS, has_gateway=True),
     *rows("a pair of Prometheus", "two Prometheus write the same series", pair),
-    *rows("two clusters", "two clusters in one Prometheus, no matchLabels", TWO_CLUSTERS),
-    *rows("two clusters, one named", "as in prod", beside({"cluster": "prod"}, {"cluster": "eu"})),
-    *rows("rolling, under way", "a rolling deployment began three minutes ago", rolled(3)),
+    *rows("two clusters", "two clusters in one Prometheus, no matchLabels", TWO_CLUSTERS, has_gateway=True),
+    *rows("three jobs", "every pod is scraped by three jobs", scraped_as({}, {"job": "b"}, {"job": "c", "node": "n"})),
+    *rows("rolling, under way", "a rolling deployment began three minutes ago", rolled(3), has_gateway=True),
     *rows("rolling, just over", "a rolling deployment began seven minutes ago", rolled(7)),
     *rows("rolling, all at once", "all pods were replaced two minutes ago", replaced(3, 1)),
     *rows("a canary", "two pods of another Deployment serve the same name", canary(2, 0.3)),
     *rows("zombies", "pods of a drained ReplicaSet still export", zombies(2, 40.0)),
-    *rows("idle zombies", "pods of a drained ReplicaSet still export", zombies(2, 0.0)),
     *rows("a crash loop", "a pod starts again every three minutes", each(loops, 1)),
-    *rows("out of memory", "pods were killed and serve again", each(out_of_memory, 0, 1, 2)),
+    *rows("out of memory", "pods were killed and serve again", each(out_of_memory, 0, 1, 2), has_gateway=True),
     *rows("counters begin anew", "all counters begin anew within minutes", each(reset)),
     *rows("lost samples", "half of the samples are lost", each(lossy)),
-    *rows("lost minutes", "nothing was written of half of the pods for three minutes", each(unscraped, 0, 1, 2)),
-    *rows("silence", "nothing has been scraped for four minutes", each(silent)),
+    *rows(
+        "lost minutes",
+        "nothing was written of half of the pods for three minutes",
+        each(unscraped, 0, 1, 2),
+        has_gateway=True,
+    ),
+    *rows("silence", "nothing has been scraped for four minutes", each(silent), has_gateway=True),
     *rows("scraped seldom", "a scrape every two minutes instead of two a minute", each(seldom)),
     *rows("a cache", "the exporter works its numbers out every three minutes", each(cached)),
     *rows("a new label", "all series have one more label since four minutes", relabelled),

@@ -133,11 +133,12 @@ class Stage:
     others: list[tuple[str, str, str, dict[str, str], Floats]] = field(default_factory=list)
     copies: list[dict[str, str]] = field(default_factory=lambda: [{}])
     """Labels of each further scrape of every pod: two jobs, two replicas of Prometheus."""
-    relabelled: dict[str, str] = field(default_factory=dict)
     remembers: slice = field(default_factory=lambda: slice(0, COUNT))
     """The scrapes that Prometheus still has."""
     days_before: tuple[float, ...] = ()
     """Days ago on which the same hour was like this one before anything happened."""
+    shift_s: float = 0.0
+    """How far the clock is ahead that samples are stamped with."""
 
     def __post_init__(self) -> None:
         self.load(constant(self.per_s * self.replicas))
@@ -174,7 +175,7 @@ class Stage:
     def history(self, end_s: float) -> History:
         """All of it as Prometheus scraped it."""
         history = History(end_s=end_s, step_s=STEP_S)
-        times_s = [end_s - (COUNT - 1 - index) * STEP_S for index in range(COUNT)]
+        times_s = [end_s + self.shift_s - (COUNT - 1 - index) * STEP_S for index in range(COUNT)]
         for kind, metric, suffix, labels, values in self._series():
             points = [
                 (time_s, value) for time_s, value in zip(times_s, values.tolist(), strict=True) if value != MISSED

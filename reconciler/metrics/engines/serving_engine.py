@@ -48,7 +48,8 @@ class Gauge:
 
     def growth(self) -> str:
         """By how much it grows in a second, if it was there a window ago: a new replica takes over what others had."""
-        return self._total(f"deriv({self.selector}[$window]) and {self.selector} offset $window")
+        growth = f"deriv({self.selector}[$window])"
+        return self._total(f"({growth} and {self.selector} offset $window) or {growth} * 0")
 
     def last_seen(self) -> tuple[str, str]:
         """The time of its newest sample, while it lives and then for an hour, so that stale is told from missing."""

@@ -7,15 +7,24 @@ from reconciler.metrics.quantities.quantity import PICKER_MODEL, PICKER_TARGET_M
 
 PER_PICKED_MODEL = ("namespace", PICKER_MODEL, PICKER_TARGET_MODEL)
 
+SCRAPED = "job, endpoint, service, container, prometheus, prometheus_replica, replica"
+"""Labels that scrapes add: series of one instance that differ in nothing else were scraped twice."""
+
+
+def counted(metric: str) -> str:
+    """What all pickers together counted a second, each once however often it was scraped."""
+    return f"sum by ($by) (max without ({SCRAPED}) (rate({metric}{{$where}}[$window])))"
+
+
 ARRIVALS = Quantity(
     name=Name.ARRIVALS_ENDPOINT_PICKER,
     unit="req/s",
     reason="offered requests, counted before any queue",
     by=PER_PICKED_MODEL,
     candidates=(
-        "sum by ($by) (rate(llm_d_epp_request_total{$where}[$window]))",
-        "sum by ($by) (rate(inference_objective_request_total{$where}[$window]))",
-        "sum by ($by) (rate(inference_model_request_total{$where}[$window]))",
+        counted("llm_d_epp_request_total"),
+        counted("inference_objective_request_total"),
+        counted("inference_model_request_total"),
     ),
 )
 

@@ -136,9 +136,11 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
             "tgi",
             Name.QUEUE_GROWTH,
             (
-                "max by ($by) (deriv(tgi_batch_current_size{$where}[$window])"
+                "max by ($by) ((deriv(tgi_batch_current_size{$where}[$window])"
                 " and tgi_batch_current_size{$where} offset $window)"
-                " + max by ($by) (deriv(tgi_queue_size{$where}[$window]) and tgi_queue_size{$where} offset $window)"
+                " or deriv(tgi_batch_current_size{$where}[$window]) * 0)"
+                " + max by ($by) ((deriv(tgi_queue_size{$where}[$window]) and tgi_queue_size{$where} offset $window)"
+                " or deriv(tgi_queue_size{$where}[$window]) * 0)"
             ),
         ),
     ],

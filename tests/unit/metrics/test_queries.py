@@ -53,10 +53,11 @@ def test_completions_are_coalesced_and_never_added() -> None:
 
 def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:
     by = "sum by (namespace, model_name, target_model_name)"
+    once = "max without (job, endpoint, service, container, prometheus, prometheus_replica, replica)"
     assert texts(PLAIN, {"llm": 3})["arrivals_endpoint_picker"] == (
-        f'{by} (rate(llm_d_epp_request_total{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(inference_objective_request_total{{namespace="llm"}}[5m]))'
-        f' or {by} (rate(inference_model_request_total{{namespace="llm"}}[5m]))'
+        f'{by} ({once} (rate(llm_d_epp_request_total{{namespace="llm"}}[5m])))'
+        f' or {by} ({once} (rate(inference_objective_request_total{{namespace="llm"}}[5m])))'
+        f' or {by} ({once} (rate(inference_model_request_total{{namespace="llm"}}[5m])))'
     )
 
 
