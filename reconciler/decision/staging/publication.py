@@ -31,7 +31,7 @@ def _block(
 ) -> Hold | None:
     proposals = situation.proposals[group]
     for proposal in proposals:
-        if proposal.state is ProposalState.OPEN:
+        if proposal.state is ProposalState.OPEN and not _is_in_git(proposal, situation):
             holds = [kept[change.resource] for change in proposal.changes if change.resource in kept]
             if holds:
                 words = f"open pull request #{proposal.number} stays as it is: {holds[0].words}"
@@ -68,6 +68,13 @@ def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]
         if keeping is not None:
             holds[state.variant.key] = keeping
     return {str(key): replace(hold, words=_in_short(key, hold)) for key, hold in holds.items()}
+
+
+def _is_in_git(proposal: Proposal, situation: Situation) -> bool:
+    """Whether Git says all that it says: merged by hand, it holds nothing that could be lost."""
+    told = {change.resource for change in proposal.changes}
+    named = {key: now for key, now in situation.current.items() if str(key) in told}
+    return len(named) == len(told) and proposal.merged(named) == named
 
 
 def _in_short(key: ResourceKey, hold: Hold) -> str:
