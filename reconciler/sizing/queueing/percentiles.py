@@ -63,14 +63,20 @@ def share_waiting(curves: ServiceCurves, chain: QueueBalance, wait_s: Floats, op
 
 def wait_quantile_s(curves: ServiceCurves, chain: QueueBalance, outside: Floats) -> Floats:
     """Return the wait that a share of `outside` exceeds; 0 where fewer wait at all."""
+    from scipy.special import gammainccinv
+
     rate_full = curves.service_rate_per_s(curves.max_batch)
     distance = np.maximum(1 - chain.ratio, _LEAST_DISTANCE)
     none = np.zeros_like(rate_full)
     waiting = share_waiting(curves, chain, none, none).value
     some = waiting > outside
-    # The tail of an endless queue, which a queue of so many places stays below: Newton then comes from one side.
-    wait_s = np.where(some, np.log(np.maximum(waiting, _TINY) / outside) / (distance * rate_full), 0.0)
+    # The tail of an endless queue, and the wait of whoever takes the last place: the true tail lies below both, and
+    # Newton then comes from one side. Far above the second one nothing of the tail is left to come back by.
     places = curves.occupancy_limit - curves.max_batch
+    longing = np.maximum(waiting, _TINY) / outside
+    endless = np.log(longing) / (distance * rate_full)
+    last = gammainccinv(np.maximum(places, 1.0), 1 / np.maximum(longing, 1.0)) / rate_full
+    wait_s = np.where(some, np.minimum(endless, last), 0.0)
     for _ in range(_MOST_STEPS):
         value = share_waiting(curves, chain, wait_s, none).value
         departures = wait_s * rate_full

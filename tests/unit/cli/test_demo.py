@@ -146,14 +146,13 @@ def test_a_second_run_writes_nothing(again: Path) -> None:
 
 
 def test_what_was_merged_is_not_proposed_again(again: Path, finished: Demo) -> None:
-    """Its pull request is left alone while seven replicas report and Git, since the merge, asks for four."""
     branch = finished.result.published[1].head_branch
     run_git(again / "fleet.git", "fetch", "-q", ".", f"{branch}:main")
     result = run_demo(again).result
     changes = result.prepared.plan.with_outcome(Outcome.CHANGE)
     assert [each.variant.label for each in changes] == ["code/qwen-7b", "code/starcoder2-15b"]
     operations = {each.group: each.operation for each in result.published}
-    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.LEFT, Operation.NONE)
+    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.CLOSED, Operation.NONE)
 
 
 def test_what_a_person_closed_stays_closed(again: Path) -> None:

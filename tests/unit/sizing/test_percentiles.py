@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import erlang
 
@@ -20,7 +20,7 @@ percentiles = st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9])
 alphas_s = st.floats(0.002, 0.1)
 slopes = st.one_of(st.just(0.0), st.floats(1e-6, 1.0))
 batches = st.one_of(st.integers(1, 40), st.sampled_from([25, 64, 200]))
-prefills_s = st.one_of(st.just(0.0), st.floats(0.0, 1.0))
+prefills_s = st.one_of(st.just(0.0), st.floats(1e-9, 1.0))
 queued = st.integers(1, 12)
 
 
@@ -143,6 +143,7 @@ def test_the_largest_rate_keeps_a_token_latency_for_just_so_many(
 
 
 @settings(deadline=None, max_examples=100)
+@example(0.0625, 0.0, 0.0, 1, 1, 99.9, 0.9921875)  # two places, and a queue without end would be 115 times as long
 @given(alphas_s, slopes, prefills_s, batches, queued, percentiles, st.floats(0.05, 0.998))
 def test_what_is_expected_at_a_percentile_is_met_by_just_so_many(
     alpha_s: float,
