@@ -28,7 +28,7 @@ def series_in(answers: Sequence[Answer]) -> int:
 
 
 def _body(fleet: Fleet, query: Query) -> bytes:
-    """The same value at every moment of a range, and of that only what objects ask for: replicas have no past."""
+    """The same value at every moment of a range, and of that what objects ask for, and what models had."""
     rows = (ROWS if query.step_s is None else ROWS_OVER_TIME).get(query.quantity)
     kind, key = ("vector", "value") if query.step_s is None else ("matrix", "values")
     result = [
@@ -134,7 +134,34 @@ ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
 }
 """Rows by quantity; a fleet without endpoint pickers has none that count arrivals."""
 
-ROWS_OVER_TIME = {"live_replicas": _deployments}
+
+def _by_model(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]], Iterator[Row]]:
+    """What the replicas of each model have together."""
+
+    def rows(members: Sequence[Member]) -> Iterator[Row]:
+        totals: dict[tuple[str, str], float] = {}
+        for member in members:
+            model = member.namespace, member.model_id
+            totals[model] = totals.get(model, 0.0) + value_of(member)
+        for (namespace, model_id), total in totals.items():
+            yield {"namespace": namespace, "model_name": model_id}, total
+
+    return rows
+
+
+_FINISHED = _by_model(lambda member: member.arrival_rate_per_s)
+_OUTPUTS = _by_model(lambda member: member.arrival_rate_per_s * member.output_tokens)
+_INPUTS = _by_model(lambda member: 4 * member.arrival_rate_per_s * member.output_tokens)
+ROWS_OVER_TIME = {
+    "live_replicas": _deployments,
+    "past_completions": _FINISHED,
+    "past_queue_growth": _by_model(lambda _: 0.0),
+    "past_output_tokens": _OUTPUTS,
+    "past_input_tokens": _INPUTS,
+    "usual_completions": _FINISHED,
+    "usual_output_tokens": _OUTPUTS,
+    "usual_input_tokens": _INPUTS,
+}
 
 UNSEEN = {"arrivals_endpoint_picker"}
 ASKED = {*(quantity.name for quantity in QUANTITIES), Name.NODES, Name.DEVICE_REQUESTS}

@@ -78,7 +78,8 @@ def test_about_a_third_of_the_fleet_changes_and_nothing_is_held(tmp_path: Path) 
 def test_an_answer_is_read_a_few_times_whatever_the_number_of_variants(size: int, tmp_path: Path) -> None:
     recording, reads = record(size, tmp_path), Counter[str]()
     answers = tuple(
-        replace(answer, body=CountedBody(answer.body, answer.query.quantity, reads)) for answer in recording.answers
+        replace(answer, body=CountedBody(answer.body, f"{number} {answer.query.quantity}", reads))
+        for number, answer in enumerate(recording.answers)
     )
 
     prepare(replace(recording, answers=answers), Renderer())
