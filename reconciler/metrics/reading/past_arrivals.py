@@ -160,8 +160,8 @@ def _summed(
     A name that nobody had asked for yet, while others were, is no gap: its counter begins with its first request.
     """
     told = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
-    if not told:
-        return None
+    if len(told) < 2:
+        return [rate if is_known(rate) else math.nan for rate in told[0]] if told else None
     firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in told]
     sums = []
     for at, parts in enumerate(zip(*told, strict=True)):
