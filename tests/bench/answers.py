@@ -117,6 +117,8 @@ def _itl_s(member: Member) -> float:
 
 ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
     "running": _per_pod(_running),
+    "most_running": _per_pod(_running),
+    "changes": _per_pod(lambda _: 20.0),
     "waiting": _per_pod(lambda _: 0.0),
     "last_seen": _per_pod(lambda member: NOW_S - 5 - member.number % 10),
     "completions": _per_pod(lambda member: member.arrival_rate_per_s),
@@ -163,7 +165,8 @@ ROWS_OVER_TIME = {
     "usual_input_tokens": _INPUTS,
 }
 
-UNSEEN = {"arrivals_endpoint_picker"}
+UNSEEN = {"arrivals_endpoint_picker", Name.UNSCHEDULABLE, Name.QUOTAS}
+"""What a fleet without endpoint pickers, pods that find no node and quotas says nothing about."""
 ASKED = {*(quantity.name for quantity in QUANTITIES), Name.NODES, Name.DEVICE_REQUESTS}
 FORGOTTEN = ASKED - ROWS.keys() - UNSEEN
 """Quantities that are asked for and that this fleet says nothing about; a test keeps it empty."""

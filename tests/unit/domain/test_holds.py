@@ -46,9 +46,12 @@ def test_every_way_of_having_no_answer_is_missing_data() -> None:
     assert all(hold.kind.is_missing_data and hold.words == "metrics stale" for hold in holds)
 
 
-def test_missing_data_and_drift_leave_open_proposals_alone() -> None:
+def test_missing_data_drift_and_unproven_growth_leave_open_proposals_alone() -> None:
     kept = {kind for kind in HoldKind if kind.keeps_proposals}
-    assert kept == {kind for kind in HoldKind if kind.is_missing_data} | {HoldKind.DRIFTED}
+    assert kept == {kind for kind in HoldKind if kind.is_missing_data} | {
+        HoldKind.DRIFTED,
+        HoldKind.GROWTH_UNPROVEN,
+    }
 
 
 def test_a_hold_reads_as_its_words() -> None:
