@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.observed import Quota
+from reconciler.domain.measured.observed import ResourceQuota
 from reconciler.domain.snapshot import Snapshot, Variant
 
 USUAL_CHURN = 0.05
@@ -41,7 +41,7 @@ def _is_awaited(snapshot: Snapshot, waits_s: float) -> bool:
 
 def room_in_quotas(
     snapshot: Snapshot, key: ResourceKey, devices_per_replica: Mapping[str, int]
-) -> tuple[int, Quota] | None:
+) -> tuple[int, ResourceQuota] | None:
     """How many more replicas the quotas of a namespace admit, and the one that binds; None where none does."""
     quotas = snapshot.observed.quotas.get((key.cluster, key.namespace), ())
     rooms = [

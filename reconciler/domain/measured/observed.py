@@ -37,7 +37,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class ResourceQuota:
     """A ResourceQuota on the devices that pods of a namespace ask for, and how many of them it leaves."""
 
     name: str
@@ -76,7 +76,7 @@ class Observed:
     """Replicas that Kubernetes calls ready."""
     unschedulable: Mapping[ResourceKey, int] = field(default_factory=dict)
     """Pods of a variant that find no node."""
-    quotas: Mapping[tuple[str, str], tuple[Quota, ...]] = field(default_factory=dict)
+    quotas: Mapping[tuple[str, str], tuple[ResourceQuota, ...]] = field(default_factory=dict)
     """By cluster and namespace, what quotas leave of devices."""
     requests: Mapping[ModelKey, float | NoAnswer] = field(default_factory=dict)
     """Requests finished within the retention period, which decides about zero replicas."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
-from reconciler.domain.measured.observed import Quota
+from reconciler.domain.measured.observed import ResourceQuota
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import (
     PICKER_MODEL,
@@ -151,7 +151,7 @@ def _fold_quotas(samples: Sequence[Sample], name: Name, names: LabelNames, readi
     del name
     for sample in samples:
         resource = sample.labels.get("resource", "").removeprefix("requests.")
-        quota = Quota(name=sample.labels.get("resourcequota", ""), resource=resource, left=sample.value)
+        quota = ResourceQuota(name=sample.labels.get("resourcequota", ""), resource=resource, left=sample.value)
         readings.quotas.setdefault(sample.labels.get(names.namespace, ""), []).append(quota)
 
 

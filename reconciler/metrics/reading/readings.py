@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.measured.answers import Absence, NoAnswer, Sample
-from reconciler.domain.measured.observed import Quota
+from reconciler.domain.measured.observed import ResourceQuota
 from reconciler.domain.measured.replicas import kv_cache_tokens
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.engines.serving_engine import BlockLabels
@@ -91,7 +91,7 @@ class MetricReadings:
     ready: dict[Target, float] = field(default_factory=dict)
     owners: dict[Name, dict[ObjectName, str]] = field(default_factory=dict)
     unschedulable: set[ObjectName] = field(default_factory=set)
-    quotas: dict[str, list[Quota]] = field(default_factory=dict)
+    quotas: dict[str, list[ResourceQuota]] = field(default_factory=dict)
     clusters: dict[str, set[str]] = field(default_factory=dict)
     devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[ReplicaSeries]]] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class Scraped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenSeries:
     """The rows of one metric, and the endpoint of each pod that they are from."""
 
     table: Table[Bucket]
@@ -55,7 +55,7 @@ def endpoint_of(labels: Mapping[str, str]) -> Endpoint:
     return Endpoint(port=port[1] if port else "", path=path, job=job)
 
 
-def choose_endpoint(table: Table[Scraped], source: PodMetric) -> Chosen:
+def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
     """The series of every pod at the endpoint that `source` means; a pod where nobody can tell has none, and why."""
     pods: dict[ObjectName, dict[Endpoint, dict[Bucket, Floats]]] = {}
     for scraped, values in table.rows.items():
@@ -75,7 +75,7 @@ def choose_endpoint(table: Table[Scraped], source: PodMetric) -> Chosen:
         if each.endpoint == endpoints.get(each.bucket.pod):
             oddities[each.bucket] = why
     chosen = Table(rows=rows, oddities=oddities, failed=table.failed, asked=table.asked)
-    return Chosen(table=chosen, endpoints=endpoints)
+    return ChosenSeries(table=chosen, endpoints=endpoints)
 
 
 def _meant(found: Sequence[Endpoint], source: PodMetric) -> Sequence[Endpoint] | str:

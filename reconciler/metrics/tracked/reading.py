@@ -13,7 +13,7 @@ from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.readings import ObjectName, grouped
-from reconciler.metrics.tracked.endpoints import Chosen, Endpoint, Scraped, by_pod, choose_endpoint, endpoint_of
+from reconciler.metrics.tracked.endpoints import ChosenSeries, Endpoint, Scraped, by_pod, choose_endpoint, endpoint_of
 from reconciler.metrics.tracked.grid import Floats, Table, grid_for, tabulate
 from reconciler.metrics.tracked.histograms import Bucket, percentiles_of
 from reconciler.metrics.tracked.pods import PodLabels, find_pods, read_pod_labels
@@ -146,7 +146,7 @@ class _Reader:
         scraped = self._scraped(TrackedQuantity.RATE.of(source.name), self.grid)
         return by_pod(choose_endpoint(scraped, source).table)
 
-    def _percentiles(self, source: PodMetric) -> tuple[Table[ObjectName], Chosen]:
+    def _percentiles(self, source: PodMetric) -> tuple[Table[ObjectName], ChosenSeries]:
         quantity = TrackedQuantity.BUCKETS.of(source.name)
         answers = self.asked.get(quantity, ())
         since_s = min((answer.query.start_s for answer in answers), default=self.grid.start_s)
