@@ -98,15 +98,7 @@ def generate(formulation: Formulation) -> Generated:
     if len(free.infeasible) or fits(formulation, _best(formulation, known)):
         return _unpriced(formulation, pricing.pairs, known, free)
     penalty = np.full(len(formulation.shared), max(float(known.worth.value.max()), 1.0))
-    if formulation.blocks > MANY:
-        prices = _sampled_prices(formulation, _best(formulation, known))
-        usual = pricing.answer(prices, is_rough=True)
-        known = known_of(formulation, usual.configurations)
-        if usual.bound > proof.bound:
-            proof = _Proof(prices=prices, bound=usual.bound, least=usual.least)
-    else:
-        scarce = pricing.answer(penalty, is_rough=True)
-        known = added(known, known_of(formulation, scarce.configurations))
+    known, proof = _begun(formulation, pricing, known, proof, penalty)
     before = known_plan(formulation)
     known = known if before is None else added(known, before)
     raises, value, searches = 0, np.inf, 0 if pricing.is_quick else SEARCHES
@@ -294,6 +286,20 @@ class _Proof:
     prices: Floats
     bound: float
     least: Floats
+
+
+def _begun(
+    formulation: Formulation, pricing: Pricing, known: Known, proof: _Proof, penalty: Floats
+) -> tuple[Known, _Proof]:
+    """What is worth knowing before the first programme: answers at prices that are nearly right, or very dear."""
+    if formulation.blocks <= MANY:
+        scarce = pricing.answer(penalty, is_rough=True)
+        return added(known, known_of(formulation, scarce.configurations)), proof
+    prices = _sampled_prices(formulation, _best(formulation, known))
+    usual = pricing.answer(prices, is_rough=True)
+    if usual.bound > proof.bound:
+        proof = _Proof(prices=prices, bound=usual.bound, least=usual.least)
+    return known_of(formulation, usual.configurations), proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
