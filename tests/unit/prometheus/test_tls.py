@@ -118,5 +118,7 @@ def test_a_bundle_that_is_not_there_is_a_fault(server: TlsServer, monkeypatch: p
 @pytest.mark.parametrize("server", ["mutual"], indirect=True)
 def test_a_client_certificate_is_shown(server: TlsServer) -> None:
     ca, key = SecretRef(file=server.certificate), SecretRef(file=server.key)
-    assert ask(server.url, Tls(ca=ca))[0] is AnswerStatus.FAILED
+    assert (
+        ask(server.url, Tls(ca=ca))[0] is not AnswerStatus.OK
+    )  # an alert or a broken connection, whichever comes first
     assert ask(server.url, Tls(ca=ca, cert=ca, key=key))[0] is AnswerStatus.OK
