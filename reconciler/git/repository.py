@@ -154,9 +154,7 @@ def is_bare(path: str | Path) -> bool:
 
 def work_tree(path: str | Path) -> Path | None:
     """The top of the work tree that a directory lies in; None for a bare repository."""
-    command = ("-C", str(resolve_directory(path)), "rev-parse", "--show-toplevel")
-    answer = GitCommand().attempt(*command, action=f"look at {path}")
-    return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None
+    return _path_told(path, "--show-toplevel", TIMEOUT_S)
 
 
 def untracked(top: Path) -> tuple[str, ...]:
@@ -168,11 +166,17 @@ def untracked(top: Path) -> tuple[str, ...]:
 
 def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
     """The git directory of a clone, of a folder inside one, or of a bare repository; else ConfigurationError."""
-    command = ("-C", str(resolve_directory(path)), "rev-parse", "--absolute-git-dir")
-    answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
-    if answer.status != 0:
+    directory = _path_told(path, "--absolute-git-dir", timeout_s)
+    if directory is None:
         raise ConfigurationError(f"repository {path}: not a git repository; expected a clone or a bare directory")
-    return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape"))
+    return directory
+
+
+def _path_told(path: str | Path, question: str, timeout_s: float) -> Path | None:
+    """The path that `git rev-parse` answers a question about a directory with; None where it has no answer."""
+    command = ("-C", str(resolve_directory(path)), "rev-parse", question)
+    answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
+    return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None
 
 
 def _resolve(git: GitCommand, path: str | Path, base: str | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
+from reconciler.domain.measured.answers import no_prometheus
 from reconciler.domain.profiles import Fitting
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
@@ -96,7 +97,7 @@ def _ask_all(
     doors: Doors, settings: Settings, declared: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
 ) -> FitHistory:
     clusters = [cluster for cluster in settings.clusters if cluster.name in expected]
-    unasked = {each.name: _no_prometheus(each.name) for each in clusters if each.prometheus is None}
+    unasked = {each.name: no_prometheus(each.name) for each in clusters if each.prometheus is None}
     if clusters and len(unasked) == len(clusters):
         raise ConfigurationError("; ".join(unasked.values()))
     if Assumption.ONE_CLUSTER in settings.assumed:
@@ -126,10 +127,6 @@ def _ask(
     )
     logger.info("asking Prometheus of %s %d questions, a sample every %.0f s", cluster.name, len(queries), grid.step_s)
     return read_history(cluster.name, cluster.prometheus, variants, doors.ask(cluster, queries), grid)
-
-
-def _no_prometheus(cluster: str) -> str:
-    return f"cluster {cluster} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
 
 
 def _refuse_several_clusters(

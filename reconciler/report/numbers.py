@@ -100,12 +100,7 @@ def cost_change(before_per_hour: float | None, after_per_hour: float | None) -> 
 def money_change(difference: float | None, currency: str) -> str:
     """A cost difference with its currency: `+$19.50`, `−€3.10`, `+19.50 CHF`; without one `+19.50 cost units`."""
     text = _finite(difference, lambda known: _signed_text(known, plus="+"))
-    if text in (UNKNOWN, OVER_CAPACITY):
-        return text
-    if currency in SYMBOLS:
-        digits = text.lstrip(f"+{MINUS}")
-        return text[: len(text) - len(digits)] + SYMBOLS[currency] + digits
-    return f"{text} {currency or COST_UNITS}"
+    return text if text in (UNKNOWN, OVER_CAPACITY) else _with_currency(text, currency)
 
 
 def round_money_change(difference: float, currency: str) -> str:
@@ -114,8 +109,13 @@ def round_money_change(difference: float, currency: str) -> str:
         return OVER_CAPACITY
     places = 1 - math.floor(math.log10(abs(difference))) if abs(difference) >= 1 else 0
     text = _signed(difference, f"{abs(round(difference, min(places, 0))):,.0f}", plus="+")
+    return _with_currency(text, currency)
+
+
+def _with_currency(text: str, currency: str) -> str:
+    """A signed amount with its currency: a symbol stands between sign and digits, a code behind them."""
     if currency not in SYMBOLS:
-        return f"{text} {currency}"
+        return f"{text} {currency or COST_UNITS}"
     digits = text.lstrip(f"+{MINUS}")
     return text[: len(text) - len(digits)] + SYMBOLS[currency] + digits
 

@@ -55,21 +55,22 @@ def subject(changes: Sequence[Decision], group: str) -> str:
 
 def cost_amount(changes: Iterable[Decision], currency: str) -> str:
     """`+$19.50/h`, the sum over all changes; empty while one of them has no price or when they cancel out."""
-    pairs = [(change.cost_before_per_hour, change.cost_after_per_hour) for change in changes]
-    differences = [after - before for before, after in pairs if before is not None and after is not None]
-    if len(differences) < len(pairs):
-        return ""
-    total = sum(differences)
-    return "" if round(total, 2) == 0 else f"{money_change(total, currency)}/h"
+    total = _hourly(changes)
+    return f"{money_change(total, currency)}/h" if total else ""
 
 
 def month_amount(changes: Iterable[Decision], currency: str) -> str:
     """`about +$7,000 a month`, to two digits: what an hour's sum comes to if nothing else changes; empty like it."""
-    rows = tuple(changes)
-    if not cost_amount(rows, currency) or not currency:
-        return ""
-    total = HOURS_A_MONTH * sum((row.cost_after_per_hour or 0.0) - (row.cost_before_per_hour or 0.0) for row in rows)
-    return f"about {round_money_change(total, currency)} a month"
+    total = _hourly(changes)
+    return f"about {round_money_change(HOURS_A_MONTH * total, currency)} a month" if total and currency else ""
+
+
+def _hourly(changes: Iterable[Decision]) -> float:
+    """What all changes cost more an hour; 0 while one of them has no price, or where no cent is left of it."""
+    pairs = [(change.cost_before_per_hour, change.cost_after_per_hour) for change in changes]
+    differences = [after - before for before, after in pairs if before is not None and after is not None]
+    total = sum(differences) if len(differences) == len(pairs) else 0.0
+    return total if round(total, 2) != 0 else 0.0
 
 
 def cost_unit(plan: Plan, changes: Iterable[Decision]) -> str:

@@ -77,6 +77,11 @@ class Absence(StrEnum):
     CONTRADICTORY = "contradictory"
 
 
+def no_prometheus(cluster: str) -> str:
+    """Why a cluster that no Prometheus is known of is not asked, and what to do about it."""
+    return f"cluster {cluster} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
     """Why there is no value, in words for a person: what, where, and what to do."""

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer
+from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, no_prometheus
 from reconciler.domain.measured.observed import DevicesSeen, Observed
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, Settings
@@ -138,8 +138,7 @@ def _look(
 
 def _unasked(name: str, cluster: ClusterSettings | None) -> NoAnswer:
     if cluster is None or cluster.prometheus is None:
-        reason = f"cluster {name} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
-        return NoAnswer(absence=Absence.MISSING, reason=reason)
+        return NoAnswer(absence=Absence.MISSING, reason=no_prometheus(name))
     return NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
 
 

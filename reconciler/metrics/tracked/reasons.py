@@ -15,6 +15,7 @@ from reconciler.domain.declared.tracking import (
     TrackedBackend,
     TrackedTarget,
 )
+from reconciler.domain.measured.answers import no_prometheus
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.reading.decoding import printable
 from reconciler.metrics.reading.readings import ObjectName
@@ -31,7 +32,7 @@ ALLOWED = "kube-state-metrics must be started with --metric-labels-allowlist=pod
 def unasked(name: str, cluster: ClusterSettings | None) -> str:
     """Why there is no answer at all from a cluster."""
     if cluster is None or cluster.prometheus is None:
-        return f"cluster {name} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
+        return no_prometheus(name)
     return f"the Prometheus of cluster {name} was not asked about metric targets"
 
 
