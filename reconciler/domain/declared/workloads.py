@@ -16,7 +16,8 @@ class LaunchSettings:
     """How an inference engine was started, as far as its capacity depends on it (defaults: wva.md 4.1).
 
     `max_batched_tokens` None is the engine's own default; the overrides are None where the engine measures itself.
-    `is_parallel_written`: over how many devices it spreads stands in its arguments.
+    `parallel`: over how many devices its arguments spread it, by tensors, stages and copies; None where they cannot be
+    read.
     """
 
     engine: str = "vllm"
@@ -24,7 +25,7 @@ class LaunchSettings:
     block_tokens: int = 16
     kv_dtype: str = "auto"
     tensor_parallel: int = 1
-    is_parallel_written: bool = field(default=False, compare=False)
+    parallel: int | None = field(default=1, compare=False)
     max_num_seqs: int = 256
     max_batched_tokens: int | None = None
     max_model_tokens: int | None = None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.resources.kubernetes.command_lines import read_flags, split_scripts
@@ -33,6 +34,17 @@ _LARGEST_COUNT = 2**31 - 1
 _COUNT = re.compile(r"[0-9]{1,10}")
 _FRACTION = re.compile(r"[0-9]?(?:\.[0-9]{0,12})?")
 _DTYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+# How the flags are called that multiply the devices of a replica; of each row the first that is written counts.
+_VLLM_SPREADS = (
+    ("tensor-parallel-size", "tp"),
+    ("pipeline-parallel-size", "pp"),
+    ("data-parallel-size-local", "dpl", "data-parallel-size", "dp"),
+)
+_SGLANG_SPREADS = (("tensor-parallel-size", "tp-size", "tp"), ("pipeline-parallel-size", "pp-size"))
+_SGLANG_COPIES = ("data-parallel-size", "dp-size", "dp")
+# With it the copies share the devices of the tensors.
+_SGLANG_SHARED_COPIES = "enable-dp-attention"
 
 
 def tell_engine(image: str, words: Sequence[str]) -> str:
@@ -71,14 +83,14 @@ def _split(words: Sequence[str]) -> tuple[str, ...]:
 
 def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
     default = LaunchSettings(engine=_VLLM)
-    tensor_parallel = _count(flags.get("tensor-parallel-size", flags.get("tp")))
+    tensor_parallel = _count(_first(flags, _VLLM_SPREADS[0]))
     return LaunchSettings(
         engine=_VLLM,
         memory_fraction=_fraction(flags.get("gpu-memory-utilization")) or default.memory_fraction,
         block_tokens=_count(flags.get("block-size")) or default.block_tokens,
         kv_dtype=_dtype(flags) or default.kv_dtype,
         tensor_parallel=tensor_parallel or default.tensor_parallel,
-        is_parallel_written=tensor_parallel is not None,
+        parallel=_spread(flags, _VLLM_SPREADS),
         max_num_seqs=_count(flags.get("max-num-seqs")) or default.max_num_seqs,
         max_batched_tokens=_count(flags.get("max-num-batched-tokens")),
         max_model_tokens=_count(flags.get("max-model-len")),
@@ -97,7 +109,8 @@ def _is_chunked(flags: Mapping[str, str], default: bool) -> bool:
 
 def _read_sglang(flags: Mapping[str, str]) -> LaunchSettings:
     default = LaunchSettings(engine=_SGLANG, block_tokens=1)
-    tensor_parallel = _count(flags.get("tensor-parallel-size", flags.get("tp-size", flags.get("tp"))))
+    tensor_parallel = _count(_first(flags, _SGLANG_SPREADS[0]))
+    copies = () if _SGLANG_SHARED_COPIES in flags else (_SGLANG_COPIES,)
     chunk = flags.get("chunked-prefill-size")
     return LaunchSettings(
         engine=_SGLANG,
@@ -105,13 +118,24 @@ def _read_sglang(flags: Mapping[str, str]) -> LaunchSettings:
         block_tokens=_count(flags.get("page-size")) or default.block_tokens,
         kv_dtype=_dtype(flags) or default.kv_dtype,
         tensor_parallel=tensor_parallel or default.tensor_parallel,
-        is_parallel_written=tensor_parallel is not None,
+        parallel=_spread(flags, (*_SGLANG_SPREADS, *copies)),
         max_num_seqs=_count(flags.get("max-running-requests")) or default.max_num_seqs,
         max_batched_tokens=_count(chunk) or _count(flags.get("max-prefill-tokens")),
         max_model_tokens=_count(flags.get("context-length")),
         is_chunked=chunk != "-1",
         total_kv_tokens_override=_count(flags.get("max-total-tokens")),
     )
+
+
+def _first(flags: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((flags[name] for name in names if name in flags), None)
+
+
+def _spread(flags: Mapping[str, str], rows: Sequence[Sequence[str]]) -> int | None:
+    """The product of some flags, each one where nobody writes it; None where one is no number."""
+    written = [text for text in (_first(flags, names) for names in rows) if text is not None]
+    counts = [_count(text) for text in written]
+    return prod(count or 0 for count in counts) or None
 
 
 def _count(text: str | None) -> int | None:

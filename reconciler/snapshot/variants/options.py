@@ -176,14 +176,15 @@ def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> 
     workload, devices = running.workload, count * accelerator.devices
     launch = workload.launch if workload is not None else None
     is_current = running.accelerator is None or accelerator.name == running.accelerator.name
-    if workload is None or launch is None or not launch.is_parallel_written or is_current:
+    if workload is None or launch is None or is_current:
         return None
     asked = workload.devices.get(accelerator.resource, devices)
-    if devices in (asked, launch.tensor_parallel):
+    if devices in (asked, launch.parallel):
         return None
+    started = "a number that nobody can read here" if launch.parallel is None else str(launch.parallel)
     words = (
         f"{accelerator.name} takes {devices} devices a replica instead of {asked}, and its engine is started for "
-        f"{launch.tensor_parallel} (tensor parallel): change its arguments and its devices together"
+        f"{started} (tensor parallel): change its arguments and its devices together"
     )
     return _not_writable(words, workload.place)
 

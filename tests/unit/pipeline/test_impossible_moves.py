@@ -59,3 +59,26 @@ def test_an_engine_that_is_started_for_one_device_is_not_given_two(engine: str) 
 
 def test_an_engine_that_is_started_for_as_many_as_it_gets_may_move() -> None:
     assert words_of("two-devices", "--tensor-parallel-size=1", "--tensor-parallel-size=2")["A100"] == ""
+
+
+@pytest.mark.parametrize("written", ["", "--enforce-eager", "--pipeline-parallel-size=1", "-tp=1"])
+def test_an_engine_that_nobody_told_to_spread_is_started_for_one_device(written: str) -> None:
+    assert words_of("two-devices", "--tensor-parallel-size=1", written or '""')["A100"] == (
+        "A100 takes 2 devices a replica instead of 1, and its engine is started for 1 (tensor parallel): "
+        "change its arguments and its devices together"
+    )
+
+
+def test_a_spread_that_cannot_be_read_holds_a_move() -> None:
+    words = words_of("two-devices", "--tensor-parallel-size=1", "--tensor-parallel-size=$(TP)")["A100"]
+    assert "started for a number that nobody can read here" in words
+
+
+@pytest.mark.parametrize("written", ["--pipeline-parallel-size=2", "--data-parallel-size=2", "-pp=2"])
+def test_devices_for_stages_or_copies_are_used(written: str) -> None:
+    assert words_of("two-devices", "--tensor-parallel-size=1", written)["A100"] == ""
+
+
+def test_an_engine_that_spreads_by_itself_may_move() -> None:
+    image = "ghcr.io/huggingface/text-generation-inference"
+    assert words_of("two-devices", "image: vllm, ", f"image: {image}, ")["A100"] == ""
