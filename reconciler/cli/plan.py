@@ -72,6 +72,8 @@ def prepare_plan(
         open_session(common.flags, read_environment(), writes=False, progress=step) as session,
     ):
         prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+        if session.paused:
+            logger.warning("paused by %s: run would write nothing", session.paused)
         if session.directory and (
             dirty := uncommitted(session.directory, session.doors.repository, prepared.recording.manifests)
         ):

@@ -38,13 +38,17 @@ def present_run(common: Common, result: "RunResult") -> None:
     """Write a run's plan and what became of each group."""
     if common.output == "json":
         content = dict(plan_json(result.prepared.plan))
-        write_json({**content, "published": [_published_json(each) for each in result.published]})
+        published = [_published_json(each) for each in result.published]
+        write_json({**content, "paused": result.paused or None, "published": published})
         return
     if common.quiet:
         return
     write(painted(common, plan_text(result.prepared.plan, width=width())))
     lines = [line for each in result.published for line in published_lines(each)]
-    write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
+    if result.paused:
+        write(f"\nPaused by {result.paused}: nothing was written.")
+    else:
+        write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
     if result.prepared.plan.is_all_held:
         write("Every variant is held: nothing could be decided.")
 

@@ -30,7 +30,14 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
         progress(common) as step,
         open_session(common.flags, read_environment(), writes=True, progress=step) as session,
     ):
-        result = run_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
+        result = run_now(
+            session.doors,
+            session.settings,
+            time.time(),
+            repository=session.repository,
+            record=record,
+            paused=session.paused,
+        )
     present_run(common, result)
     return exit_of_run(result, fails_when_held=fail_when_held)
 

@@ -17,6 +17,7 @@ SECRETS_DIRECTORY = "RECONCILER_SECRETS_DIR"
 TRUSTED_ORIGINS = "RECONCILER_TRUSTED_ORIGINS"
 PROMETHEUS_TOKEN = "RECONCILER_PROMETHEUS_TOKEN"  # noqa: S105 - the name of a variable
 FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of a variable
+PAUSED = "RECONCILER_PAUSED"
 FORGES_OWN_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of a variable
 
 _SEPARATOR = re.compile(r"[,\s]+")
@@ -24,6 +25,7 @@ MAX_SECRET_BYTES = 1024 * 1024
 """A CA bundle is the largest: a system's own has about 220 KB."""
 
 REPOSITORY_PREFIX = "RECONCILER_"
+_NOT_SET = frozenset({"", "0", "false", "no", "off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class Environment:
     def trusted_origins(self) -> tuple[str, ...]:
         """The origins of RECONCILER_TRUSTED_ORIGINS; ConfigurationError when one is not `scheme://host[:port]`."""
         return tuple(_parse_origin(text) for text in _SEPARATOR.split(self.get(TRUSTED_ORIGINS)) if text)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether RECONCILER_PAUSED stops all writing: any text does that does not plainly say no."""
+        return self.get(PAUSED).strip().lower() not in _NOT_SET
 
     @property
     def wants_color(self) -> bool | None:

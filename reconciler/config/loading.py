@@ -6,9 +6,9 @@ from functools import reduce
 from pathlib import Path
 
 from reconciler.config.conversion import convert
-from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
+from reconciler.config.environment import FORGE_TOKEN, PAUSED, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
-from reconciler.config.layers import merge
+from reconciler.config.layers import PlacedValue, merge
 from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
@@ -27,12 +27,14 @@ DEFAULT_CLUSTER = "default"
 class LoadedSettings:
     """Settings that are safe to act on.
 
-    `findings` are warnings. Secrets may be sent to `trusted_origins` and nowhere else.
+    `findings` are warnings. Secrets may be sent to `trusted_origins` and nowhere else. `paused` says who stops all
+    writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody does.
     """
 
     settings: Settings
     findings: tuple[Finding, ...] = ()
     trusted_origins: frozenset[str] = frozenset()
+    paused: str = ""
 
 
 def load_settings(
@@ -91,7 +93,19 @@ def _load(
     urls = urls_of(root)
     trusted = trusted_origins(urls, flags, environment)
     findings += tuple(find_untrusted(settings, urls, trusted, environment))
-    return LoadedSettings(settings=settings, findings=findings, trusted_origins=trusted), findings
+    loaded = LoadedSettings(
+        settings=settings,
+        findings=findings,
+        trusted_origins=trusted,
+        paused=_who_pauses(validated.value, root, environment),
+    )
+    return loaded, findings
+
+
+def _who_pauses(configuration: ConfigurationFile, root: PlacedValue, environment: Environment) -> str:
+    if environment.is_paused:
+        return PAUSED
+    return str(root.at("paused").place) if configuration.paused else ""
 
 
 def _once(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -203,6 +203,8 @@ class ConfigurationFile(ConfigSection):
     """how proposals are grouped and presented"""
     status: Annotated[str, word("file", "off", later=("deliver",), false="off")] = _SETTINGS.status
     """file (status is written in Git) or off (= file)"""
+    paused: bool = False
+    """true or false; true plans and says, and writes nothing (= false)"""
     policies: list[Annotated[Literal["default"], BeforeValidator(_refuse_other_policies)]] = ["default"]
     """[default]: the guard rails that are shipped"""
     templates: NotYet = None

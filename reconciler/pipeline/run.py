@@ -17,6 +17,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.pipeline.drafting.draft import draft_plan, write_texts
 from reconciler.pipeline.observe import ObservedRun, observe
+from reconciler.pipeline.pausing import find_pause
 from reconciler.pipeline.publish import Published, publish
 from reconciler.pipeline.recording import fingerprint, write_recording
 from reconciler.pipeline.session import Doors
@@ -71,16 +72,25 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run's plan, its drafts, and what became of each group."""
+    """A run's plan, its drafts, and what became of each group.
+
+    `paused` says who stopped all writing (empty: nobody); nothing became of any group then.
+    """
 
     prepared: Prepared
     drafts: tuple[Draft, ...]
     published: tuple[Published, ...]
+    paused: str = ""
 
 
 @paused_collector()
-def run(doors: Doors, settings: Settings, now_s: float, *, repository: str, record: Path | None = None) -> RunResult:
-    """Observe, decide, draft, publish; `now_s` is Unix seconds, `repository` a name without credentials."""
+def run(
+    doors: Doors, settings: Settings, now_s: float, *, repository: str, record: Path | None = None, paused: str = ""
+) -> RunResult:
+    """Observe, decide, draft, publish; `now_s` is Unix seconds, `repository` a name without credentials.
+
+    `paused` says who wants nothing to be written; a label on a pull request of ours can say it too.
+    """
     if not isinstance(doors.repository, Clone) or doors.forge is None:
         raise ConfigurationError("run writes to a remote: expected a URL, or a directory with a remote origin")
     observed = observe(doors, settings, now_s, repository)
@@ -93,8 +103,9 @@ def run(doors: Doors, settings: Settings, now_s: float, *, repository: str, reco
         body_limit=doors.forge.body_limit,
         sign_off=_sign_off(doors, settings),
     )
-    published = publish(doors, doors.repository, observed, prepared.plan, drafts)
-    return RunResult(prepared=prepared, drafts=drafts, published=published)
+    paused = find_pause(paused, observed.forge)
+    published = () if paused else publish(doors, doors.repository, observed, prepared.plan, drafts)
+    return RunResult(prepared=prepared, drafts=drafts, published=published, paused=paused)
 
 
 @paused_collector()

@@ -61,6 +61,8 @@ class Session:
     findings: tuple[Finding, ...]
     directory: str
     """Where the base is read as it lies, at HEAD; empty for a clone, or another base."""
+    paused: str = ""
+    """Who says that nothing may be written: a variable, or a line of the configuration; empty when nobody does."""
 
 
 @contextmanager
@@ -100,6 +102,7 @@ def open_session(
             repository=source.remote or flags.repo,
             findings=loaded.findings,
             directory="" if flags.base else source.directory,
+            paused=loaded.paused,
         )
 
 

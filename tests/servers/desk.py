@@ -7,12 +7,12 @@ assert desk.pull_requests()[0].is_open
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
-from reconciler.config.loading import load_settings
+from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.settings import Settings
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
@@ -60,6 +60,7 @@ class Desk:
     now_s: float = NOW_S
     runs: int = 0
     clusters: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def forge(self) -> Local:
@@ -74,13 +75,17 @@ class Desk:
 
     def settings(self, repository: Repository) -> Settings:
         """The settings that the base commit holds."""
+        return self.loaded(repository).settings
+
+    def loaded(self, repository: Repository) -> LoadedSettings:
+        """The same, with who pauses us."""
         return load_settings(
             repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
             read_repository_file=lambda _path: None,
             operator_files=(),
             flags=Flags(prometheus="http://127.0.0.1:9", clusters=self.clusters),
-            environment=Environment(),
-        ).settings
+            environment=Environment(variables=self.variables),
+        )
 
     def doors(self, ask: Ask, forge: Forge | None = None) -> Doors:
         """The doors of a run."""
@@ -96,7 +101,8 @@ class Desk:
         """One run, a minute after the last."""
         self.now_s += 60.0
         doors = self.doors(ask, forge)
-        return run(doors, self.settings(doors.repository), self.now_s, repository="fleet")
+        loaded = self.loaded(doors.repository)
+        return run(doors, loaded.settings, self.now_s, repository="fleet", paused=loaded.paused)
 
     def plan(self, ask: Ask, forge: Forge | None = None, record: Path | None = None) -> Prepared:
         """One plan."""

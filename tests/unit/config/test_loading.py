@@ -137,6 +137,22 @@ def test_what_is_left_out_has_the_documented_default(load: Load) -> None:
     assert settings.status == "file"
 
 
+@pytest.mark.parametrize(
+    ("text", "variable", "who"),
+    [
+        ("currency: USD", "", ""),
+        ("currency: USD\npaused: true", "", "reconciler.yaml:4"),
+        ("paused: false", "", ""),
+        ("paused: false", "true", "RECONCILER_PAUSED"),
+        ("paused: false", "please", "RECONCILER_PAUSED"),
+        ("paused: false", " False ", ""),
+        ("paused: true", "0", "reconciler.yaml:3"),
+    ],
+)
+def test_who_pauses_is_known(load: Load, text: str, variable: str, who: str) -> None:
+    assert load(text, variables={"RECONCILER_PAUSED": variable}).paused == who
+
+
 def test_status_off_is_understood_although_yaml_reads_it_as_false(load: Load) -> None:
     assert load("status: off").settings.status == "off"
     assert load('status: "off"').settings.status == "off"
