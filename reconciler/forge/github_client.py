@@ -1,9 +1,11 @@
 """Requests to GitHub's REST and GraphQL API, one after the other."""
 
 import functools
-import json
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from reconciler.domain.json_text import parse_json
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.github_failures import ADVICE, LONGEST_WAIT_S, judge, messages_of
 from reconciler.http.door import Door
@@ -16,6 +18,8 @@ HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "202
 LIMITS = Limits(total_s=300.0, body_bytes=64 * MIB, backoff_s=1.0, retry_after_s=LONGEST_WAIT_S, parallel=1)
 PAGE_SIZE = 100
 MAX_PAGES = 500
+MAX_VALUES = 1_000_000
+"""Values of JSON in one answer: a page of a hundred pull requests has some ten thousand."""
 WRITE_PAUSE_S = 1.0
 """GitHub's advice against its secondary limits."""
 
@@ -23,7 +27,8 @@ WRITE_PAUSE_S = 1.0
 class GitHubClient:
     """One GitHub API through one token.
 
-    `root` is its REST root, `token_name` says where the token was read from. Between two writes lie `write_pause_s`.
+    `root` is its REST root, `token_name` says where the token was read from. Between two writes lie
+    `write_pause_s`; nothing is asked after `run_ends_s`, in the clock's own seconds.
     """
 
     def __init__(
@@ -33,6 +38,7 @@ class GitHubClient:
         *,
         token_name: str,
         write_pause_s: float = WRITE_PAUSE_S,
+        run_ends_s: float = math.inf,
         clock: Clock | None = None,
     ) -> None:
         check_sendable(token, token_name)
@@ -44,7 +50,7 @@ class GitHubClient:
         self._wrote_s = float("-inf")
         self._clock = clock or Clock()
         judged = functools.partial(judge, token_name=token_name, now_s=self._clock.now_s)
-        self._door = Door(LIMITS, judged, advice=ADVICE, clock=self._clock)
+        self._door = Door(replace(LIMITS, run_ends_s=run_ends_s), judged, advice=ADVICE, clock=self._clock)
 
     def get(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> object:
         """What `path` holds, as JSON; `action` says in errors what it is asked for."""
@@ -100,10 +106,9 @@ class GitHubClient:
         if isinstance(answer, Failure):
             raise answer.error
         try:
-            content: object = json.loads(answer.content) if answer.content.strip() else None
-        except (ValueError, RecursionError):
+            return parse_json(answer.content, most_values=MAX_VALUES) if answer.content.strip() else None
+        except ValueError:
             raise TransientError(f"{request.action}: the answer is not JSON; is this GitHub's API?") from None
-        return content
 
 
 def _is_limited(answer: object) -> bool:

@@ -1,5 +1,6 @@
 """Which forge a remote belongs to, and how each is opened."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +24,18 @@ class ForgeToken:
         return f"ForgeToken(source={self.source!r})"
 
 
-def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None) -> Forge:
+def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *, run_ends_s: float = math.inf) -> Forge:
     """The forge that holds the pull requests of `remote` (a URL or a directory).
 
-    `forge.kind` decides, else the remote: a directory is local, github.com is GitHub. Nothing is asked here.
+    `forge.kind` decides, else the remote: a directory is local, github.com is GitHub. Nothing is asked here, and
+    nothing after `run_ends_s`, in monotonic seconds.
     Raises ConfigurationError that names the setting.
     """
     kind = settings.kind or _kind_of(remote)
     open_forge = FORGES.get(kind)
     if open_forge is None:
         raise ConfigurationError(f"forge.kind: expected one of {', '.join(sorted(FORGES))}, found {kind!r}")
-    return open_forge(remote, settings, token)
+    return open_forge(remote, settings, token, run_ends_s)
 
 
 def _kind_of(remote: str) -> str:
@@ -46,7 +48,7 @@ def _kind_of(remote: str) -> str:
     raise ConfigurationError(f"{host}: no forge is known by this host: set forge.kind ({', '.join(sorted(FORGES))})")
 
 
-def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None) -> Forge:
+def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
     from reconciler.forge.github import GitHub, api_url
     from reconciler.forge.github_client import GitHubClient
 
@@ -58,13 +60,14 @@ def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None)
     if token is None or not token.text.strip():
         raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or GITHUB_TOKEN")
     base_url = _checked_api_url(settings.url or api_url(address.host))
-    return GitHub(address, GitHubClient(base_url, token.text.strip(), token_name=token.source))
+    client = GitHubClient(base_url, token.text.strip(), token_name=token.source, run_ends_s=run_ends_s)
+    return GitHub(address, client)
 
 
-def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None) -> Forge:
+def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
     from reconciler.forge.local import Local
 
-    del settings, token  # a directory needs neither
+    del settings, token, run_ends_s  # a directory needs none of them
     directory = _directory(remote)
     if directory is None:
         raise ConfigurationError(
@@ -73,7 +76,7 @@ def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None) 
     return Local(directory)
 
 
-FORGES: Mapping[str, Callable[[str, ForgeSettings, ForgeToken | None], Forge]] = {
+FORGES: Mapping[str, Callable[[str, ForgeSettings, ForgeToken | None, float], Forge]] = {
     "github": _open_github,
     "local": _open_local,
 }

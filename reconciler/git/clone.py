@@ -1,5 +1,6 @@
 """A private clone of one branch: what `run` reads, commits to and pushes from."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,7 @@ def clone_base(
     credentials: GitToken | None,
     directory: Path,
     timeout_s: float = TIMEOUT_S,
+    run_ends_s: float = math.inf,
 ) -> Clone:
     """Fetch the newest commit of branch `base` (None: the remote's default branch) into a new bare `directory`.
 
@@ -119,7 +121,13 @@ def clone_base(
     if directory.exists() and any(directory.iterdir()):
         raise ConfigurationError(f"{directory}: expected an empty directory to clone into")
     remote = open_remote(source)
-    git = GitCommand(directory=directory.absolute(), remote=remote, credentials=credentials, timeout_s=timeout_s)
+    git = GitCommand(
+        directory=directory.absolute(),
+        remote=remote,
+        credentials=credentials,
+        timeout_s=timeout_s,
+        run_ends_s=run_ends_s,
+    )
     branch, oid = _find_base(git, base)
     object_format = "sha256" if len(oid) == 64 else "sha1"
     git.run("init", "--bare", "--quiet", "--template=", f"--object-format={object_format}", action="start a clone")

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.git.environment import build_environment, inherited_git_variables
 from reconciler.git.remotes import GitToken, Remote
+from reconciler.http.limits import Clock
 from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
 
 # git ends with 128 for everything, so the only facts are the HTTP status and the few fixed messages of its transports,
@@ -61,6 +63,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 120.0
+MIB_IN_KIB = 1024
+REMOTE_MEMORY_KIB = {"ls-remote": 256 * MIB_IN_KIB, "push": 1024 * MIB_IN_KIB, "fetch": 4096 * MIB_IN_KIB}
+"""What a command may hold of what a server sends, which git itself keeps in memory without a limit."""
+REMOTE_S = {"ls-remote": 60.0, "push": 60.0}
+"""Commands whose answer is small: a server that takes longer is dripping."""
+LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
 END_S = 5.0
 MISSING = "git was not found or does not run: install it, or add its directory to PATH"
 
@@ -95,13 +103,15 @@ class GitCommand:
     """git for one repository and one remote.
 
     `directory` is the git directory (None: found from where the arguments say), `remote` the only place that may be
-    talked to (None: no place at all), `timeout_s` the limit for each command.
+    talked to (None: no place at all), `timeout_s` the limit for each command, `run_ends_s` when the run has
+    no more time, in monotonic seconds.
     """
 
     directory: Path | None = None
     remote: Remote | None = None
     credentials: GitToken | None = None
     timeout_s: float = TIMEOUT_S
+    run_ends_s: float = math.inf
 
     @property
     def redactor(self) -> Redactor:
@@ -122,17 +132,22 @@ class GitCommand:
         """Run git and return also a failure; TransientError when it did not end in time."""
         environment = build_environment(self.directory, self.remote, self.credentials)
         logger.debug("git %s", arguments[0])
-        interrupt = _start([*_command(environment), *arguments], environment)
+        limit_s = self._limit_s(arguments[0])
+        interrupt = _start([*_limited(arguments[0]), *_command(environment), *arguments], environment)
         process = _process_of(interrupt)
         try:
-            stdout, stderr = process.communicate(input=stdin, timeout=self.timeout_s)
+            stdout, stderr = process.communicate(input=stdin, timeout=limit_s)
         except subprocess.TimeoutExpired:
             raise TransientError(
-                f"{action}: no end after {self.timeout_s:g} s, git was stopped; the remote may be overloaded"
+                f"{action}: no end after {limit_s:.3g} s, git was stopped; the remote may be overloaded"
             ) from None
         finally:
             _end_group(process)
         return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
+
+    def _limit_s(self, command: str) -> float:
+        left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if command in REMOTE_MEMORY_KIB else math.inf
+        return min(self.timeout_s, REMOTE_S.get(command, math.inf), left_s)
 
 
 def _command(environment: Mapping[str, str]) -> list[str]:
@@ -142,6 +157,12 @@ def _command(environment: Mapping[str, str]) -> list[str]:
     # GitPython lays variables over the process's own and cannot take any away.
     unset = [word for name in inherited_git_variables(environment) for word in ("-u", name)]
     return [*(["env", *unset] if unset else []), executable]
+
+
+def _limited(command: str) -> list[str]:
+    """What to put before a command that listens to a server: a shell that lets it have only so much memory."""
+    kib = REMOTE_MEMORY_KIB.get(command)
+    return [] if kib is None else ["/bin/sh", "-c", LIMITED, str(kib)]
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInterrupt":

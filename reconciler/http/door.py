@@ -58,7 +58,7 @@ class Door:
         `credentials` are read anew for each attempt, and their errors are raised. `given_up` says why no attempt is
         worth making any more.
         """
-        deadline_s = self._clock.monotonic() + self._limits.total_s
+        deadline_s = min(self._clock.monotonic() + self._limits.total_s, self._limits.run_ends_s)
         attempt = 1
         while True:
             if failure := given_up():

@@ -1,5 +1,6 @@
 """One request and its answer, within its caps and its time."""
 
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -84,16 +85,17 @@ def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[byte
     Raises DecodeError for an unknown or broken `encoding` and IncompleteRead for compression that breaks off.
     """
     inflate = _inflater(encoding)
-    content = bytearray()
+    content = io.BytesIO()  # unlike a bytearray it hands out its bytes without a second copy of them
     arrived = 0
     for chunk in chunks:
         arrived += len(chunk)
-        content += inflate(chunk, cap + 1 - len(content))
-        if arrived > cap or len(content) > cap:
-            return bytes(content[:cap]), False
+        content.write(inflate(chunk, cap + 1 - content.tell()))
+        if arrived > cap or content.tell() > cap:
+            content.truncate(cap)
+            return content.getvalue(), False
     if arrived:  # what has no body may name its compression all the same
         inflate(b"", 0)
-    return bytes(content), True
+    return content.getvalue(), True
 
 
 def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:

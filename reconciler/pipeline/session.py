@@ -19,6 +19,7 @@ from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
+from reconciler.http.limits import RUN_S, Clock, Limits
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
 
@@ -80,16 +81,17 @@ def open_session(
     Raises ConfigurationError for whatever is wrong with the command line, the files or the credentials.
     """
     source = _base_source(flags, writes=writes)
+    run_ends_s = Clock().monotonic() + RUN_S
     with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
-        repository, loaded = _open_base(flags, environment, source, Path(directory))
+        repository, loaded = _open_base(flags, environment, source, Path(directory), run_ends_s)
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
         forge, author = None, settings.git.author or NEUTRAL_IDENTITY
         if with_forge:
-            forge, author = _open_forge(source.remote, settings, secrets, writes=writes)
+            forge, author = _open_forge(source.remote, settings, secrets, writes=writes, run_ends_s=run_ends_s)
         doors = Doors(
             repository=repository,
-            ask=_asker(secrets, progress),
+            ask=_asker(secrets, progress, run_ends_s),
             forge=forge,
             author=author,
             renderer=Renderer(),
@@ -131,7 +133,7 @@ def _base_source(flags: Flags, *, writes: bool) -> _BaseSource:
 
 
 def _open_base(
-    flags: Flags, environment: Environment, source: _BaseSource, directory: Path
+    flags: Flags, environment: Environment, source: _BaseSource, directory: Path, run_ends_s: float
 ) -> tuple[Repository, LoadedSettings]:
     """The repository at its base commit, and the settings that commit holds.
 
@@ -140,18 +142,22 @@ def _open_base(
     if not source.is_cloned:
         repository = open_directory(source.directory, base=flags.base or None)
         return repository, _load(flags, environment, source, repository)
-    clone = _clone(flags.base, environment, source, directory / "base")
+    clone = _clone(flags.base, environment, source, directory / "base", run_ends_s)
     loaded = _load(flags, environment, source, clone)
     base = loaded.settings.git.base_branch
     if flags.base or not base or base == clone.branch:
         return clone, loaded
-    clone = _clone(base, environment, source, directory / "named-base")
+    clone = _clone(base, environment, source, directory / "named-base", run_ends_s)
     return clone, _load(flags, environment, source, clone)
 
 
-def _clone(base: str, environment: Environment, source: _BaseSource, directory: Path) -> Clone:
+def _clone(base: str, environment: Environment, source: _BaseSource, directory: Path, run_ends_s: float) -> Clone:
     return clone_base(
-        source.remote, base=base or None, credentials=_credentials(source.remote, environment), directory=directory
+        source.remote,
+        base=base or None,
+        credentials=_credentials(source.remote, environment),
+        directory=directory,
+        run_ends_s=run_ends_s,
     )
 
 
@@ -174,14 +180,14 @@ def _load(flags: Flags, environment: Environment, source: _BaseSource, repositor
 
 
 def _open_forge(
-    remote: str, settings: Settings, secrets: SecretReader, *, writes: bool
+    remote: str, settings: Settings, secrets: SecretReader, *, writes: bool, run_ends_s: float
 ) -> tuple[Forge | None, Identity]:
     """The forge and the identity behind its credential; a plan does without one that it has no way to."""
     reference = settings.forge.token
     author = settings.git.author
     try:
         token = None if reference is None else ForgeToken(text=secrets.read(reference), source=str(reference))
-        forge = forge_for(remote, settings.forge, token)
+        forge = forge_for(remote, settings.forge, token, run_ends_s=run_ends_s)
         return forge, author or forge.author()
     except ReconcilerError as error:
         if writes:
@@ -191,12 +197,14 @@ def _open_forge(
         return None, author or NEUTRAL_IDENTITY
 
 
-def _asker(secrets: SecretReader, progress: Progress) -> Ask:
+def _asker(secrets: SecretReader, progress: Progress, run_ends_s: float) -> Ask:
+    limits = Limits(run_ends_s=run_ends_s)
+
     def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
         if cluster.prometheus is None:
             return ()
         what = f"asking Prometheus of {cluster.name}"
-        with closing(PrometheusClient(cluster.prometheus, secrets.read)) as client:
+        with closing(PrometheusClient(cluster.prometheus, secrets.read, limits=limits)) as client:
             return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
 
     return ask

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
@@ -53,6 +54,8 @@ class PrometheusClient:
         self._limits = limits or Limits()
         self._keep = keep
         self._has_answered = False
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
         judged = functools.partial(judge, credential=describe(settings))
         self._door = Door(self._limits, judged, advice=ADVICE, clock=clock or Clock())
 
@@ -91,6 +94,12 @@ class PrometheusClient:
             status = AnswerStatus.REFUSED if response.kind in CONFIGURED else AnswerStatus.FAILED
             return Answer(query=query, status=status, body=HeldBody(), reason=str(response.error))
         self._has_answered = True
+        with self._lock:
+            self._kept_bytes += len(response.content)
+            is_over = self._kept_bytes > self._limits.kept_bytes
+        if is_over:
+            reason = f"{self._root}: the answers together are larger than {self._limits.kept_bytes} bytes"
+            return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=reason)
         return Answer(query=query, status=AnswerStatus.OK, body=self._keep(_recordable(response)))
 
     def _request(self, query: Query) -> Request:

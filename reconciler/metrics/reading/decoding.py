@@ -1,14 +1,16 @@
 """Decodes the JSON of Prometheus' answers; a body that breaks the API's format is a failed answer, with a reason."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, cast
 
+from reconciler.domain.json_text import parse_json
 from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, Sample
 from reconciler.metrics.quantities.quantity import CLUSTER, Name
 
 MAX_SAMPLES = 500_000
+MAX_VALUES = 16 * MAX_SAMPLES
+"""Values of JSON in one answer that are read: more than so many series with a dozen labels each have."""
 MAX_WARNINGS = 10
 EXPECTED_NOTE = "metric might not be a counter"
 """Prometheus 3 notes it of each counter whose name has no `_total`, which is all of TGI's and Triton's."""
@@ -101,8 +103,8 @@ def unreadable(answer: Answer, what: str) -> NoAnswer:
 def document_of(body: bytes) -> dict[str, Json]:
     """The JSON object that a body is; UnexpectedError when it is none."""
     try:
-        document: Json = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        document = cast(Json, parse_json(body, most_values=MAX_VALUES, parse_constant=_refuse_constant))
+    except ValueError as error:
         raise UnexpectedError("expected JSON, found something else or only a part of it") from error
     if not isinstance(document, dict):
         raise UnexpectedError("expected a JSON object")

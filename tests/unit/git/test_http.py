@@ -3,8 +3,13 @@
 import logging
 import os
 import re
+import sys
+import time
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,10 +17,11 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.remotes import GitToken
+from reconciler.git.remotes import GitToken, open_remote
 from reconciler.http.redaction import secret_forms
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git
+from tests.servers.scripted import Respond, serve_script
 
 CloneOverHttp = Callable[[str], Clone]
 
@@ -121,6 +127,71 @@ def test_an_answer_that_never_comes_is_transient_and_leaves_no_process(
         clone_base(server.url, base="main", credentials=credentials, directory=directory, timeout_s=slow_limit_s)
     running = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
     assert not any(server.url.encode() in command for command in running)
+
+
+def test_a_run_whose_time_is_over_waits_for_no_git(
+    server: GitServer, credentials: GitToken, tmp_path: Path, slow_limit_s: float
+) -> None:
+    server.fault = Fault.HANG
+    run_ends_s = time.monotonic() + slow_limit_s
+    for name in ("during", "after"):
+        with pytest.raises(TransientError, match=r"no end after 0"):
+            clone_base(
+                server.url, base="main", credentials=credentials, directory=tmp_path / name, run_ends_s=run_ends_s
+            )
+
+
+def packet(content: bytes) -> bytes:
+    return b"%04x%s" % (len(content) + 4, content)
+
+
+START = packet(b"# service=git-upload-pack\n") + b"0000"
+FIRST = packet(b"%040x refs/heads/main\0multi_ack\n" % 7)
+SECOND_VERSION = START + b"".join(map(packet, (b"version 2\n", b"ls-refs\n", b"object-format=sha1\n"))) + b"0000"
+BRANCHES = packet(b"%040x refs/heads/%s\n" % (7, b"a" * 900)) * 1000
+
+
+def endless_branches(version: int) -> Respond:
+    """A list of branches without an end, a thousandth of its size on the wire."""
+
+    def respond(request: BaseHTTPRequestHandler) -> None:
+        is_first = "info/refs" in request.path
+        request.send_response(200)
+        kind = "advertisement" if is_first else "result"
+        request.send_header("Content-Type", f"application/x-git-upload-pack-{kind}")
+        request.send_header("Content-Encoding", "gzip")
+        request.end_headers()
+        compressor = zlib.compressobj(9, wbits=31)
+        start = (SECOND_VERSION if version == 2 else START + FIRST) if is_first else b""
+        request.wfile.write(compressor.compress(start))
+        while version != 2 or not is_first:
+            request.wfile.write(compressor.compress(BRANCHES))
+        request.wfile.write(compressor.flush())
+        request.close_connection = True
+
+    return respond
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a process maps as its data")
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_list_of_branches_without_an_end_fills_no_memory(tmp_path: Path, version: int) -> None:
+    with serve_script(endless_branches(version)) as bomb, pytest.raises(TransientError, match="Out of memory"):
+        clone_base(f"{bomb.url}/fleet", base="main", credentials=None, directory=tmp_path / "private", timeout_s=20.0)
+
+
+def test_headers_without_an_end_are_left(clone_over_http: CloneOverHttp, author: Identity, slow_limit_s: float) -> None:
+    clone = clone_over_http("private")
+
+    def respond(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            request.wfile.write(b"X-A: 1\r\n")
+            time.sleep(0.01)
+
+    with serve_script(respond) as dripping:
+        git = replace(clone.git, remote=open_remote(dripping.url), timeout_s=slow_limit_s)
+        with pytest.raises(TransientError, match=r"no end after 0\.5 s"):
+            replace(clone, git=git).push("reconciler/a", commit_on(clone, author, b"1"), expected=None)
 
 
 def test_a_host_that_nobody_listens_on_is_transient(server: GitServer, tmp_path: Path) -> None:

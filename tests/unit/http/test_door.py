@@ -4,6 +4,7 @@ import gzip
 import logging
 import socket
 import threading
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,6 +162,17 @@ def test_a_body_is_not_read_past_its_cap(serve: Any, ask: Any) -> None:
     assert sum(sent) < 100 * MIB
 
 
+@pytest.mark.parametrize("sent_bytes", [32 * MIB, 33 * MIB])
+def test_a_large_answer_is_held_once(serve: Any, ask: Any, sent_bytes: int) -> None:
+    server = serve(compressed(bytes(sent_bytes)))
+    tracemalloc.start()
+    try:
+        ask(server.url, limits=Limits(body_bytes=32 * MIB))
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
     """Lets servers that drip or hang go when the test is over."""
@@ -202,6 +214,17 @@ def test_a_server_that_drips_is_left_at_the_deadline(serve: Any, open_door: Any,
     failure = failed(open_door(IMPATIENT, Clock()).ask(Request(method="GET", url=server.url), credentials))
     assert failure.kind is FailureKind.SILENT
     assert str(failure.error) == f"{server.url}: no complete answer in time: is the server overloaded?"
+
+
+def test_a_run_whose_time_is_over_asks_nothing_and_waits_for_nothing(
+    serve: Any, open_door: Any, release: threading.Event
+) -> None:
+    server, clock = serve(drip(*DRIPS["body"], release)), Clock()
+    request = Request(method="GET", url=server.url)
+    for left_s in (0.2, 0.0):
+        limits = Limits(read_s=20.0, run_ends_s=clock.monotonic() + left_s)
+        assert failed(open_door(limits, clock).ask(request, credentials)).kind is FailureKind.SILENT
+    assert len(server.seen) == 1
 
 
 def test_a_connection_that_was_kept_open_has_a_deadline_too(serve: Any, open_door: Any, release: Any) -> None:

@@ -288,6 +288,16 @@ def test_a_compression_bomb_is_counted_after_decompression(
     assert "larger than" in failed(connect(server.url, limits=Limits(body_bytes=1_000_000)).ask(query))
 
 
+def test_answers_that_are_too_large_together_fail_from_there_on(
+    serve: Any, connect: Any, query: Query, replying: Any
+) -> None:
+    server = serve(replying(EMPTY))
+    answers = connect(server.url, limits=Limits(kept_bytes=2 * len(EMPTY))).ask_all([query] * 5)
+    assert [answer.status for answer in answers].count(AnswerStatus.OK) == 2
+    reasons = {answer.reason for answer in answers if answer.status is AnswerStatus.FAILED}
+    assert reasons == {f"{server.url}: the answers together are larger than {2 * len(EMPTY)} bytes"}
+
+
 def test_a_compressed_answer_is_read(serve: Any, connect: Any, query: Query, replying: Any) -> None:
     server = serve(replying(gzip.compress(EMPTY), Content_Encoding="gzip"))
     assert connect(server.url).ask(query).body.read() == EMPTY
