@@ -11,7 +11,7 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint attack bench demo-recording clean
+.PHONY: help demo test lint attack bench demo-recording requirements clean
 
 help:  ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vulture
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github/workflows
+	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github
 
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems and 500 whole fleets
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack tests/unit/decision/test_whole_fleets.py
@@ -39,6 +39,15 @@ bench: $(VENV)/installed-dev  ## Measure speed on this machine
 
 demo-recording: $(VENV)/installed-dev  ## Record the demo's metrics again, from a real Prometheus
 	$(PYTHON) -m tests.tools.make_demo_recording
+
+# What image, action and release install, each file with the hash of everything in it. Only this needs a network.
+LOCKED := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+requirements: $(VENV)/installed-dev  ## Lock again what image, action and release install
+	$(LOCKED) pyproject.toml --output-file .github/requirements/run.txt
+	printf 'build\nhatchling\n' | $(LOCKED) - --output-file .github/requirements/build.txt
+	printf 'pypi-attestations\ntwine\n' | $(LOCKED) - --output-file .github/requirements/publish.txt
 
 clean:  ## Remove .venv, caches and builds
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,65 @@
+"""The manifests that run the job, built by the real Kustomize and judged as a cluster would."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations
+
+BASE = Path(__file__).parents[2] / "templates" / "deploy" / "base"
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def objects() -> dict[str, Manifest]:
+    """Kind -> object."""
+    return {each["kind"]: each for each in build(BASE)}
+
+
+def test_every_version_of_kubernetes_takes_what_is_built(objects: dict[str, Manifest]) -> None:
+    assert set(objects) == {"Namespace", "ServiceAccount", "NetworkPolicy", "CronJob"}
+    assert [words for each in objects.values() for words in objections(each)] == []
+
+
+def test_a_wrong_manifest_is_found() -> None:
+    wrong = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a"}, "spec": {"schedule": 5}}
+    assert len(objections(wrong)) == 10
+
+
+def test_the_pod_keeps_to_the_restricted_standard(objects: dict[str, Manifest]) -> None:
+    pod = pod_spec_of(objects["CronJob"])
+    assert pod is not None
+    assert list(violations(pod)) == []
+    assert objects["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_violations_are_found() -> None:
+    container = {"name": "a", "securityContext": {"privileged": True}, "ports": [{"hostPort": 80}]}
+    pod = {"containers": [container], "hostNetwork": True, "volumes": [{"name": "h", "hostPath": {"path": "/"}}]}
+    words = ["hostNetwork", "volume h", "privileged", "allowPrivilegeEscalation"]
+    assert list(violations(pod)) == [*words, "capabilities", "runAsNonRoot", "seccompProfile", "hostPort"]
+
+
+def test_the_job_runs_alone_for_a_limited_time_and_cannot_touch_the_cluster(objects: dict[str, Manifest]) -> None:
+    spec = objects["CronJob"]["spec"]
+    pod = pod_spec_of(objects["CronJob"])
+    assert pod is not None
+    assert spec["concurrencyPolicy"] == "Forbid"
+    assert 0 < spec["startingDeadlineSeconds"] < 600
+    assert 0 < spec["jobTemplate"]["spec"]["activeDeadlineSeconds"] < 600, "shorter than the time between two runs"
+    assert pod["automountServiceAccountToken"] is False
+    assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+    assert "memory" in container["resources"]["limits"]
+
+
+def test_only_names_git_and_prometheus_can_be_reached(objects: dict[str, Manifest]) -> None:
+    spec = objects["NetworkPolicy"]["spec"]
+    assert set(spec["policyTypes"]) == {"Ingress", "Egress"}
+    assert "ingress" not in spec
+    ports = [(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]]
+    assert ports == [("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 9090)]
+    assert spec["egress"][-1]["to"] == [{"namespaceSelector": {}}], "Prometheus inside the cluster alone"
