@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.domain.globs import matches_any
-from reconciler.domain.identity import Finding, Place, ResourceKey, finding_of
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of
 from reconciler.errors import InputError
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications
@@ -56,7 +56,7 @@ class _Job:
     objects: list[BuiltObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     roots_reading: Counter[str] = field(default_factory=Counter)
-    followed: set[ObjectIdentity] = field(default_factory=set)
+    followed: dict[ObjectIdentity, frozenset[str]] = field(default_factory=dict)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
     paths_of: dict[Root, frozenset[str]] = field(default_factory=dict)
@@ -69,12 +69,13 @@ def build_cluster(
     job = _Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
     declared = _declared_deployers(job)
     _build_free_roots(job, frozenset(deployer.directory for _, _, deployer in declared))
-    _follow_built(job, 0)
-    # What is left is deployed by what it deploys itself, or by nobody whom Git shows.
+    # What is left is deployed by what it deploys itself, or by nobody whom Git shows. What a build has read by now has
+    # been followed as it was built, under whatever name that gave it.
     for identity, source, _ in declared:
-        start = len(job.objects)
-        _follow(job, identity, source)
-        _follow_built(job, start)
+        if source.document.path not in job.roots_reading:
+            start = len(job.objects)
+            _follow(job, identity, source)
+            _follow_built(job, start)
     return ClusterBuild(
         cluster=cluster,
         objects=tuple(sorted(job.objects, key=lambda each: (each.key, each.root.path))),
@@ -104,7 +105,9 @@ def build_elsewhere(
     for directory in root_directories(builder, used, job.holds):
         is_theirs = not read.isdisjoint(repository.kustomizations_in(directory))
         if not is_theirs and not is_below(directory, pointed):
-            _build_directory(job, Root(cluster=ELSEWHERE, path=directory))
+            gathering = _try_build(job, directory)
+            if gathering is not None:
+                _keep(job, Root(cluster=ELSEWHERE, path=directory), gathering)
     shared = {
         root for root, paths in job.paths_of.items() if not read.isdisjoint(paths) and not any(map(is_held, paths))
     }
@@ -128,7 +131,8 @@ def _declared_deployers(job: _Job) -> list[tuple[ObjectIdentity, SourceField, De
         for document in documents:
             value = document.value
             kind = value.get("kind") if isinstance(value, dict) else None
-            if isinstance(kind, str) and kind in _DECLARING and job.holds(path):
+            is_declared = isinstance(kind, str) and kind in _DECLARING and path not in job.used.rules
+            if is_declared and job.holds(path) and not is_below(path, job.charts):
                 for source in _declared(repository, SourceField(document)):
                     identity = identify(source.mapping())
                     found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
@@ -152,23 +156,45 @@ def _bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tup
 
 
 def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
-    """What no deployer points to: it is applied by somebody whom Git does not show."""
+    """What no deployer points to: it is applied by somebody whom Git does not show.
+
+    A deployer's path may be patched or filled in: what holds deployers is followed before the rest is looked at.
+    """
+    waiting: list[tuple[Root, Gathering]] = []
+    for root, gathering in _free_roots(job, pointed):
+        if any(draft.identity.kind in _DECLARING for draft in gathering.drafts):
+            _keep_free(job, root, gathering)
+        else:
+            waiting.append((root, gathering))
+    _follow_built(job, 0)
+    deployed = frozenset(deployer.directory for deployer in job.deployers.values())
+    for root, gathering in waiting:
+        if not is_below(root.path, deployed):
+            _keep_free(job, root, gathering)
+
+
+def _free_roots(job: _Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gathering]]:
     for directory in root_directories(job.builder, job.used, job.holds):
-        if not is_below(directory, pointed):
-            _build_directory(job, Root(cluster=job.cluster, path=directory))
+        gathering = None if is_below(directory, pointed) else _try_build(job, directory)
+        if gathering is not None:
+            yield Root(cluster=job.cluster, path=directory), gathering
     for path in plain_files(job.builder.repository, job.used, job.charts, job.holds):
         if not is_below(directory_of(path), pointed):
-            job.plain.add(path)
-            _keep(job, Root(cluster=job.cluster, path=path), job.builder.build_files((path,)))
+            yield Root(cluster=job.cluster, path=path), job.builder.build_files((path,))
 
 
-def _build_directory(job: _Job, root: Root) -> None:
+def _keep_free(job: _Job, root: Root, gathering: Gathering) -> None:
+    if job.builder.repository.has_file(root.path):
+        job.plain.add(root.path)
+    _keep(job, root, gathering)
+
+
+def _try_build(job: _Job, directory: str) -> Gathering | None:
     try:
-        gathering = job.builder.build(job.builder.read(root.path))
+        return job.builder.build(job.builder.read(directory))
     except InputError as error:
         job.findings.append(finding_of(error))
-        return
-    _keep(job, root, gathering)
+        return None
 
 
 def _follow_built(job: _Job, start: int) -> None:
@@ -192,8 +218,8 @@ def _follow_set(job: _Job, source: SourceField) -> None:
 
 
 def source_as_built(built: BuiltObject) -> SourceField:
-    """An object to read rules from: where it is written, or as it was patched, which has no place to edit."""
-    if "spec" not in built.trace.members:
+    """An object to read rules from: where it is written, or as it was patched or filled in, which has no place."""
+    if "spec" not in built.trace.members and built.fields.get("spec") is built.source.mapping().get("spec"):
         return built.source
     document = replace(built.source.document, value=built.fields, index=AS_BUILT)
     return SourceField(document, (), built.source.kind)
@@ -201,11 +227,17 @@ def source_as_built(built: BuiltObject) -> SourceField:
 
 def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
     """Build what one deployer deploys, once."""
-    key = identity.effective
-    if key in job.followed or len(job.followed) >= MAX_DEPLOYERS:
+    if len(job.followed) >= MAX_DEPLOYERS:
         return
     deployers, error = try_read(job.builder.repository, identity, source)
-    job.followed.add(key)
+    directories = frozenset(each.directory for each in deployers)
+    is_first = identity.effective not in job.followed
+    if job.followed.setdefault(identity.effective, directories) >= directories and not is_first:
+        return
+    if not is_first:
+        message = f"{identity} is there already with another path: what this one deploys is not read"
+        job.findings.append(Finding(place=source.place, severity=Severity.WARNING, message=message))
+        return
     if error is not None:
         job.findings.append(finding_of(error))
     for deployer in deployers:
