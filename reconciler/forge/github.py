@@ -134,6 +134,9 @@ class GitHub:
         self._request_reviews(number, reviewers)
         return self._label(updated, labels)
 
+    def note_merge(self, number: int) -> None:
+        """See `Forge`: GitHub marks it a moment after the push."""
+
     def _open(self, base: str) -> Iterator[object]:
         # The oldest first: what is opened while we read comes at the end and moves nothing to another page.
         query = {"state": "open", "base": base, "sort": "created", "direction": "asc"}

@@ -114,9 +114,17 @@ class Local:
             state=PullRequestState.CLOSED if close else current.state,
             labels=(*current.labels, *(label for label in map(one_line, labels) if label not in current.labels)),
         )
-        if updated == current:
-            return current
-        with self._written(updated) as temporary:
+        return current if updated == current else self._rewrite(updated)
+
+    def note_merge(self, number: int) -> None:
+        """See `Forge`."""
+        current = self._read(self._path(number))
+        if current.is_open:
+            self._rewrite(replace(current, state=PullRequestState.MERGED))
+
+    def _rewrite(self, pull_request: PullRequest) -> PullRequest:
+        path = self._path(pull_request.number)
+        with self._written(pull_request) as temporary:
             temporary.replace(path)
         return self._read(path)
 

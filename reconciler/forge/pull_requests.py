@@ -156,3 +156,7 @@ class Forge(Protocol):
         alone: a `withdrawn` in its marker would undo the person's word.
         """
         ...
+
+    def note_merge(self, number: int) -> None:
+        """Learn that git merged an open one; nothing where the forge sees that by itself."""
+        ...

@@ -16,6 +16,8 @@ from reconciler.git.repository import Repository
 
 FETCHED_AT_ONCE = 200
 """Branches of one request: their names are arguments, of which a system takes only so many."""
+CLOCKS_DIFFER_S = 86400.0
+"""Commits bear the times of many machines."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
@@ -62,6 +64,18 @@ class Clone(Repository):
         """One commit that is here already."""
         content = self.git.run("cat-file", "commit", check_object_id(oid), action=f"read commit {oid}")
         return parse_commit(oid, content)
+
+    def fetch_history(self, since_s: float) -> None:
+        """Fetch the base's commits since then: a fresh clone has its newest alone, and knows nothing of its past."""
+        since = min(since_s, self.committed_s()) - CLOCKS_DIFFER_S
+        ref = branch_ref(self.branch)
+        arguments = (*FETCH, f"--shallow-since=@{max(since, 0.0):.0f}", *_upload_pack(self.git), "--", self._url, ref)
+        self.git.run(*arguments, action=f"fetch the history of {self.branch}")
+
+    def descends_from(self, oid: str) -> bool:
+        """Whether the base holds the commit `oid`, as far back as its history was fetched."""
+        arguments = ("merge-base", "--is-ancestor", check_object_id(oid), self.commit)
+        return self.git.attempt(*arguments, action="look into the history").status == 0
 
     def merges_cleanly(self, *, head: str, onto: str, parent: str) -> bool:
         """Whether `head`, a single commit on `parent`, still merges into `onto` without a conflict."""

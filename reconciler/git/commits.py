@@ -12,6 +12,7 @@ from reconciler.git.refs import branch_ref, check_object_id
 from reconciler.git.repository import EntryKind, TreeEntry
 
 PERSON = re.compile(r"(?P<name>.*?) ?<(?P<email>[^>]*)>.*")
+TIME = re.compile(r".*> (?P<seconds>[0-9]{1,12}) [+-][0-9]{4}")
 NEW_FILE_MODE = "100644"
 DRAFT_REF = "refs/reconciler/draft"
 
@@ -26,6 +27,8 @@ class CommitRecord:
     author: Identity
     committer: Identity
     message: str
+    committed_s: float = 0.0
+    """Unix seconds, by the clock of whoever made it."""
 
 
 def parse_commit(oid: str, content: bytes) -> CommitRecord:
@@ -45,6 +48,7 @@ def parse_commit(oid: str, content: bytes) -> CommitRecord:
         author=_parse_person(values.get("author", [""])[0]),
         committer=_parse_person(values.get("committer", [""])[0]),
         message=message,
+        committed_s=_parse_time(values.get("committer", [""])[0]),
     )
 
 
@@ -116,6 +120,11 @@ def _format_person(identity: Identity) -> str:
 def _parse_person(text: str) -> Identity:
     match = PERSON.fullmatch(text)
     return Identity(name=match["name"], email=match["email"]) if match else Identity(name=text, email="")
+
+
+def _parse_time(text: str) -> float:
+    match = TIME.fullmatch(text)
+    return float(match["seconds"]) if match else 0.0
 
 
 def create_bare(

@@ -23,6 +23,7 @@ from reconciler.metrics.queries.devices import device_queries
 from reconciler.metrics.queries.ranges import live_queries
 from reconciler.metrics.reading.decoding import clusters_seen
 from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.pipeline.base_history import ComparedBranches, compare_with_base
 from reconciler.pipeline.session import Doors, Progress, no_progress
 from reconciler.snapshot.declarations import Commit, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory.nodes import device_names
@@ -41,13 +42,16 @@ class ForgeView:
     """Our pull requests and branches as they stood when they were read; without a forge there are none.
 
     `pull_requests` are by number. `branches` are the remote's under our prefix, with the object each points at; `tips`
-    the commits of those whose newest pull request is not merged.
+    the commits of those whose newest pull request is not merged. `stale` are those that begin at no commit of
+    the base, `merged_in_git` the numbers of those that the base holds although the forge shows them as open.
     """
 
     proposals: tuple[Proposal, ...] = ()
     pull_requests: Mapping[int, PullRequest] = field(default_factory=dict)
     branches: Mapping[str, str] = field(default_factory=dict)
     tips: Mapping[str, CommitRecord] = field(default_factory=dict)
+    stale: frozenset[str] = frozenset()
+    merged_in_git: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,15 +201,26 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
     found = forge.list_pull_requests(head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s)
     branches: Mapping[str, str] = {}
     tips: Mapping[str, CommitRecord] = {}
+    compared = ComparedBranches()
     if isinstance(doors.repository, Clone):
         branches = doors.repository.remote_branches(prefix)
         tips = doors.repository.fetch_branches(tuple(_wanted(found, branches)))
+        compared = compare_with_base(doors.repository, found, tips)
     doors.progress("reading pull requests", 1, 1)
+    committed_s = doors.repository.committed_s()
+    known = tuple(
+        replace(each, state=PullRequestState.MERGED, closed_at_s=committed_s)
+        if each.is_open and each.head_branch in compared.merged
+        else each
+        for each in found
+    )
     return ForgeView(
-        proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in found),
-        pull_requests={each.number: each for each in found},
+        proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in known),
+        pull_requests={each.number: each for each in known},
         branches=branches,
-        tips=tips,
+        tips={name: tip for name, tip in tips.items() if name not in compared.merged},
+        merged_in_git=tuple(each.number for each in found if each.is_open and each.head_branch in compared.merged),
+        stale=compared.stale,
     )
 
 

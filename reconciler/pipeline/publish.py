@@ -3,6 +3,7 @@
 Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it writes.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
-from reconciler.errors import ConfigurationError, TransientError
+from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.marker import MarkerState, read_marker, withdrawn
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest
@@ -18,6 +19,8 @@ from reconciler.git.clone import Clone
 from reconciler.pipeline.group_states import GroupState, Operation, Published
 from reconciler.pipeline.observe import ObservedRun
 from reconciler.pipeline.session import Doors
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Operation", "Published", "publish"]
 
@@ -34,6 +37,7 @@ def publish(
         settings=observed.recording.settings.pull_requests,
         unseen=_unseen(plan, observed),
     )
+    press.note_merges()
     by_group = {draft.change_set.group: draft for draft in drafts}
     states = [
         *(press.state(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups),
@@ -98,6 +102,14 @@ class _Press:
             unseen=self.unseen,
         )
 
+    def note_merges(self) -> None:
+        """Tell the forge of what git merged; what fails is told again by the next run."""
+        for number in self.observed.forge.merged_in_git:
+            try:
+                self._forge.note_merge(number)
+            except ReconcilerError as error:
+                logger.warning("pull request %d was merged, which the forge does not learn: %s", number, error)
+
     def attempt(self, state: GroupState) -> Published:
         """Publish one group; an expected failure becomes its outcome."""
         try:
@@ -134,7 +146,7 @@ class _Press:
 
     def _still_merges(self, state: GroupState) -> bool:
         tip = self.observed.forge.tips.get(state.branch)
-        if tip is None or len(tip.parents) != 1:
+        if tip is None or len(tip.parents) != 1 or state.branch in self.observed.forge.stale:
             return False
         return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
 

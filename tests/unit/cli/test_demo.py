@@ -152,7 +152,8 @@ def test_what_was_merged_is_not_proposed_again(again: Path, finished: Demo) -> N
     changes = result.prepared.plan.with_outcome(Outcome.CHANGE)
     assert [each.variant.label for each in changes] == ["code/qwen-7b", "code/starcoder2-15b"]
     operations = {each.group: each.operation for each in result.published}
-    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.CLOSED, Operation.NONE)
+    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.NONE, Operation.NONE)
+    assert "state: merged" in (again / "fleet.git" / "reconciler" / "pulls" / "1.md").read_text()
 
 
 def test_what_a_person_closed_stays_closed(again: Path) -> None:

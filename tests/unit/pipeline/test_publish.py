@@ -10,7 +10,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.marker import read_marker
-from reconciler.forge.pull_requests import PullRequest
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult, run
@@ -187,3 +187,62 @@ def test_the_next_run_labels_what_a_killed_run_only_created(desk: Desk, monkeypa
     assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
     assert desk.pull_requests()[0].labels == ("reconciler",)
     assert operations(desk.run(BUSY)) == {}
+
+
+def merge_by_hand(desk: Desk, *, with_a_commit_of_the_reviewer: bool) -> None:
+    person = desk.workshop
+    person.git("fetch", "-q", "origin", CHAT)
+    if with_a_commit_of_the_reviewer:
+        person.git("checkout", "-q", "FETCH_HEAD")
+        person.write("clusters/prod/chat/NOTES", b"Looked at.\n")
+        person.commit("Note", CHAT)
+        person.git("checkout", "-q", "main")
+        person.git("fetch", "-q", "origin", CHAT)
+    person.git("merge", "-q", "--no-ff", "-m", "Merge", "FETCH_HEAD")
+    person.git("push", "-q", "origin", "HEAD:refs/heads/main")
+
+
+@pytest.mark.parametrize("with_a_commit_of_the_reviewer", [False, True])
+def test_what_git_merged_counts_as_merged_by_whomever_it_was_written(
+    desk: Desk, with_a_commit_of_the_reviewer: bool
+) -> None:
+    desk.run(BUSY)
+    merge_by_hand(desk, with_a_commit_of_the_reviewer=with_a_commit_of_the_reviewer)
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.pull_requests()[0].state is PullRequestState.MERGED
+    assert operations(desk.run(PEAK)) == {"prod/chat": Operation.CREATED}
+    assert [each.is_open for each in desk.pull_requests()] == [False, True]
+    assert desk.pull_requests()[1].number == 2
+
+
+def push_by_force(desk: Desk, *, to: str) -> str:
+    """Give the base another past: the same files without a history, or an earlier commit with them."""
+    person = desk.workshop
+    if to == "an unrelated history":
+        commit = person.git("commit-tree", "HEAD^{tree}", "-m", "Begin anew")
+    else:
+        commit = person.git("commit-tree", "HEAD^{tree}", "-p", "HEAD~1", "-m", "Say it better")
+    person.git("push", "-q", "--force", "origin", f"{commit}:refs/heads/main")
+    person.git("reset", "-q", "--hard", commit)
+    return commit
+
+
+@pytest.mark.parametrize("to", ["an unrelated history", "an amended commit"])
+def test_a_base_that_was_pushed_by_force_is_built_upon_anew(desk: Desk, to: str) -> None:
+    desk.write("README.md", "More.\n")
+    desk.run(BUSY)
+    base = push_by_force(desk, to=to)
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert run_git(desk.workshop.remote, "rev-parse", f"{CHAT}~1") == base
+    before = desk.state()
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.state() == before
+
+
+def test_a_base_that_moves_on_leaves_a_branch_where_it_is(desk: Desk) -> None:
+    desk.run(BUSY)
+    for content in ("More.\n", "Still more.\n"):
+        desk.write("README.md", content)
+        before = desk.state()
+        assert operations(desk.run(BUSY)) == {}
+        assert desk.state() == before
