@@ -13,6 +13,7 @@ from reconciler.cli.demo import demo
 from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
 from reconciler.cli.fit import fit
+from reconciler.cli.init import init
 from reconciler.cli.plan import plan
 from reconciler.cli.run import run
 from reconciler.cli.schema import schema
@@ -45,13 +46,14 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     explain: ("explain chat/llama-8b", "explain chat/llama-8b --replay run.zip -o json"),
     validate: ("validate --strict", "validate clusters/prod/llama.yaml"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
+    init: ("init --prometheus http://127.0.0.1:9090 --github-action", "init --cronjob --argocd --check"),
     schema: ("schema configuration",),
     demo: ("demo", "demo --directory sample"),
 }
 CODES = """\b
 Exit codes:
   0  finished; what is held is told and no error
-  2  finished with changes (--detailed-exitcode)
+  2  finished with changes (--detailed-exitcode, init --check)
   3  finished, but an input must be fixed
   4  Prometheus, git or the forge failed: the next run may succeed
   5  command line, configuration or credentials are wrong"""

@@ -1,9 +1,6 @@
 """The file that `fit --write` keeps: where it may lie, what stays in it, and how it is replaced in one step."""
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,9 +9,8 @@ from reconciler.config.learned_file import read_learned, render_learned
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.errors import ConfigurationError
-from reconciler.git.repository import Repository, is_bare
-
-MODE = 0o644
+from reconciler.git.repository import Repository
+from reconciler.pipeline.work_tree import find_work_tree, read_content, refuse_links, write_content
 
 Profiles = Mapping[str, Sequence[PerformanceProfile]]
 """Performance profiles by model id."""
@@ -39,43 +35,17 @@ class ProfilesFile:
         """
         kept = self.read()
         text = render_learned(merge_profiles(kept, learned))
-        is_changed = bool(kept or learned) and text.encode() != self._content()
+        is_changed = bool(kept or learned) and text.encode() != read_content(self.root, self.path)
         if is_changed:
-            self._replace(text.encode())
+            write_content(self.root, self.path, text.encode(), f"--write {self.path}")
         return KeptProfiles(
             path=self.path, text=text, is_changed=is_changed, is_extended=is_extended(repository, self.path)
         )
 
     def read(self) -> Profiles:
         """What was kept; ConfigurationError when the file is not ours or is reached by a link."""
-        self._refuse_links()
+        refuse_links(self.root, self.path, f"--write {self.path}")
         return read_learned(self.location)
-
-    def _refuse_links(self) -> None:
-        parts = PurePosixPath(self.path).parts
-        for depth in range(1, len(parts) + 1):
-            place = self.root.joinpath(*parts[:depth])
-            shown = "/".join(parts[:depth])
-            if place.is_symlink():
-                raise ConfigurationError(f"--write {self.path}: {shown} is a symbolic link, which is never written to")
-            if place.exists() and not (place.is_file() if depth == len(parts) else place.is_dir()):
-                expected = "a file" if depth == len(parts) else "a directory"
-                raise ConfigurationError(f"--write {self.path}: expected {expected} at {shown}")
-
-    def _content(self) -> bytes | None:
-        try:
-            return self.location.read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def _replace(self, content: bytes) -> None:
-        """The whole new content or the whole old one, whenever the machine stops."""
-        folder = self.location.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(folder, self.location, content)
-        except OSError as error:
-            raise ConfigurationError(f"--write {self.path}: {error.strerror or error}") from error
 
 
 def find_profiles_file(repo: str, path: str) -> ProfilesFile:
@@ -84,14 +54,11 @@ def find_profiles_file(repo: str, path: str) -> ProfilesFile:
     Raises ConfigurationError for a repository without a work tree (a URL, a bare directory), for a path that leads
     outside of it or through a link, and for a file that is somebody's own.
     """
-    if not Path(repo).is_dir() or is_bare(repo):
-        raise ConfigurationError(
-            f"--write {path}: the repository {repo} has no work tree to write to: clone it and give its directory"
-        )
+    root = find_work_tree(repo, f"--write {path}")
     flaw = find_path_flaw(path) or _find_refusal(PurePosixPath(path))
     if flaw:
         raise ConfigurationError(f"--write: {flaw}")
-    file = ProfilesFile(root=_work_tree(Path(repo)), path=PurePosixPath(path).as_posix())
+    file = ProfilesFile(root=root, path=PurePosixPath(path).as_posix())
     file.read()
     return file
 
@@ -121,33 +88,3 @@ def _find_refusal(path: PurePosixPath) -> str:
     if ".git" in (part.lower() for part in path.parts):
         return f"expected a path outside of .git, got {path}"
     return f"expected a file beside {REPOSITORY_FILE}, which people write" if str(path) == REPOSITORY_FILE else ""
-
-
-def _work_tree(folder: Path) -> Path:
-    """The root of the work tree that a folder is in; the folder itself where git keeps it somewhere else."""
-    whole = folder.resolve()
-    return next((each for each in (whole, *whole.parents) if (each / ".git").exists()), whole)
-
-
-def _write_whole(folder: Path, location: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{location.name}.", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(descriptor, MODE)
-            os.fsync(descriptor)
-        Path(name).replace(location)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -95,16 +95,24 @@ def _require_filtered(value: object) -> str:
 
 def shipped_templates() -> Mapping[str, str]:
     """Name (`pull_request/body.md.j2`) -> text: of the installed package, or of the checkout it is imported from."""
+    return dict(sorted(_read(_shipped(), "", SUFFIX)))
+
+
+def shipped_manifests(folder: str) -> Mapping[str, str]:
+    """The plain files of a folder beside the templates: name -> text."""
+    return dict(sorted(_read(_shipped().joinpath(*folder.split("/")), "", ".yaml")))
+
+
+def _shipped() -> Traversable:
     package = resources.files("reconciler")
     packaged = package / "_templates"
-    root = packaged if packaged.is_dir() else Path(str(package)).parent / "templates"
-    return dict(sorted(_read(root, "")))
+    return packaged if packaged.is_dir() else Path(str(package)).parent / "templates"
 
 
-def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+def _read(folder: Traversable, prefix: str, suffix: str) -> Iterator[tuple[str, str]]:
     for entry in folder.iterdir():
         name = f"{prefix}{entry.name}"
         if entry.is_dir():
-            yield from _read(entry, f"{name}/")
-        elif entry.name.endswith(SUFFIX):
+            yield from _read(entry, f"{name}/", suffix)
+        elif entry.name.endswith(suffix):
             yield name, entry.read_text(encoding="utf-8")

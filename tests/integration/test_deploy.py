@@ -3,7 +3,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from reconciler import __version__
+from reconciler.config.environment import Environment, Flags
+from reconciler.pipeline.init.jobs import Wishes
+from reconciler.pipeline.init.run import InitRequest, init
+from tests.servers.desk import open_desk
+from tests.servers.git_workshop import Workshop
 from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations
 
 BASE = Path(__file__).parents[2] / "templates" / "deploy" / "base"
@@ -63,3 +70,30 @@ def test_only_names_git_and_prometheus_can_be_reached(objects: dict[str, Manifes
     ports = [(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]]
     assert ports == [("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 9090)]
     assert spec["egress"][-1]["to"] == [{"namespaceSelector": {}}], "Prometheus inside the cluster alone"
+
+
+@pytest.mark.parametrize("tool", ["", "argocd", "flux"])
+def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_path: Path) -> None:
+    desk = open_desk(template, tmp_path)
+    desk.workshop.git("remote", "set-url", "origin", "git@github.com:acme/fleet.git")
+    wishes = Wishes(cronjob=True, argocd=tool == "argocd", flux=tool == "flux")
+    prometheus = "" if tool else "http://127.0.0.1:9"  # nobody answers there, and that is tried for a while
+    flags = Flags(repo=str(desk.workshop.clone), prometheus=prometheus)
+    init(InitRequest(flags=flags, environment=Environment(), wishes=wishes, now_s=desk.now_s))
+    folder = desk.workshop.clone / "reconciler"
+    built = build(folder)
+    assert [words for each in built for words in objections(each)] == []
+    pods = {each["kind"]: pod for each in built if (pod := pod_spec_of(each)) is not None}
+    assert list(pods) == ["CronJob"]
+    assert list(violations(pods["CronJob"])) == []
+    (container,) = pods["CronJob"]["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    assert environment["RECONCILER_REPO"] == "https://github.com/acme/fleet.git"
+    assert container["image"].endswith(f"reconciler:{__version__}")
+    (policy,) = (each for each in built if each["kind"] == "NetworkPolicy")
+    own_port = [{"ports": [{"protocol": "TCP", "port": 9}]}]
+    assert policy["spec"]["egress"][3:] == ([] if tool else own_port)
+    if tool:
+        (deployer,) = yaml.safe_load_all((folder / tool / "reconciler.yaml").read_text())
+        spec = deployer["spec"]
+        assert (spec["source"] if tool == "argocd" else spec)["path"] == "reconciler"

@@ -16,6 +16,8 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
+from reconciler.pipeline.init.configuration import ConfigurationView
+from reconciler.pipeline.init.jobs import JobView
 from reconciler.rendering.filters import FILTERS
 from reconciler.rendering.renderer import Renderer, shipped_templates
 from reconciler.report.entries import (
@@ -62,6 +64,9 @@ VIEWS: Mapping[str, type] = {
     "manifests/overlay-patch": OverlayPatchView,
     "manifests/fields": FieldsView,
     "manifests/": EntriesView,
+    "init/reconciler": ConfigurationView,
+    "init/": JobView,
+    "deploy/": JobView,
 }
 
 

@@ -1,0 +1,118 @@
+"""`reconciler init`: the configuration as inferred, and the files that run the job."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.init.run import InitResult
+
+GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add the workflow that runs it on GitHub.")]
+GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add the pipeline that plans and validates on GitLab.")]
+CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob.")]
+ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: and the Application that keeps it.")]
+Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: and the Flux Kustomization that keeps it.")]
+Check = Annotated[bool, typer.Option("--check", help="Say what would change, write nothing, exit 2 if anything would.")]
+
+NAMED = 5
+
+
+@with_common(outputs=("text",))
+def init(
+    common: Common,
+    *,
+    github_action: GitHubAction = False,
+    gitlab_ci: GitLabCi = False,
+    cronjob: CronJob = False,
+    argocd: ArgoCd = False,
+    flux: Flux = False,
+    check: Check = False,
+) -> int:
+    """Write reconciler.yaml as inferred, and the files that run the job.
+
+    What a person has changed is never overwritten.
+    """
+    from reconciler.cli.console import painted, progress, width, write
+    from reconciler.cli.exits import Exit, exit_of_plan
+    from reconciler.config.environment import read_environment
+    from reconciler.pipeline.init.jobs import Wishes
+    from reconciler.pipeline.init.run import InitRequest
+    from reconciler.pipeline.init.run import init as init_now
+    from reconciler.report.text import plan_text
+
+    wishes = Wishes(github_action=github_action, gitlab_ci=gitlab_ci, cronjob=cronjob, argocd=argocd, flux=flux)
+    request = InitRequest(
+        flags=common.flags, environment=read_environment(), wishes=wishes, now_s=time.time(), checks=check
+    )
+    with progress(common) as step:
+        result = init_now(request, step)
+    plan = result.prepared.plan
+    if not common.quiet:
+        write("\n".join(_lines(result, is_check=check)))
+        if not check:
+            write("\n" + painted(common, plan_text(plan, width=width())))
+            write("\n".join(("", *_next_lines(result))))
+    if check:
+        return Exit.CHANGES if result.changes else Exit.FINISHED
+    return exit_of_plan(plan) if result.is_measured else Exit.FINISHED
+
+
+def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
+    """What was found, and what becomes of each file."""
+    from reconciler.pipeline.init.generated import Fate
+
+    yield "Found"
+    for name, words in _findings(result):
+        yield f"   {name:<11} {words}"
+    yield ""
+    would = "would be " if is_check else ""
+    for file, fate in result.files:
+        reason = ": somebody changed it, so it is theirs" if fate is Fate.KEPT else ""
+        yield f"{'' if fate in (Fate.KEPT, Fate.UNCHANGED) else would}{fate}: {file.path}{reason}"
+    if not result.clusters:
+        yield "kept: reconciler.yaml, which is there already"
+
+
+def _findings(result: "InitResult") -> Iterator[tuple[str, str]]:
+    from reconciler.report.numbers import count
+
+    found, plan = result.found, result.prepared.plan
+    for name, noun, each in (
+        ("Argo CD", "Application", [f"{one.name} ({one.path})" for one in found.applications]),
+        ("Argo CD", "ApplicationSet", list(found.application_sets)),
+        ("Flux", "Kustomization", [f"{one.name} ({one.path})" for one in found.flux]),
+        ("Kustomize", "kustomization", list(found.overlays)),
+    ):
+        if each:
+            yield name, f"{count(len(each), noun)}: {_some(each)}"
+    for cluster in result.clusters:
+        yield "cluster", f"{cluster.name}: {cluster.reason}"
+    models = {each.model for each in plan.decisions}
+    yield "resources", f"{count(len(plan.decisions), 'variant')} of {count(len(models), 'model')}"
+    yield "Prometheus", _measured(result)
+
+
+def _measured(result: "InitResult") -> str:
+    if not result.is_measured:
+        return "none was given (--prometheus URL): nothing can be measured"
+    decisions = result.prepared.plan.decisions
+    with_metrics = sum(each.metrics_available for each in decisions)
+    answers = result.prepared.recording.answers
+    answered = sum(each.reason == "" for each in answers)
+    return f"{answered} of {len(answers)} questions answered; metrics of {with_metrics} of {len(decisions)} variants"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _next_lines(result: "InitResult") -> Iterator[str]:
+    paths = " ".join(sorted({file.path.partition("/")[0] for file, _ in result.files}))
+    if paths:
+        yield f"Next: git add {paths} && git commit -m 'Run the reconciler'"
+    yield "Then: reconciler run, which proposes this as pull requests"
