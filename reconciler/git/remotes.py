@@ -81,6 +81,13 @@ def open_remote(source: str) -> Remote:
     return _open_directory(source)
 
 
+def without_user(source: str) -> str:
+    """A URL without the user name and password that a person's clone may have in it; anything else as it is."""
+    scheme, separator, rest = source.partition("://")
+    address, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{address.rpartition('@')[2]}{slash}{path}" if separator else source
+
+
 def resolve_directory(source: str | Path) -> Path:
     """An existing directory as an absolute path without symbolic links; else ConfigurationError."""
     try:

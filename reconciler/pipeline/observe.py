@@ -112,10 +112,12 @@ def read_files(repository: Repository, settings: Settings, progress: Progress = 
             progress("reading manifests", number, len(named))
             yield ManifestFile(path=path, body=body)
 
+    commit = read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch)
+    unread = (_unread(each) for each in entries if not _is_readable(each) and _is_held(each, settings))
     return Files(
-        commit=read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch),
+        commit=commit,
         paths=tuple(readable),
-        unread=tuple(_unread(each) for each in entries if not _is_readable(each) and _is_held(each, settings)),
+        unread=(*unread, *commit.unreadable),
     )
 
 

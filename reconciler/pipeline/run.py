@@ -15,6 +15,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
+from reconciler.pipeline.confidential import warning_of
 from reconciler.pipeline.drafting.draft import draft_plan, write_texts
 from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.pausing import find_pause
@@ -119,6 +120,8 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
 def _keep(observed: ObservedRun, record: Path | None) -> None:
     if record is not None:
         write_recording(observed.recording, record)
+        if warning := warning_of(observed.recording.manifests):
+            logger.warning("--record %s: %s", record, warning)
 
 
 def _sign_off(doors: Doors, settings: Settings) -> str:

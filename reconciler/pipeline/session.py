@@ -17,7 +17,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
 from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.remotes import GitToken, open_remote
+from reconciler.git.remotes import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
 from reconciler.http.limits import RUN_S, Clock, Limits
 from reconciler.prometheus.client import PrometheusClient
@@ -101,7 +101,7 @@ def open_session(
         yield Session(
             doors=doors,
             settings=settings,
-            repository=source.remote or flags.repo,
+            repository=without_user(source.remote or flags.repo),
             findings=loaded.findings,
             directory="" if flags.base else source.directory,
             paused=loaded.paused,

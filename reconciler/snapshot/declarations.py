@@ -1,5 +1,6 @@
 """Reads what one commit declares: each file once, every cluster as it is built."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +29,7 @@ UNBUILT = "build"
 _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
 # Patterns come from a repository: one that takes long to match is a pattern for nothing.
 _LONGEST_GLOB, _MOST_STARS = 256, 3
+_NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret\b")
 _CHART_VALUES = "values.yaml"
 _ARGO_SOURCE = ".argocd-source"
 _WORDS = KIND_WORDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
@@ -65,8 +67,9 @@ class FileReading:
 
     @property
     def holds_secret(self) -> bool:
-        """Whether a document of it is a Secret."""
-        return any(_is_secret(document) for document in self.documents)
+        """Whether a document of it is a Secret, or may be one: of a part that cannot be read nobody knows."""
+        is_named = self.error is not None and _NAMES_SECRET.search(self.body) is not None
+        return is_named or any(_is_secret(document) for document in self.documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ class Commit:
     readings: Mapping[str, FileReading]
     withheld: tuple[WithheldFile, ...]
     fleet: Fleet
+    unreadable: tuple[Finding, ...] = ()
+    """What is wrong with files that are withheld, for they may hold one."""
 
     @property
     def manifests(self) -> tuple[ManifestFile, ...]:
@@ -130,10 +135,11 @@ def read_commit(
     for file in fetch(sorted(named & paths)):
         readings[file.path] = read_manifest(file.path, file.body, is_whole=True)
     secret = [path for path, reading in readings.items() if reading.holds_secret]
+    unreadable = tuple(finding_of(error) for path in secret if (error := readings[path].error) is not None)
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
     fleet = build_fleet(_repository(readings, paths), clusters, _markers_in(readings))
     kept = {path: reading for path, reading in readings.items() if path in named or _is_read(path, fleet)}
-    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet)
+    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable)
 
 
 def read_declaration(

@@ -60,7 +60,8 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *wrong,
         *declaration.findings,
         *declaration.notes,
-        *name_findings(files.unread, UNREAD),
+        *name_findings(files.commit.unreadable, UNREADABLE),
+        *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
         *_find_contradicted_costs(settings, declaration),
         *find_synced_configuration(_telling_files(repository), settings.clusters, addresses),
     )
@@ -91,6 +92,7 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
         *declaration.findings,
         *declaration.notes,
         *disk.unread,
+        *name_findings(commit.unreadable, UNREADABLE),
         *_find_contradicted_costs(settings, declaration),
     )
     found += tuple(_find_synced_on_disk(disk, settings, configuration.flags.remote))

@@ -1,7 +1,9 @@
 """Which doors a command opens, and with whose keys."""
 
 import logging
+import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 from reconciler.git.clone import Clone
+from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Session, open_session
 from tests.servers.answers import answering
-from tests.servers.desk import Desk
+from tests.servers.desk import QUIET, Desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import run_git
 
@@ -115,3 +118,16 @@ def test_a_prometheus_without_answers_holds_everything(desk: Desk) -> None:
     prepared = desk.plan(answering())
     assert {each.outcome.value for each in prepared.plan.decisions} == {"held"}
     assert prepared.plan.failures == ()
+
+
+def test_a_user_in_the_address_of_a_clone_is_in_no_name_of_the_repository(desk: Desk) -> None:
+    desk.workshop.git("remote", "set-url", "origin", "https://ann:canary@github.com/acme/fleet.git")
+    session = opened(Flags(repo=str(desk.workshop.clone)), writes=False)
+    assert session.repository == "https://github.com/acme/fleet.git"
+    path = desk.folder / "recording.zip"
+    with open_session(Flags(repo=str(desk.workshop.clone)), Environment(variables={}), writes=False) as session:
+        plan(
+            replace(session.doors, ask=QUIET), session.settings, desk.now_s, repository=session.repository, record=path
+        )
+    with zipfile.ZipFile(path) as archive:
+        assert not any(b"canary" in archive.read(name) for name in archive.namelist())
