@@ -29,7 +29,8 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vulture
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github
+	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github action.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
 
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems and 500 whole fleets
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack tests/unit/decision/test_whole_fleets.py

@@ -1,23 +1,18 @@
 """Findings in the formats that `--output` names, and on the page of a CI job."""
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from reconciler import __version__
 from reconciler.cli.console import painted, width, write, write_json
 from reconciler.cli.options import Common
-from reconciler.config.environment import read_environment
+from reconciler.cli.workflow import STEP_SUMMARY, append_to
 from reconciler.domain.identity import Finding
 from reconciler.pipeline.validation.validate import CheckedFiles
 from reconciler.rendering.filters import code_span, escape_markdown
 from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line, workflow_commands
 from reconciler.report.sarif import findings_sarif
 
-logger = logging.getLogger(__name__)
-
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 ROWS = 100
 """A page of a job holds 1 MiB; nobody reads more rows than this."""
 
@@ -51,14 +46,7 @@ def _at(finding: Finding, path: str | None) -> Finding:
 
 def _write_step_summary(findings: Iterable[Finding], summary: str) -> None:
     """Append a table to the page of the job, if it has one; a page that cannot be written fails nothing."""
-    page = read_environment().get(STEP_SUMMARY)
-    if not page:
-        return
-    try:
-        with Path(page).open("a", encoding="utf-8") as file:
-            file.write("\n".join(markdown_lines(findings, summary)) + "\n")
-    except OSError as error:
-        logger.warning("%s: cannot be written: %s", STEP_SUMMARY, error.strerror)
+    append_to(STEP_SUMMARY, "\n".join(markdown_lines(findings, summary)) + "\n")
 
 
 def markdown_lines(findings: Iterable[Finding], summary: str) -> Iterator[str]:

@@ -36,6 +36,17 @@ def present_plan(common: Common, prepared: Prepared) -> None:
 
 def present_run(common: Common, result: "RunResult") -> None:
     """Write a run's plan and what became of each group."""
+    from reconciler.cli.workflow import tell_workflow
+    from reconciler.pipeline.group_states import Operation  # brings the forge, which a plan does without
+
+    acted = (Operation.CREATED, Operation.UPDATED, Operation.CLOSED)
+    is_changed = any(each.operation in acted for each in result.published)
+    told = [_published_json(each) for each in result.published if each.number is not None]
+    _print_run(common, result)
+    tell_workflow(result.prepared.plan, is_changed=is_changed, pull_requests=told)
+
+
+def _print_run(common: Common, result: "RunResult") -> None:
     if common.output == "json":
         content = dict(plan_json(result.prepared.plan))
         published = [_published_json(each) for each in result.published]

@@ -150,7 +150,11 @@ def _find_misused_flags(settings: Settings, flags: Flags, environment: Environme
     if flags.prometheus and len(_selected(settings, flags)) > 1:
         message = f"it is for one cluster: choose {join_words(names)} with --cluster, or set clusters[].prometheus.url"
         yield _wrong("--prometheus", message)
-    if environment.prometheus_token is not None and not flags.prometheus:
+    is_named = any(
+        cluster.prometheus is not None and cluster.prometheus.bearer_token == environment.prometheus_token
+        for cluster in settings.clusters
+    )
+    if environment.prometheus_token is not None and not flags.prometheus and not is_named:
         yield _wrong(PROMETHEUS_TOKEN, "no effect without --prometheus", Severity.WARNING)
 
 
