@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.domain.recording import ManifestFile
 from reconciler.http.redaction import Redactor
-from reconciler.placement.repository import is_kustomization
+from reconciler.placement.paths import is_kustomization
 
 MOST_NAMED = 5
 _SECRET_NAME = rb"[\w.-]{0,60}?(?:password|passwd|passphrase|secret|token|credentials?|(?:api|access|private)[_-]?key)"

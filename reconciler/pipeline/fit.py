@@ -51,7 +51,7 @@ def fit(doors: Doors, settings: Settings, now_s: float, request: FitRequest, rep
     A Prometheus that fails costs its own models only. Raises ConfigurationError for a model that nothing serves, and
     when no cluster has a Prometheus.
     """
-    files = read_files(doors.repository, settings, doors.progress)
+    files = read_files(doors.repository, settings, repository_name, doors.progress)
     declaration = fold(files.commit, settings)
     catalogs = build_catalogs(settings, declaration)
     declared = join_variants(settings, declaration, catalogs)

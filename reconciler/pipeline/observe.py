@@ -65,7 +65,7 @@ class ObservedRun:
 
 def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> ObservedRun:
     """Read the base commit, ask every Prometheus, list our pull requests."""
-    files = read_files(doors.repository, settings, doors.progress)
+    files = read_files(doors.repository, settings, repository_name, doors.progress)
     declaration = fold(files.commit, settings)
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
@@ -100,8 +100,8 @@ class Files:
     unread: tuple[Finding, ...]
 
 
-def read_files(repository: Repository, settings: Settings, progress: Progress = no_progress) -> Files:
-    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster."""
+def read_files(repository: Repository, settings: Settings, remote: str, progress: Progress = no_progress) -> Files:
+    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address."""
     entries = [entry for entry in repository.list_files() if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
 
@@ -112,7 +112,7 @@ def read_files(repository: Repository, settings: Settings, progress: Progress = 
             progress("reading manifests", number, len(named))
             yield ManifestFile(path=path, body=body)
 
-    commit = read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch)
+    commit = read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch, remote=remote)
     unread = (_unread(each) for each in entries if not _is_readable(each) and _is_held(each, settings))
     return Files(
         commit=commit,

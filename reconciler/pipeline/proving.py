@@ -77,7 +77,9 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
 
 def _build(prepared: Prepared) -> Fleet:
     recording = prepared.recording
-    return read_recorded(recording.manifests, recording.withheld, recording.settings, recording.paths).fleet
+    return read_recorded(
+        recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
+    ).fleet
 
 
 def _roots_of(fleet: Fleet, files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

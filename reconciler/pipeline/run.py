@@ -64,7 +64,9 @@ def paused_collector() -> Iterator[None]:
 def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
     """Decide and draft from a recording; `declaration` spares reading its manifests again."""
     if declaration is None:
-        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings, recording.paths)
+        declaration = read_declaration(
+            recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
+        )
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
     decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info("decided %d variants: %s", len(decided.decisions), _tally(decided))

@@ -8,7 +8,8 @@ from typing import Final
 from reconciler.domain.globs import path_matches
 from reconciler.manifests.composer import Value
 from reconciler.placement.origins import AS_BUILT, SourceField, value_at
-from reconciler.placement.repository import ManifestRepository, directory_of, name_of
+from reconciler.placement.paths import directory_of, name_of
+from reconciler.placement.repository import ManifestRepository
 
 KIND: Final = "ApplicationSet"
 _HEAD: Final[Mapping[str, Value]] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}

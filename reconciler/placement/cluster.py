@@ -16,7 +16,8 @@ from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.kustomize.transformers import set_namespace
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, Obstacle, Root, identify
 from reconciler.placement.origins import AS_BUILT, SourceField
-from reconciler.placement.repository import ManifestRepository, directory_of, is_yaml
+from reconciler.placement.paths import directory_of, is_yaml
+from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
 from reconciler.placement.substitution import fill_in, find_substituted
 
@@ -59,6 +60,7 @@ class _Job:
     followed: dict[ObjectIdentity, frozenset[str]] = field(default_factory=dict)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
+    pointed: frozenset[str] = frozenset()
     paths_of: dict[Root, frozenset[str]] = field(default_factory=dict)
 
 
@@ -68,7 +70,9 @@ def build_cluster(
     """Build everything in a cluster's paths, and everything that deployers found there point to; nothing is raised."""
     job = _Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
     declared = _declared_deployers(job)
-    _build_free_roots(job, frozenset(deployer.directory for _, _, deployer in declared))
+    directories = {deployer.directory for _, _, deployer in declared}
+    job.pointed = frozenset(directories - {""})
+    _build_free_roots(job, frozenset(directories))
     # What is left is deployed by what it deploys itself, or by nobody whom Git shows. What a build has read by now has
     # been followed as it was built, under whatever name that gave it.
     for identity, source, _ in declared:
@@ -229,7 +233,7 @@ def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
     """Build what one deployer deploys, once."""
     if len(job.followed) >= MAX_DEPLOYERS:
         return
-    deployers, error = try_read(job.builder.repository, identity, source)
+    deployers, findings = try_read(job.builder.repository, identity, source)
     directories = frozenset(each.directory for each in deployers)
     is_first = identity.effective not in job.followed
     if job.followed.setdefault(identity.effective, directories) >= directories and not is_first:
@@ -238,8 +242,7 @@ def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
         message = f"{identity} is there already with another path: what this one deploys is not read"
         job.findings.append(Finding(place=source.place, severity=Severity.WARNING, message=message))
         return
-    if error is not None:
-        job.findings.append(finding_of(error))
+    job.findings += findings
     for deployer in deployers:
         _deploy(job, deployer)
 
@@ -272,10 +275,12 @@ def _imply(job: _Job, deployer: Deployer) -> Kustomization:
 
 
 def _implied_entries(job: _Job, directory: str) -> Iterator[str]:
+    # Whoever leaves out a path means all of the repository, and not what others deploy of it by themselves.
+    others = frozenset() if directory else job.pointed
     entered: list[str] = []
     for path in job.builder.repository.files_below(directory):
         below = directory_of(path)
-        if is_below(below, frozenset(entered)):
+        if is_below(below, frozenset(entered)) or is_below(below, others):
             continue
         if below != directory and job.builder.repository.kustomizations_in(below):
             entered.append(below)

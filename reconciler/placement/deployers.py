@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Finding, ResourceKey, Severity, finding_of
 from reconciler.errors import InputError
+from reconciler.placement.flux_sources import ARTIFACT, GIT, SourceName
 from reconciler.placement.kustomize.kustomization import (
     Kustomization,
     LabelRule,
@@ -17,7 +18,8 @@ from reconciler.placement.kustomize.kustomization import (
 )
 from reconciler.placement.objects import ObjectIdentity
 from reconciler.placement.origins import OriginKind, SourceField
-from reconciler.placement.repository import ManifestRepository, join, resolve
+from reconciler.placement.paths import join, resolve
+from reconciler.placement.repository import ManifestRepository
 
 FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
@@ -82,8 +84,10 @@ class Deployer:
         )
 
 
-def read_deployers(repository: ManifestRepository, identity: ObjectIdentity, source: SourceField) -> Iterator[Deployer]:
-    """The directories of this repository that an object deploys; none for an object that is no deployer.
+def read_deployers(
+    repository: ManifestRepository, identity: ObjectIdentity, source: SourceField
+) -> Iterator[Deployer | Finding]:
+    """The directories of this repository that an object deploys, and what of it is not followed; none for any other.
 
     InputError where one of its fields has no meaning.
     """
@@ -96,19 +100,64 @@ def read_deployers(repository: ManifestRepository, identity: ObjectIdentity, sou
         yield from _read_argo(repository, identity, spec)
 
 
-def _read_flux(repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField) -> Iterator[Deployer]:
+def _read_flux(
+    repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField
+) -> Iterator[Deployer | Finding]:
+    path = resolve("", spec.text("path") or ".")
+    if path is None:
+        return
+    directory, reason = _locate(repository, _source_of(spec, identity), path)
+    if reason:
+        is_lost = directory is None
+        place = (spec.get("sourceRef") or spec).place
+        yield Finding(place=place, severity=Severity.WARNING if is_lost else Severity.NOTE, message=reason)
+    elif directory is not None and repository.has_directory(directory):
+        yield _flux_deployer(identity, spec, directory)
+
+
+def _source_of(spec: SourceField, identity: ObjectIdentity) -> SourceName:
+    """What a Kustomization deploys from; without a kind it is a Git repository, in its own namespace by default."""
     reference = spec.get("sourceRef")
-    kind = "" if reference is None else reference.text("kind")
-    if kind not in {"", "GitRepository"}:
-        return
-    directory = resolve("", spec.text("path") or ".")
-    if directory is None or not repository.has_directory(directory):
-        return
+    kind, name, namespace = (reference.text(key) if reference else "" for key in ("kind", "name", "namespace"))
+    return SourceName(kind=kind or GIT, namespace=namespace or identity.namespace, name=name)
+
+
+def _locate(repository: ManifestRepository, source: SourceName, path: str) -> tuple[str | None, str]:
+    """The directory of this repository that a path of a source is, or why nobody follows it.
+
+    None where nothing can be said of it; with a directory and a reason it is there, but means another repository.
+    """
+    sources = repository.flux_sources
+    if source.kind == ARTIFACT:
+        found, is_foreign = sources.directories_in(source, path)
+        if len(found) == 1:
+            return _packed(repository, found.pop()), ""
+        words = f"what {source} holds is not told here: what is deployed from it is not read"
+        return None, "" if is_foreign else words
+    is_ours = sources.is_ours(source)
+    if is_ours or (is_ours is None and path):
+        return path if source.kind == GIT else _packed(repository, path), ""
+    if is_ours is None:
+        return "", f"nothing says that {source} is this repository, all of which it would deploy: it is not followed"
+    if path and repository.has_directory(path):
+        return path, f"{source} is another repository: its {path} is not the one here"
+    return None, ""
+
+
+def _packed(repository: ManifestRepository, path: str) -> str:
+    """A path in an image or a bucket: what is packed may be a directory of this repository, told by what lies in it."""
+    if repository.has_directory(path):
+        return path
+    found = [directory for directory in repository.directories if directory.endswith(f"/{path}")]
+    return found[0] if len(found) == 1 else path
+
+
+def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) -> Deployer:
     post_build = spec.get("postBuild")
     own = spec.of_kind(OriginKind.DEPLOYER)
     common = spec.get("commonMetadata")
     labels = {} if common is None else _leaves(common, "labels")
-    yield Deployer(
+    return Deployer(
         identity=identity,
         spec=spec,
         source=spec,
@@ -139,16 +188,21 @@ def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
     return {} if member is None else {name: member.below(name) for name in source.texts(key)}
 
 
-def _read_argo(repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField) -> Iterator[Deployer]:
+def _read_argo(
+    repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField
+) -> Iterator[Deployer | Finding]:
     single = spec.get("source")
     sources = [single] if single is not None else list(spec.items("sources"))
     for source in sources:
-        if not repository.is_ours(source.text("repoURL")):
-            continue
         path = source.text("path")
         directory = resolve("", path) if path else None
-        if directory is not None and repository.has_directory(directory):
+        if directory is None or not repository.has_directory(directory):
+            continue
+        if repository.is_ours(source.text("repoURL")):
             yield _read_argo_source(repository, identity, spec, source, directory)
+        elif directory:
+            words = f"its repoURL is another repository: its {directory} is not the one here"
+            yield Finding(place=source.below("repoURL").place, severity=Severity.NOTE, message=words)
 
 
 def _read_argo_source(
@@ -219,9 +273,10 @@ def override_sections(
 
 def try_read(
     repository: ManifestRepository, identity: ObjectIdentity, source: SourceField
-) -> tuple[list[Deployer], InputError | None]:
-    """The deployers of an object, or what is wrong with it."""
+) -> tuple[list[Deployer], list[Finding]]:
+    """The deployers of an object, and what is wrong with it or not followed."""
     try:
-        return list(read_deployers(repository, identity, source)), None
+        found = list(read_deployers(repository, identity, source))
     except InputError as error:
-        return [], error
+        return [], [finding_of(error)]
+    return [each for each in found if isinstance(each, Deployer)], [each for each in found if isinstance(each, Finding)]

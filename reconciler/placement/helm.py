@@ -15,8 +15,9 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.patches import parse_inline
 from reconciler.placement.objects import BuiltObject, Obstacle, split_version
 from reconciler.placement.origins import Embedding, OriginKind, SourceField, origin_of_source
+from reconciler.placement.paths import CHART_NAME, directory_of, join, name_of, resolve
 from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
-from reconciler.placement.repository import CHART_NAME, ManifestRepository, directory_of, join, name_of, resolve
+from reconciler.placement.repository import ManifestRepository
 
 HELM_RELEASE: Final = "HelmRelease"
 DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}

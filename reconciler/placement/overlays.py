@@ -17,7 +17,7 @@ from reconciler.placement.kustomize.strategic import merge_keys_of
 from reconciler.placement.kustomize.transformers import SCALED_KINDS
 from reconciler.placement.objects import BuiltObject, ObjectIdentity, Root, identify
 from reconciler.placement.origins import SourceField
-from reconciler.placement.repository import join, resolve
+from reconciler.placement.paths import join, resolve
 
 
 def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:

@@ -3,14 +3,18 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document
-
-KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-_YAML_ENDINGS: Final = (".yaml", ".yml", ".json")
-CHART_NAME: Final = "Chart.yaml"
+from reconciler.placement.flux_sources import FluxSources
+from reconciler.placement.paths import (
+    KUSTOMIZATION_NAMES,
+    compare_addresses,
+    directory_of,
+    join,
+    name_of,
+    normalise_url,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +23,19 @@ class ManifestRepository:
 
     A file that holds nothing we read may have no documents, but its path must be there. With `is_whole` every document
     of every file is given, so that what is missing is missing; else a patch without a target is no mistake.
-    `urls` are the addresses under which deployers call this repository; none known: any address may be it.
+    `remote` is where it comes from: the address under which deployers call it, or a path that tells its name alone.
     """
 
     files: Mapping[str, Sequence[Document]]
     unreadable: Mapping[str, InputError] = field(default_factory=dict)
     is_whole: bool = True
-    urls: frozenset[str] = frozenset()
+    remote: str = ""
     paths: Sequence[str] = field(default=(), init=False, repr=False)
     """Every path, sorted."""
     directories: Sequence[str] = field(default=(), init=False, repr=False)
     """Every directory, sorted; the empty one is the root."""
+    flux_sources: FluxSources = field(init=False, repr=False, compare=False)
+    """What Flux deploys from, as far as it is declared here."""
     _directories: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -42,6 +48,10 @@ class ManifestRepository:
                 directory = directory_of(directory)
                 self._directories.setdefault(directory, [])
         object.__setattr__(self, "directories", sorted(self._directories))
+        sources = FluxSources(compare=self._compare, remote_name=name_of(normalise_url(self.remote)))
+        for path, documents in self.files.items():
+            sources.add(path, documents)
+        object.__setattr__(self, "flux_sources", sources)
 
     def has_file(self, path: str) -> bool:
         """Whether the commit has this file."""
@@ -78,55 +88,7 @@ class ManifestRepository:
 
     def is_ours(self, url: str) -> bool:
         """Whether a deployer's address may mean this repository."""
-        return not self.urls or not url or normalise_url(url) in {normalise_url(each) for each in self.urls}
+        return self._compare(url) is not False
 
-
-def is_kustomization(path: str) -> bool:
-    """Whether a file is a kustomization by its name: it may leave out its kind."""
-    return name_of(path) in KUSTOMIZATION_NAMES
-
-
-def directory_of(path: str) -> str:
-    """The directory of a path; empty at the root."""
-    return path.rpartition("/")[0]
-
-
-def name_of(path: str) -> str:
-    """The last part of a path."""
-    return path.rpartition("/")[2]
-
-
-def is_yaml(path: str) -> bool:
-    """Whether deployers take a file for manifests, by its name."""
-    return path.endswith(_YAML_ENDINGS)
-
-
-def join(directory: str, name: str) -> str:
-    """A path below a directory; the empty one is the root."""
-    return f"{directory}/{name}" if directory else name
-
-
-def resolve(directory: str, relative: str) -> str | None:
-    """The path that `relative` means in a directory; None outside of the repository."""
-    if relative.startswith("/") or "\0" in relative:
-        return None
-    parts = directory.split("/") if directory else []
-    for part in relative.split("/"):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in {"", "."}:
-            parts.append(part)
-    return "/".join(parts)
-
-
-def normalise_url(url: str) -> str:
-    """Host and path of a repository's address in lower case, however it is spelled."""
-    text = url.strip().lower().rstrip("/").removesuffix(".git")
-    if "://" in text:
-        text = text.partition("://")[2]
-    elif ":" in text:
-        text = text.replace(":", "/", 1)
-    host, slash, path = text.partition("/")
-    return host.rpartition("@")[2].partition(":")[0] + slash + path
+    def _compare(self, url: str) -> bool | None:
+        return compare_addresses(url, self.remote)

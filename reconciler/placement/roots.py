@@ -7,15 +7,8 @@ from typing import Final
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.placement.kustomize.build import Builder
-from reconciler.placement.repository import (
-    CHART_NAME,
-    KUSTOMIZATION_NAMES,
-    ManifestRepository,
-    directory_of,
-    is_yaml,
-    name_of,
-    resolve,
-)
+from reconciler.placement.paths import CHART_NAME, KUSTOMIZATION_NAMES, directory_of, is_yaml, name_of, resolve
+from reconciler.placement.repository import ManifestRepository
 
 # Every list of a kustomization whose entries may be files: what is named there is no manifest of its own.
 _OBJECT_LISTS: Final = ("resources", "bases", "components")

@@ -13,8 +13,12 @@ from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.placement.fleet import Fleet, build_fleet
+from reconciler.placement.flux_sources import GENERATOR_GROUP
+from reconciler.placement.flux_sources import GROUP as SOURCE_GROUP
+from reconciler.placement.flux_sources import KINDS as SOURCE_KINDS
 from reconciler.placement.markers import MarkerComment, read_markers
-from reconciler.placement.repository import ManifestRepository, is_kustomization
+from reconciler.placement.paths import is_kustomization
+from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_used
 from reconciler.resources.folding import merge
 from reconciler.resources.kubernetes.autoscalers import scales_another
@@ -32,7 +36,9 @@ _LONGEST_GLOB, _MOST_STARS = 256, 3
 _NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret\b")
 _CHART_VALUES = "values.yaml"
 _ARGO_SOURCE = ".argocd-source"
-_WORDS = KIND_WORDS | {group.encode() for group in _DEPLOYING_GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
+_SOURCE_GROUPS = (SOURCE_GROUP, GENERATOR_GROUP)
+_GROUPS = (*_DEPLOYING_GROUPS, *_SOURCE_GROUPS)
+_WORDS = KIND_WORDS | {group.encode() for group in _GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
 Clusters = Mapping[str, Callable[[str], bool]]
 Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
 
@@ -114,11 +120,13 @@ def read_commit(
     clusters: Clusters,
     fetch: Fetch,
     withheld: Sequence[WithheldFile] = (),
+    remote: str = "",
 ) -> Commit:
     """Read a commit's files and build its clusters.
 
-    `paths` are all that it has. `fetch` gives files again, which then are read in full: what kustomizations name as
-    patches and the like, and what holds no objects but is named by what deploys charts or directories.
+    `paths` are all that it has, `remote` is where it comes from. `fetch` gives files again, which then are read in
+    full: what kustomizations name as patches and the like, and what holds no objects but is named by what deploys
+    charts or directories.
     """
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
@@ -129,7 +137,7 @@ def read_commit(
         elif reading.is_kindless:
             kindless.append(file.path)
     paths = frozenset(paths)
-    named = find_used(_repository(readings, paths)).rules
+    named = find_used(_repository(readings, paths, remote)).rules
     deployers = [reading for reading in readings.values() if reading.is_deployer]
     named = named.union(path for path in kindless if _may_be_named(path, deployers))
     for file in fetch(sorted(named & paths)):
@@ -137,20 +145,28 @@ def read_commit(
     secret = [path for path, reading in readings.items() if reading.holds_secret]
     unreadable = tuple(finding_of(error) for path in secret if (error := readings[path].error) is not None)
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
-    fleet = build_fleet(_repository(readings, paths), clusters, _markers_in(readings))
+    fleet = build_fleet(_repository(readings, paths, remote), clusters, _markers_in(readings))
     kept = {path: reading for path, reading in readings.items() if path in named or _is_read(path, fleet)}
     return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable)
 
 
 def read_declaration(
-    manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str] = ()
+    manifests: Sequence[ManifestFile],
+    withheld: Sequence[WithheldFile],
+    settings: Settings,
+    paths: Iterable[str] = (),
+    remote: str = "",
 ) -> Declaration:
-    """What recorded files declare; `paths` names the others that the commit has."""
-    return fold(read_recorded(manifests, withheld, settings, paths), settings)
+    """What recorded files declare; `paths` names the others that the commit has, `remote` where it comes from."""
+    return fold(read_recorded(manifests, withheld, settings, paths, remote), settings)
 
 
 def read_recorded(
-    manifests: Sequence[ManifestFile], withheld: Sequence[WithheldFile], settings: Settings, paths: Iterable[str]
+    manifests: Sequence[ManifestFile],
+    withheld: Sequence[WithheldFile],
+    settings: Settings,
+    paths: Iterable[str],
+    remote: str = "",
 ) -> Commit:
     """The commit that was recorded, as far as it was; `paths` names the files that it has besides."""
     bodies = {manifest.path: manifest for manifest in manifests}
@@ -158,7 +174,7 @@ def read_recorded(
     def fetch(named: Sequence[str]) -> Iterator[ManifestFile]:
         return (bodies[path] for path in named if path in bodies)
 
-    return read_commit(manifests, {*paths, *bodies}, clusters_of(settings), fetch, withheld)
+    return read_commit(manifests, {*paths, *bodies}, clusters_of(settings), fetch, withheld, remote)
 
 
 def fold(commit: Commit, settings: Settings) -> Declaration:
@@ -178,7 +194,7 @@ def fold(commit: Commit, settings: Settings) -> Declaration:
     return place_numbers(found, commit.fleet, settings)
 
 
-def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> ManifestRepository:
+def _repository(readings: Mapping[str, FileReading], paths: Iterable[str], remote: str) -> ManifestRepository:
     """Without a kustomization that names it, what is readable of a broken file counts."""
     others: dict[str, Sequence[Document]] = dict.fromkeys(paths, ())
     unreadable = {path: each.error for path, each in readings.items() if each.error and is_kustomization(path)}
@@ -186,6 +202,7 @@ def _repository(readings: Mapping[str, FileReading], paths: Iterable[str]) -> Ma
         files=others | {path: reading.documents for path, reading in readings.items() if path not in unreadable},
         unreadable=unreadable,
         is_whole=False,
+        remote=remote,
     )
 
 
@@ -246,6 +263,7 @@ def _matters(document: Document) -> bool:
         or is_list
         or scales_another(value)
         or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
+        or (isinstance(version, str) and version.startswith(_SOURCE_GROUPS) and kind in SOURCE_KINDS)
     )
 
 

@@ -28,7 +28,10 @@ class Checker:
         recording = self.recording
         bodies = {manifest.path: manifest.body for manifest in recording.manifests} | dict(files)
         manifests = tuple(ManifestFile(path=path, body=body) for path, body in sorted(bodies.items()))
-        found = read_declaration(manifests, recording.withheld, recording.settings, {*recording.paths, *files}).findings
+        paths = {*recording.paths, *files}
+        found = read_declaration(
+            manifests, recording.withheld, recording.settings, paths, recording.repository
+        ).findings
         return [each for each in found if each.severity is Severity.ERROR]
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, try_read
+from reconciler.placement.flux_sources import GENERATOR_GROUP, GROUP
 from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import ObjectIdentity, identify
 from reconciler.placement.origins import SourceField
-from reconciler.placement.repository import ManifestRepository, directory_of, is_kustomization
+from reconciler.placement.paths import directory_of, is_kustomization
+from reconciler.placement.repository import ManifestRepository
 
-_WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP))
+_WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
 APPLICATION_SET = "ApplicationSet"
 
 
@@ -54,10 +56,10 @@ class Found:
         return tuple(each for each in self.deployments if each.is_flux)
 
 
-def look(files: Mapping[str, bytes], urls: Iterable[str] = ()) -> Found:
-    """Look at all manifests of a commit; `urls` are the repository's addresses, none known: any may be it."""
+def look(files: Mapping[str, bytes], remote: str = "") -> Found:
+    """Look at all manifests of a commit; `remote` is the repository's address, as far as it is known."""
     parsed = {path: _parse(path, body) for path, body in files.items()}
-    repository = ManifestRepository(files=parsed, urls=frozenset(urls))
+    repository = ManifestRepository(files=parsed, remote=remote)
     objects = [(path, identity, source) for path in repository.paths for identity, source in _objects(parsed[path])]
     return Found(
         paths=tuple(repository.paths),

@@ -67,8 +67,8 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     root = find_work_tree(request.flags.repo, "init")
     remote = origin_url(root) or ""
     repository = open_directory(root, base=request.flags.base or None)
-    listed = read_files(repository, Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),)))
-    found = look({each.path: each.body for each in listed.commit.manifests}, (remote,) if remote else ())
+    listed = read_files(repository, Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),)), remote)
+    found = look({each.path: each.body for each in listed.commit.manifests}, remote)
     found = replace(found, paths=listed.paths)
     clusters = () if _is_configured(root) else infer_clusters(found, _only(request.flags.clusters))
     renderer = Renderer()

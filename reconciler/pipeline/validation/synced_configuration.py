@@ -18,16 +18,8 @@ from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try
 from reconciler.placement.kustomize.build import objects_in
 from reconciler.placement.objects import identify
 from reconciler.placement.origins import SourceField
-from reconciler.placement.repository import (
-    CHART_NAME,
-    KUSTOMIZATION_NAMES,
-    ManifestRepository,
-    directory_of,
-    is_yaml,
-    join,
-    name_of,
-    resolve,
-)
+from reconciler.placement.paths import CHART_NAME, KUSTOMIZATION_NAMES, directory_of, is_yaml, join, name_of, resolve
+from reconciler.placement.repository import ManifestRepository
 
 RULE = "synced-configuration"
 MARKER = "+argocd:skip-file-rendering"
@@ -51,7 +43,6 @@ class _Scene:
     unmarked: frozenset[str]
     deployers: list[Deployer] = field(default_factory=list)
     ignored: dict[tuple[str, str], str] = field(default_factory=dict)
-    foreign: set[tuple[str, str]] = field(default_factory=set)
 
 
 def is_own(path: str) -> bool:
@@ -65,17 +56,17 @@ def may_tell(path: str) -> bool:
 
 
 def find_synced_configuration(
-    files: Mapping[str, bytes], clusters: Iterable[ClusterSettings], urls: Iterable[str] = ()
+    files: Mapping[str, bytes], clusters: Iterable[ClusterSettings], remote: str = ""
 ) -> Iterator[Finding]:
     """A warning for each deployer, kustomization and cluster that covers a file of ours, where it says so.
 
-    `files` are all of the repository that `may_tell`; `urls` its addresses, none known: any may be it.
+    `files` are all of the repository that `may_tell`; `remote` its address, as far as it is known.
     """
     own = frozenset(path for path in files if is_own(path))
     if not own:
         return
     scene = _Scene(
-        repository=ManifestRepository(files={path: _parse(path, files[path]) for path in files}, urls=frozenset(urls)),
+        repository=ManifestRepository(files={path: _parse(path, files[path]) for path in files}, remote=remote),
         own=own,
         unmarked=frozenset(path for path in own if MARKER.encode() not in files[path]),
     )
@@ -112,10 +103,8 @@ def _read_object(scene: _Scene, source: SourceField) -> None:
     if identity.group != _FLUX_SOURCES:
         scene.deployers += try_read(scene.repository, identity, source)[0]
     elif isinstance(spec, dict):
-        key, url, ignore = (identity.namespace, identity.name), spec.get("url"), spec.get("ignore")
+        key, ignore = (identity.namespace, identity.name), spec.get("ignore")
         scene.ignored[key] = ignore if isinstance(ignore, str) else ""
-        if isinstance(url, str) and not scene.repository.is_ours(url):
-            scene.foreign.add(key)
 
 
 def _check_flux(scene: _Scene, deployer: Deployer, shared: str) -> Iterator[Finding]:
@@ -123,7 +112,7 @@ def _check_flux(scene: _Scene, deployer: Deployer, shared: str) -> Iterator[Find
     reference = deployer.source.get("sourceRef")
     name, namespace = ("", "") if reference is None else (_text(reference, "name"), _text(reference, "namespace"))
     key = (namespace or deployer.identity.namespace, name)
-    if key in scene.foreign or scene.repository.kustomizations_in(deployer.directory):
+    if scene.repository.kustomizations_in(deployer.directory):
         return
     rules = f"{shared}\n{scene.ignored.get(key, '')}"
     files = (path for path in _below(deployer, scene.own) if not path.endswith(".json"))

@@ -53,8 +53,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
     )
     wrong = configuration.check()
     settings = configuration.settings()
-    files = read_files(repository, settings)
-    addresses = _addresses(configuration.flags.remote)
+    files = read_files(repository, settings, configuration.flags.remote)
     declaration = fold(_named(files.commit), settings)
     found = (
         *wrong,
@@ -63,7 +62,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *name_findings(files.commit.unreadable, UNREADABLE),
         *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
         *_find_contradicted_costs(settings, declaration),
-        *find_synced_configuration(_telling_files(repository), settings.clusters, addresses),
+        *find_synced_configuration(_telling_files(repository), settings.clusters, configuration.flags.remote),
     )
     return CheckedFiles(
         findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(files.commit, settings)
@@ -85,7 +84,7 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
     if not flags.clusters:
         clusters = {**clusters, UNPLACED.name: _held_by_none(clusters)}
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
-    commit = _named(_read_on_disk(disk, clusters))
+    commit = _named(_read_on_disk(disk, clusters, configuration.flags.remote))
     declaration = fold(commit, settings)
     found = (
         *wrong,
@@ -182,9 +181,9 @@ def _held_by_none(clusters: Clusters) -> Callable[[str], bool]:
     return lambda path: not any(holds(path) for holds in clusters.values())
 
 
-def _read_on_disk(disk: DiskFiles, clusters: Clusters) -> Commit:
+def _read_on_disk(disk: DiskFiles, clusters: Clusters, remote: str) -> Commit:
     files = {file.path: file for file in disk.files}
-    return read_commit(disk.files, files, clusters, lambda paths: [files[path] for path in paths])
+    return read_commit(disk.files, files, clusters, lambda paths: [files[path] for path in paths], remote=remote)
 
 
 def _named(commit: Commit) -> Commit:
@@ -213,7 +212,7 @@ def _find_synced_on_disk(disk: DiskFiles, settings: Settings, remote: str) -> It
     """What is synced can be told only when the root was looked at: a kustomization there changes everything."""
     if disk.holds_root:
         files = {file.path: file.body for file in disk.files} | {IGNORE_FILE: disk.read(IGNORE_FILE) or b""}
-        yield from find_synced_configuration(files, settings.clusters, _addresses(remote))
+        yield from find_synced_configuration(files, settings.clusters, remote)
 
 
 def _telling_files(repository: Repository) -> dict[str, bytes]:
@@ -232,8 +231,3 @@ def _remote_of(root: Path) -> str:
         return origin_url(root) or ""
     except ConfigurationError:
         return ""
-
-
-def _addresses(remote: str) -> tuple[str, ...]:
-    """What deployers may call the repository; where it is a directory of this machine, nobody can tell."""
-    return () if not remote or Path(remote).is_absolute() else (remote,)

@@ -25,7 +25,8 @@ from reconciler.placement.kustomize.transformers import (
 )
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle
 from reconciler.placement.origins import OriginKind, SourceField, SourceTrace
-from reconciler.placement.repository import ManifestRepository, resolve
+from reconciler.placement.paths import resolve
+from reconciler.placement.repository import ManifestRepository
 
 MAX_DEPTH: Final = 50
 MAX_OBJECTS: Final = 500_000

@@ -9,7 +9,8 @@ from reconciler.manifests.wording import Field, quote
 from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.objects import ObjectIdentity
 from reconciler.placement.origins import OriginKind, SourceField
-from reconciler.placement.repository import ManifestRepository, resolve
+from reconciler.placement.paths import resolve
+from reconciler.placement.repository import ManifestRepository
 
 _FOLLOWED: Final = frozenset({"nameReference", "replicas"})
 # Only for `$(NAME)`, which is told where it stands.

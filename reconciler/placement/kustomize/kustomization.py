@@ -10,7 +10,8 @@ from reconciler.manifests.wording import describe, quote
 from reconciler.placement.kustomize.selectors import Selector
 from reconciler.placement.objects import split_version
 from reconciler.placement.origins import OriginKind, SourceField
-from reconciler.placement.repository import ManifestRepository, directory_of
+from reconciler.placement.paths import directory_of
+from reconciler.placement.repository import ManifestRepository
 
 COMPONENT: Final = "Component"
 _KINDS: Final = ("Kustomization", COMPONENT)

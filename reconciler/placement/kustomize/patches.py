@@ -12,7 +12,8 @@ from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.kustomize.strategic import merge_strategic
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, identify
 from reconciler.placement.origins import Embedding, OriginKind, SourceField
-from reconciler.placement.repository import ManifestRepository, resolve
+from reconciler.placement.paths import resolve
+from reconciler.placement.repository import ManifestRepository
 
 
 class MissingTargetError(InputError):

@@ -219,7 +219,9 @@ def test_two_variants_whose_numbers_stand_in_one_text_are_written_together(desk:
 def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk) -> None:
     offer = "      - acc: A100\n"
     other = '      - {acc: H100, accCount: 2, alpha: "2.0", beta: "0.02", atTokens: 128, maxBatchSize: 64}\n'
-    desk.write("clusters/prod/code/granite.yaml", CODE.replace(offer, other + offer))
+    image = "vllm/vllm-openai:v0.11.0"
+    code = CODE.replace(offer, other + offer).replace(f'"{image}"', f'"{image}", args: [--tensor-parallel-size=2]')
+    desk.write("clusters/prod/code/granite.yaml", code)
     prepared = desk.plan(BUSY_TWICE)
     change = decision_of(prepared, "code/granite")
     assert (change.current.accelerator, change.desired.accelerator) == ("A100", "H100")
@@ -227,7 +229,7 @@ def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk
     (devices,) = (step for step in change.steps if step.stage == "devices")
     assert (devices.before, devices.after, devices.reason) == ("1", "2", "nvidia.com/gpu of one replica")
     assert all(each.moved_in == () for each in prepared.plan.decisions if not each.is_accelerator_change)
-    before = list(yaml.safe_load_all(CODE.replace(offer, other + offer)))
+    before = list(yaml.safe_load_all(code))
     resource, deployment = yaml.safe_load_all(written(prepared)["clusters/prod/code/granite.yaml"])
     assert resource["metadata"]["labels"] == {"inference.optimization/acceleratorName": "H100"}
     pod = deployment["spec"]["template"]["spec"]

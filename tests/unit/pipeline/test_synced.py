@@ -38,7 +38,7 @@ MARKED = {"reconciler.yaml": f"# {MARKER}\nkind: Configuration\n"}
 
 def find(files: dict[str, str], *clusters: ClusterSettings, url: str = URL) -> list[tuple[str, str]]:
     """Place and message of each finding."""
-    found = list(find_synced_configuration({path: text.encode() for path, text in files.items()}, clusters, (url,)))
+    found = list(find_synced_configuration({path: text.encode() for path, text in files.items()}, clusters, url))
     assert all(finding.severity is Severity.WARNING and finding.rule == RULE for finding in found)
     return [(f"{finding.place}: {finding.place.field}", finding.message) for finding in found]
 

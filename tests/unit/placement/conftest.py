@@ -16,7 +16,7 @@ Build = Callable[..., Fleet]
 CASES = Path(__file__).parents[2] / "testdata" / "clusters"
 
 
-def _read(files: Mapping[str, bytes]) -> ManifestRepository:
+def _read(files: Mapping[str, bytes], remote: str = "") -> ManifestRepository:
     documents: dict[str, tuple[Document, ...]] = {}
     unreadable: dict[str, InputError] = {}
     for path, body in files.items():
@@ -25,7 +25,7 @@ def _read(files: Mapping[str, bytes]) -> ManifestRepository:
             unreadable[path] = errors[0]
         else:
             documents[path] = found
-    return ManifestRepository(files=documents, unreadable=unreadable)
+    return ManifestRepository(files=documents, unreadable=unreadable, remote=remote)
 
 
 def _holds(patterns: list[str]) -> Callable[[str], bool]:
@@ -36,11 +36,11 @@ def _holds(patterns: list[str]) -> Callable[[str], bool]:
 def build() -> Build:
     """Build the clusters of a repository given as texts by path; without `clusters` all of it is `prod`."""
 
-    def _build(texts: Mapping[str, str], clusters: Mapping[str, list[str]] | None = None) -> Fleet:
+    def _build(texts: Mapping[str, str], clusters: Mapping[str, list[str]] | None = None, *, remote: str = "") -> Fleet:
         files = {path: text.encode() for path, text in texts.items()}
         holds = {name: _holds(patterns) for name, patterns in (clusters or {"prod": ["**"]}).items()}
         markers = [marker for path, body in files.items() for marker in read_markers(path, body)[0]]
-        return build_fleet(_read(files), holds, markers)
+        return build_fleet(_read(files, remote), holds, markers)
 
     return _build
 
