@@ -88,7 +88,8 @@ def published_lines(published: "Published") -> Iterator[str]:
         return
     number = f"#{published.number} " if published.number is not None else ""
     operation = "open as it was" if is_quiet else str(published.operation)
-    what = f"{operation}: {published.group} {number}({published.head_branch})"
+    part = "" if published.part is None else f" {published.part}"
+    what = f"{operation}: {published.group}{part} {number}({published.head_branch})"
     yield " ".join(part for part in (what, published.url) if part) + (
         f": {published.reason}" if published.reason else ""
     )
@@ -97,6 +98,7 @@ def published_lines(published: "Published") -> Iterator[str]:
 def _published_json(published: "Published") -> Mapping[str, object]:
     return {
         "group": published.group,
+        "part": None if published.part is None else str(published.part),
         "operation": str(published.operation),
         "head_branch": published.head_branch,
         "pull_request_number": published.number,

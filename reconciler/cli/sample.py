@@ -163,12 +163,12 @@ def _pull_request(demo: Demo) -> str:
 def _outcome_lines(demo: Demo) -> Iterator[str]:
     """Where the repository is, and each pull request in it."""
     yield f"In {demo.repository}, a repository of its own; nothing left this machine:"
-    titles = {draft.change_set.group: draft.title for draft in demo.result.drafts}
+    titles = {draft.change_set.head_branch: draft.title for draft in demo.result.drafts}
     for each in demo.result.published:
         what = "open as it was" if each.operation is Operation.NONE else str(each.operation)
         if each.number is not None or each.reason:
             number = "" if each.number is None else f"pull request #{each.number} "
-            yield f"   {number}{what}: {each.reason or titles.get(each.group, each.group)}"
+            yield f"   {number}{what}: {each.reason or titles.get(each.head_branch, each.group)}"
 
 
 def _next_lines(demo: Demo) -> Iterator[str]:
@@ -181,13 +181,15 @@ def _next_lines(demo: Demo) -> Iterator[str]:
 
 
 def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:
-    changes = by_urgency(demo.result.prepared.plan.with_outcome(Outcome.CHANGE))
+    plan = demo.result.prepared.plan
+    changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
     if not changes:
         return
-    proposed = {each.group: each for each in demo.result.published if each.number is not None}
     change = changes[0]
-    if change.group in proposed:
-        number, branch = proposed[change.group].number, proposed[change.group].head_branch
+    branch = next(group.head_branch for group in plan.groups if change in group.decisions)
+    numbers = (each.number for each in demo.result.published if each.head_branch == branch)
+    number = next(numbers, None)
+    if number is not None:
         yield f"cat {REPOSITORY}/{FOLDER}/{number}.md", "the pull request"
         yield f"git -C {REPOSITORY} log -p {BRANCH}..{branch}", "what it changes"
         if not _was_merged(demo):

@@ -10,12 +10,14 @@ from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import broken_decision, decision_for
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import formulate, load_variations
+from reconciler.decision.proposing.groups import group_plans
+from reconciler.decision.proposing.parts import Bonds
 from reconciler.decision.staging.passes import stage
-from reconciler.decision.staging.staged_plan import Situation, head_branch
+from reconciler.decision.staging.staged_plan import Situation
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, Plan, TotalCost
+from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
 from reconciler.optimizer import SOLVERS
 
@@ -24,11 +26,12 @@ DIGITS = 6
 """Of sums of money, in the plan: what is left of them differs from machine to machine."""
 
 
-def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None) -> Plan:
+def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None, bonds: Bonds = ()) -> Plan:
     """A decision for every variant of the snapshot.
 
     `refused` are changes that a draft could not write, with the reason: those variants stay as they are, so that
-    the plan that is shown is the plan that is written. Reads no clock, no file and no network.
+    the plan that is shown is the plan that is written. `bonds` are changes whose edits touch each other, which one
+    pull request must hold. Reads no clock, no file and no network.
     """
     states = assess_variants(snapshot, refused or {})
     variations = load_variations((state.variant for state in states), snapshot)
@@ -51,10 +54,10 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     )
     decisions = [decision_for(context, state) for state in states]
     unread = [broken_decision(context, broken) for broken in snapshot.broken]
-    return assemble(context, [*decisions, *unread], solver=solution.solver or SOLVER)
+    return assemble(context, [*decisions, *unread], solver=solution.solver or SOLVER, bonds=bonds)
 
 
-def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str) -> Plan:
+def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str, bonds: Bonds = ()) -> Plan:
     """The plan of these decisions, which `solver` made."""
     snapshot, solution = context.snapshot, context.solution
     return Plan(
@@ -64,7 +67,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         commit=snapshot.commit,
         recording=snapshot.fingerprint,
         currency=snapshot.settings.currency,
-        groups=_groups(context, decisions),
+        groups=group_plans(context.situation, context.staged, decisions, bonds),
         totals=_totals(snapshot, decisions),
         solver=solver,
         solve_status=solution.status,
@@ -82,23 +85,6 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         sensitivity=solution.sensitivity,
         coverages=solution.coverages,
         figures=FiguresOnDemand(context, context.situation.states),
-    )
-
-
-def _groups(context: DecisionContext, decisions: Sequence[Decision]) -> tuple[GroupPlan, ...]:
-    groups: dict[str, list[Decision]] = {}
-    for decision in sorted(decisions, key=lambda each: (each.group, each.variant)):
-        groups.setdefault(decision.group, []).append(decision)
-    prefix = context.snapshot.settings.git.branch_prefix
-    return tuple(
-        GroupPlan(
-            name=name,
-            head_branch=head_branch(prefix, name),
-            decisions=tuple(members),
-            kept_proposal=context.staged.kept.get(name),
-            blocked=context.staged.blocked.get(name),
-        )
-        for name, members in groups.items()
     )
 
 

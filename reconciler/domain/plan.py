@@ -10,7 +10,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
-from reconciler.domain.proposals import MovedFile, ProposedChange
+from reconciler.domain.proposals import MovedFile, Part, ProposedChange
 from reconciler.domain.provenance import Figure
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 
@@ -181,15 +181,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """The decisions of one pull request; `fingerprint` alone triggers a push or a body edit.
+    """The decisions of one pull request, a part of its group's; `fingerprint` alone triggers a push or a body edit.
 
-    `kept_proposal` numbers the open pull request whose values were kept because the new ones would save too little.
-    `blocked` says why nothing is published for this group although it may have changes.
+    What does not change stands beside what changes of its model, else in the first part. `kept_proposal` numbers the
+    open pull request whose values were kept because the new ones would save too little. `blocked` says why nothing is
+    published of this part although it may have changes.
     """
 
     name: str
     head_branch: str
     decisions: tuple[Decision, ...]
+    part: Part = Part.APPROVAL
     kept_proposal: int | None = None
     blocked: Hold | None = None
 
@@ -214,7 +216,7 @@ class TotalCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole answer of one run, in the order it is printed."""
+    """The whole answer of one run, in the order it is printed; a group stands once for each of its parts."""
 
     now_s: float
     repository: str

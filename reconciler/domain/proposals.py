@@ -8,6 +8,17 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 
+STOP_LABEL = "stop-updating"
+"""A person's word that a pull request is theirs now."""
+
+
+class Part(StrEnum):
+    """The pull requests of one group, in the order in which they matter, each with its own branch."""
+
+    URGENT = "urgent"
+    APPROVAL = "approval"
+    AUTO = "auto"
+
 
 class ProposalState(StrEnum):
     """How a pull request of ours stands. CLOSED is by a person; WITHDRAWN is by us."""
@@ -58,6 +69,11 @@ class Proposal:
     body_digest: str = ""
     url: str = ""
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether a person or the forge has a hand on it, so that nothing is written to it."""
+        return bool(self.touched_by) or STOP_LABEL in self.labels or self.in_merge_queue
+
     def merged(self, current: Mapping[ResourceKey, Allocation]) -> dict[ResourceKey, Allocation]:
         """What the variants that have `current` would have, were it merged.
 
@@ -81,9 +97,10 @@ class MovedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
-    """New bytes of each file that one group changes."""
+    """New bytes of each file that one pull request changes."""
 
     group: str
+    part: Part
     head_branch: str
     decision: str
     files: Mapping[str, bytes]
@@ -102,11 +119,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """The edits of all groups: change sets that hold, and what was refused or left out."""
+    """The edits of all pull requests: change sets that hold, and what was refused or left out."""
 
     change_sets: tuple[ChangeSet, ...]
     refused: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     """Changes that could not be written, with what is in the way: decide runs again with these variants pinned."""
+    bonds: frozenset[frozenset[ResourceKey]] = frozenset()
+    """Changes whose edits touch each other in a file: decide runs again, so that one pull request holds them."""
     omissions: Mapping[ResourceKey, str] = field(default_factory=dict)
     """Status blocks that could not be written, with the reason; the replicas were."""
     moved_in: Mapping[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)

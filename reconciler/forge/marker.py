@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.domain.proposals import ProposedChange
+from reconciler.domain.proposals import Part, ProposedChange
 
 VERSION = 1
 OPENING = "<!-- reconciler: "
@@ -40,11 +40,12 @@ class Marker:
     """What the marker says.
 
     `decision` is the decision fingerprint. Without `changes` (they were too many to write down) the memory of a closed
-    decision falls back to the fingerprint alone.
+    decision falls back to the fingerprint alone. `part` is None in a marker from before groups had parts.
     """
 
     group: str
     decision: str
+    part: Part | None = None
     state: MarkerState = MarkerState.OPEN
     changes: tuple[ProposedChange, ...] = ()
 
@@ -110,6 +111,7 @@ def _json(marker: Marker) -> str:
     content: dict[str, object] = {
         "version": VERSION,
         "group": marker.group,
+        **({"part": marker.part.value} if marker.part is not None else {}),
         "decision": marker.decision,
         "state": marker.state.value,
     }
@@ -142,6 +144,7 @@ def _parse(text: str) -> Marker | None:
     return Marker(
         group=str(group),
         decision=decision,
+        part=next((part for part in Part if part == content.get("part")), None),
         state=MarkerState(state),
         changes=_parse_changes(content.get("changes", [])),
     )

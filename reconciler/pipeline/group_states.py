@@ -1,18 +1,16 @@
-"""One group of the plan beside its pull request on the forge, and why nothing may be written to it."""
+"""One part of a group of the plan beside its pull request on the forge, and why nothing may be written to it."""
 
 from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.domain.plan import GroupPlan
-from reconciler.domain.proposals import Draft, Proposal, ProposalState
+from reconciler.domain.proposals import STOP_LABEL, Draft, Part, Proposal, ProposalState
 from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
 from reconciler.forge.proposals import decision_of_commit, stranger_of
 from reconciler.forge.pull_requests import PullRequest
 from reconciler.pipeline.observe import ObservedRun
-
-STOP_LABEL = "stop-updating"
 
 
 class Operation(StrEnum):
@@ -28,11 +26,15 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The outcome for one group; `reason` says why something was left alone or failed."""
+    """The outcome for one part of a group; `reason` says why something was left alone or failed.
+
+    `part` is None for a branch that the plan knows nothing of.
+    """
 
     group: str
     operation: Operation
     head_branch: str
+    part: Part | None = None
     number: int | None = None
     url: str = ""
     head_commit: str = ""
@@ -42,7 +44,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """One group: its draft, if something is to be proposed, with its head branch and pull request as observed."""
+    """One part of a group: its draft, if something is to be proposed, its head branch and pull request as observed."""
 
     name: str
     branch: str
@@ -52,6 +54,11 @@ class GroupState:
     ours: Identity
     unseen: Container[str] = frozenset()
     """Resources that the plan cannot judge, as the proposal names them."""
+
+    @property
+    def part(self) -> Part | None:
+        """Which part of its group it is; None where the plan does not know it."""
+        return None if self.group is None else self.group.part
 
     @property
     def proposal(self) -> Proposal | None:
@@ -117,6 +124,7 @@ class GroupState:
             group=self.name,
             operation=operation,
             head_branch=self.branch,
+            part=self.part,
             number=pull_request.number if pull_request else None,
             url=pull_request.url if pull_request else "",
             head_commit=head_commit,

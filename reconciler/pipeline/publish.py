@@ -1,4 +1,4 @@
-"""Publish: one commit and one pull request per group, created, updated or withdrawn; nothing where nothing changed.
+"""Publish: one commit and one pull request per part of a group, created, updated or withdrawn; nothing without change.
 
 Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it writes.
 """
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.decision.staging.branches import branches_of
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import Draft, ProposalState
@@ -28,7 +29,7 @@ __all__ = ["Operation", "Published", "publish"]
 def publish(
     doors: Doors, clone: Clone, observed: ObservedRun, plan: Plan, drafts: Iterable[Draft]
 ) -> tuple[Published, ...]:
-    """Bring every group's pull request in line with the plan; one group's failure does not stop the others."""
+    """Bring every group's pull requests in line with the plan; the failure of one does not stop the others."""
     press = _Press(
         doors=doors,
         clone=clone,
@@ -38,9 +39,10 @@ def publish(
         unseen=_unseen(plan, observed),
     )
     press.note_merges()
-    by_group = {draft.change_set.group: draft for draft in drafts}
+    by_branch = {draft.change_set.head_branch: draft for draft in drafts}
     states = [
-        *(press.state(group.name, group.head_branch, group, by_group.get(group.name)) for group in plan.groups),
+        *(press.state(group.name, group.head_branch, group, by_branch.get(group.head_branch)) for group in plan.groups),
+        *(press.state(name, branch, None, None) for name, branch in _without_plan(plan, observed)),
         *(press.state(name, branch, None, None) for name, branch in _vanished(plan, observed)),
     ]
     outcomes = []
@@ -50,9 +52,18 @@ def publish(
     return tuple(outcomes)
 
 
+def _without_plan(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
+    """Branches of the plan's groups for parts that neither change anything nor are open: a killed run left them."""
+    known = {group.head_branch for group in plan.groups}
+    prefix = observed.recording.settings.git.branch_prefix
+    branches = {branch: group.name for group in plan.groups for branch in branches_of(prefix, group.name)}
+    return [(branches[each], each) for each in observed.forge.branches if each in branches and each not in known]
+
+
 def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     """Groups of open pull requests that the plan no longer knows; with partial inputs they may only seem to be gone."""
-    known = {group.head_branch for group in plan.groups}
+    prefix = observed.recording.settings.git.branch_prefix
+    known = {branch for group in plan.groups for branch in (group.head_branch, *branches_of(prefix, group.name))}
     return [
         (proposal.group or proposal.head_branch, proposal.head_branch)
         for proposal in observed.recording.proposals
@@ -80,7 +91,7 @@ def _is_partial(plan: Plan, observed: ObservedRun) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Press:
-    """Publishes group by group; knows how things stood when they were observed."""
+    """Publishes part by part; knows how things stood when they were observed."""
 
     doors: Doors
     clone: Clone
@@ -91,7 +102,7 @@ class _Press:
     is_access_checked: bool = False
 
     def state(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> GroupState:
-        """A group with its draft and what was observed of it."""
+        """A part of a group with its draft and what was observed of it."""
         return GroupState(
             name=name,
             branch=branch,
@@ -111,12 +122,17 @@ class _Press:
                 logger.warning("pull request %d was merged, which the forge does not learn: %s", number, error)
 
     def attempt(self, state: GroupState) -> Published:
-        """Publish one group; an expected failure becomes its outcome."""
+        """Publish one part; an expected failure becomes its outcome."""
         try:
             return self._publish(state)
         except (TransientError, ConfigurationError) as error:
             return Published(
-                group=state.name, operation=Operation.FAILED, head_branch=state.branch, reason=str(error), error=error
+                group=state.name,
+                operation=Operation.FAILED,
+                head_branch=state.branch,
+                part=state.part,
+                reason=str(error),
+                error=error,
             )
 
     def _publish(self, state: GroupState) -> Published:
@@ -219,10 +235,11 @@ class _Press:
 
 
 def _tells_of(pull_request: PullRequest, draft: Draft) -> bool:
-    """Whether the body speaks of this decision, and not as of one that a killed run was about to withdraw."""
+    """Whether the body speaks of this decision and part, and not as of what a killed run was about to withdraw."""
     marker = read_marker(pull_request.body)
     return (
         marker is not None
         and marker.decision == draft.change_set.decision
+        and marker.part == draft.change_set.part
         and marker.state is not MarkerState.WITHDRAWN
     )

@@ -117,6 +117,7 @@ def _sensitivity(each: Sensitivity) -> Json:
 def _group(group: GroupPlan) -> Json:
     return {
         "name": group.name,
+        "part": str(group.part),
         "head_branch": group.head_branch,
         "fingerprint": group.fingerprint,
         "kept_proposal": group.kept_proposal,

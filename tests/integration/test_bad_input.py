@@ -17,7 +17,7 @@ from tests.servers.tampering import Tampering, tamper_with
 
 pytestmark = pytest.mark.integration
 
-CHAT = "reconciler/prod-chat-ba4cb5d6"
+CHAT = "reconciler/prod-chat-urgent-705ae555"
 BAD = "clusters/prod/bad/x.yaml"
 VARIANT = CHAT_VARIANT.replace("chat", "bad").replace("llama}", "x}")
 DEPLOYMENT = CHAT_DEPLOYMENT.decode().replace("namespace: chat", "namespace: bad").replace("name: llama,", "name: x,")

@@ -11,7 +11,7 @@ from tests.servers.fleet import CODE, Fleet, Level
 
 pytestmark = pytest.mark.integration
 
-CHAT = "reconciler/prod-chat-ba4cb5d6"
+CHAT = "reconciler/prod-chat-urgent-705ae555"
 
 
 @pytest.fixture(params=["github", "local"])
@@ -48,7 +48,7 @@ def test_of_two_first_runs_one_wins_and_the_other_exits_4(fleet: Fleet, tmp_path
     fleet.go_to(Level.BUSY)
     (won, out_won), (lost, out_lost) = race(fleet, tmp_path / "meeting", later_s=60.0)
     assert (won, lost) == (0, 4), (out_won, out_lost)
-    assert "created: prod/chat #1" in out_won
+    assert "created: prod/chat urgent #1" in out_won
     assert "another run" in out_lost
     assert_sound(fleet)
 

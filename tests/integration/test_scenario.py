@@ -9,7 +9,7 @@ from tests.servers.git_workshop import run_git
 
 pytestmark = pytest.mark.integration
 
-CHAT = "reconciler/prod-chat-ba4cb5d6"
+CHAT = "reconciler/prod-chat-urgent-705ae555"
 DEPLOYMENT = "clusters/prod/chat/deployment.yaml"
 
 
@@ -39,7 +39,7 @@ def test_the_first_run_opens_a_pull_request_for_each_namespace_that_should_chang
     assert (outcome.code, outcome.err) == (0, "")
     chat, code = sorted(fleet.pull_requests(), key=lambda each: each.title)[::-1]
     assert {chat.head, code.head, "main"} == set(fleet.branches())
-    assert f"created: prod/chat #{chat.number} ({chat.head})" in outcome.out
+    assert f"created: prod/chat urgent #{chat.number} ({chat.head})" in outcome.out
     assert (chat.state, chat.head, chat.base, chat.labels) == ("open", CHAT, "main", ("reconciler",))
     assert "llama" in chat.title
     head = fleet.branches()[CHAT]
@@ -96,7 +96,7 @@ def test_a_load_that_returns_withdraws_the_pull_request(proposed: Fleet) -> None
     outcome = proposed.run()
 
     withdrawn = chat_of(proposed)
-    assert f"closed: prod/chat #{number}" in outcome.out
+    assert f"closed: prod/chat urgent #{number}" in outcome.out
     assert (withdrawn.number, withdrawn.state) == (number, "closed")
     marker = read_marker(withdrawn.body)
     assert marker

@@ -4,7 +4,7 @@ from reconciler.decision.context import DecisionContext, cost_of
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.shrinking import why_outage
-from reconciler.decision.staging.publication import verdict_of
+from reconciler.decision.staging.verdicts import verdict_of
 from reconciler.decision.variant_states import VariantState, is_counted
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.holds import Hold

@@ -5,6 +5,7 @@ What a group adds must fit beside that, the most urgent first; inside a group wh
 not what moves: its old replicas run until the new ones serve, and a move into what another leaves might never end.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.decision.problem.needs import Allocations
@@ -17,29 +18,34 @@ from reconciler.optimizer.device_use import DeviceUse
 
 
 class DeviceRoom:
-    """What each group may take of each pool, whichever of the others are merged."""
+    """What each group may take of each pool, whichever of the others are merged.
 
-    def __init__(self, situation: Situation, staged: StagedPlan) -> None:
+    `group_of` names what is merged together, where that is less than a group.
+    """
+
+    def __init__(
+        self, situation: Situation, staged: StagedPlan, group_of: Mapping[ResourceKey, str] | None = None
+    ) -> None:
         formulated, problem = situation.formulated, situation.formulated.problem
         self._current = situation.current
         self._device_use = DeviceUse.of(problem)
         self._urgency: dict[ResourceKey, int] = {}
         groups: dict[str, list[ResourceKey]] = {}
         for key in self._current:
-            groups.setdefault(situation.group_of[key], []).append(key)
+            groups.setdefault((group_of or situation.group_of)[key], []).append(key)
             need = formulated.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
-        self._open: dict[str, Allocations] = {}
-        for group, keys in groups.items():
-            proposal, current = situation.open_proposal(group), {key: self._current[key] for key in keys}
-            self._open[group] = current if proposal is None else proposal.merged(current)
+        self._open: dict[ResourceKey, Allocation] = {}
+        for keys in groups.values():
+            current = {key: self._current[key] for key in keys}
+            self._open |= situation.proposed(situation.group_of[keys[0]], current)
         self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
         self._pools, self._planned = problem.pools, staged.allocations
         self._lacks: dict[ResourceKey, str] = {}
         self._members: dict[str, dict[str, list[ResourceKey]]] = {}
         for group, keys in groups.items():
             for key in keys:
-                for pool in self._pools_of(group, key):
+                for pool in self._pools_of(key):
                     self._members.setdefault(pool, {}).setdefault(group, []).append(key)
 
     def fitted(self, staged: StagedPlan) -> StagedPlan:
@@ -48,6 +54,19 @@ class DeviceRoom:
         for pool in self._pools:
             self._fit(pool)
         return replace(staged, allocations=self._allocations, waiting=self._waiting)
+
+    def overfull(self) -> Iterator[str]:
+        """The pools that do not hold the plan of the beginning, whichever are merged."""
+        for pool in self._pools:
+            before = dict(self._allocations)
+            self._fit(pool)
+            if self._allocations != before:
+                self._allocations = before
+                yield pool.name
+
+    def holds(self, pool: str, key: ResourceKey) -> bool:
+        """Whether a variant takes anything of a pool: now, as proposed, or as desired."""
+        return any(key in members for members in self._members.get(pool, {}).values())
 
     def told(self, staged: StagedPlan) -> StagedPlan:
         """With other words where nobody frees what is waited for: its holders wait in turn, or have no need to go."""
@@ -68,14 +87,14 @@ class DeviceRoom:
             self._cut_to(pool, group, room)
             claims[group] = max(claims[group], self._use(pool.name, group, self._allocations))
 
-    def _pools_of(self, group: str, key: ResourceKey) -> set[str]:
+    def _pools_of(self, key: ResourceKey) -> set[str]:
         """The pools that a variant takes anything of: now, as proposed, or as desired."""
-        places = (self._current[key], self._open[group][key], self._allocations[key])
+        places = (self._current[key], self._open[key], self._allocations[key])
         accelerators = {place.accelerator for place in places if place.replicas}
         return {pool for each in accelerators for pool in self._device_use.devices(key, each)}
 
     def _claim(self, pool: str, group: str) -> int:
-        return max(self._use(pool, group, self._current), self._use(pool, group, self._open[group]))
+        return max(self._use(pool, group, self._current), self._use(pool, group, self._open))
 
     def _use(self, pool: str, group: str, allocations: Allocations) -> int:
         after = sum(

@@ -1,6 +1,6 @@
 """Our open pull requests: one that still serves and costs nearly as little as the new optimum is kept as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from reconciler.decision.problem.formulation import FormulatedProblem
@@ -22,12 +22,12 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """
     formulated, optimum = situation.formulated, staged.allocations
     allocations = dict(optimum)
-    kept: dict[str, int] = {}
+    kept: dict[ResourceKey, int] = {}
     reasons: dict[ResourceKey, str] = {}
     weights = _weights(formulated.problem)
     for model, keys in formulated.needs.variants_of.items():
         groups = {situation.group_of[key] for key in keys}
-        proposal = situation.open_proposal(min(groups)) if len(groups) == 1 else None
+        proposal = _proposal_of(situation, min(groups), keys) if len(groups) == 1 else None
         if proposal is None:
             continue
         free = {key: situation.current[key] for key in keys if key not in formulated.problem.pinned}
@@ -39,9 +39,17 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
         if saving is None or saving >= KEEP_BELOW:
             continue
         allocations.update(proposed)
-        kept[min(groups)] = proposal.number
+        kept.update(dict.fromkeys(proposed, proposal.number))
         reasons.update(dict.fromkeys(proposed, _words(proposal, proposed, saving)))
     return replace(staged, allocations=allocations, kept=kept, reasons=reasons)
+
+
+def _proposal_of(situation: Situation, group: str, keys: Collection[ResourceKey]) -> Proposal | None:
+    """The group's open pull request that names one of the variants, else any: what noise adds is pushed to none."""
+    names = {str(key) for key in keys}
+    proposals = tuple(situation.open_proposals(group).values())
+    naming = (each for each in proposals if any(change.resource in names for change in each.changes))
+    return next(naming, proposals[0] if proposals else None)
 
 
 def _weights(problem: Problem) -> dict[CandidateKey, float]:

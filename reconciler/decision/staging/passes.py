@@ -6,8 +6,8 @@ from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.keeping import tell_what_is_kept
 from reconciler.decision.staging.open_proposals import keep_open_proposals
 from reconciler.decision.staging.plausible import hold_implausible
-from reconciler.decision.staging.publication import block_groups, give_verdicts
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
+from reconciler.decision.staging.verdicts import give_verdicts
 from reconciler.domain.solutions import Solution
 
 PASSES: tuple[Pass, ...] = (
@@ -18,7 +18,6 @@ PASSES: tuple[Pass, ...] = (
     make_independent,
     tell_what_is_kept,
     give_verdicts,
-    block_groups,
 )
 
 

@@ -1,30 +1,22 @@
 """A plan on its way to pull requests, the situation that it is in, and what a pass over it is."""
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import Allocations
+from reconciler.decision.staging.branches import branches_of, head_branch
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import AllocationChange, Outcome, Verdict
-from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import Outcome, Verdict
+from reconciler.domain.proposals import Part, Proposal, ProposalState
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
 from reconciler.domain.variant_settings import GROUP
-
-_SLUG_LIMIT = 60
-
-
-def head_branch(prefix: str, group: str) -> str:
-    """`prefix` + the group's name made safe and cut at 60 + `-` + the first 8 hex digits of its sha256."""
-    slug = re.sub(r"[^a-z0-9-]+", "-", group.lower())[:_SLUG_LIMIT]
-    return f"{prefix}{slug}-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
 
 
 def group_of_broken(key: ResourceKey, settings: Settings) -> str:
@@ -65,10 +57,31 @@ class Situation:
         """What every variant has now."""
         return self.formulated.problem.current
 
-    def open_proposal(self, group: str) -> Proposal | None:
-        """The open pull request of a group; None without one."""
-        found = (each for each in reversed(self.proposals[group]) if each.state is ProposalState.OPEN)
-        return next(found, None)
+    def open_proposals(self, group: str) -> Mapping[Part, Proposal]:
+        """The open pull requests of a group, in the order of parts.
+
+        One from before groups had parts needs approval until it is closed, unless that part has one of its own.
+        """
+        found = {each.head_branch: each for each in self.proposals[group] if each.state is ProposalState.OPEN}
+        by_part = {part: found.pop(self._branch(group, part), None) for part in Part}
+        undivided = next(iter(found.values()), None)
+        by_part[Part.APPROVAL] = by_part[Part.APPROVAL] or undivided
+        return {part: each for part, each in by_part.items() if each is not None}
+
+    def head_branch(self, group: str, part: Part) -> str:
+        """Where a part of a group is proposed: on the branch of its open pull request, where there is one."""
+        proposal = self.open_proposals(group).get(part)
+        return self._branch(group, part) if proposal is None else proposal.head_branch
+
+    def proposed(self, group: str, current: Allocations) -> dict[ResourceKey, Allocation]:
+        """What variants of a group that have `current` would have, were all its open pull requests merged."""
+        merged = dict(current)
+        for proposal in self.open_proposals(group).values():
+            merged = proposal.merged(merged)
+        return merged
+
+    def _branch(self, group: str, part: Part) -> str:
+        return head_branch(self.snapshot.settings.git.branch_prefix, group, part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +89,15 @@ class StagedPlan:
     """What every variant gets, and why that is not what was aimed at.
 
     `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
-    proposed, `reasons` is what else made its allocation. `kept` numbers by group the open pull request whose values
-    stand. `verdicts` and `blocked` are of resources and of groups of which nothing may be published.
+    proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand.
     """
 
     allocations: Allocations
     holds: Mapping[ResourceKey, Hold]
     waiting: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
-    kept: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[ResourceKey, int] = field(default_factory=dict)
     verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
-    blocked: Mapping[str, Hold] = field(default_factory=dict)
 
     @classmethod
     def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":
@@ -102,14 +113,6 @@ class StagedPlan:
             return Outcome.HELD
         return Outcome.UNCHANGED if self.allocations[key] == situation.current[key] else Outcome.CHANGE
 
-    def changes(self, situation: Situation) -> Iterator[AllocationChange]:
-        """Everything that changes, with its verdict."""
-        for key, current in situation.current.items():
-            if self.outcome(situation, key) is Outcome.CHANGE:
-                yield AllocationChange(
-                    variant=key, current=current, desired=self.allocations[key], verdict=self.verdicts[key]
-                )
-
 
 Pass: TypeAlias = Callable[[Situation, StagedPlan], StagedPlan]
 """One thought about a whole plan before it is proposed; a later one sees what earlier ones changed."""
@@ -120,7 +123,10 @@ def _by_group(snapshot: Snapshot, groups: Iterable[str]) -> dict[str, tuple[Prop
     for proposal in snapshot.proposals:
         by_branch.setdefault(proposal.head_branch, []).append(proposal)
     prefix = snapshot.settings.git.branch_prefix
-    return {group: tuple(by_branch.get(head_branch(prefix, group), ())) for group in groups}
+    return {
+        group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
+        for group in groups
+    }
 
 
 def _holds(situation: Situation, solution: Solution) -> Iterator[tuple[ResourceKey, Hold]]:

@@ -1,7 +1,7 @@
 """Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.decide import decide
@@ -19,6 +19,7 @@ from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.checking import Checker, has_rules
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.pipeline.drafting.touching import find_touching
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import commit_view, pull_request_view, reductions
 
@@ -26,17 +27,19 @@ from reconciler.report.pull_request import commit_view, pull_request_view, reduc
 def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
     """The plan and its edits, decided again until every change that is shown can be written, and is valid then.
 
-    Each round pins at least one more variant, so it ends; nearly always the first round is the last.
+    Each round pins or binds at least one more variant, so it ends; nearly always the first round is the last.
     """
     files = {manifest.path: manifest.body for manifest in recording.manifests}
     checker = Checker(recording=recording)
     refused: dict[ResourceKey, Hold] = {}
+    bonds: set[frozenset[ResourceKey]] = set()
     while True:
-        plan = decide(snapshot, refused)
+        plan = decide(snapshot, refused, bonds)
         edited = _edit(plan, snapshot, files, renderer, checker)
-        if not edited.refused:
+        if not edited.refused and edited.bonds <= bonds:
             return _tell_files(plan, edited), edited
         refused.update(edited.refused)
+        bonds |= edited.bonds
 
 
 def _tell_files(plan: Plan, edited: Edited) -> Plan:
@@ -63,16 +66,23 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
     change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
     if not desk.refused:
         _refuse_invalid(change_sets, desk, checker)
-    return Edited(change_sets=change_sets, refused=desk.refused, omissions=desk.omissions, moved_in=desk.moved_in)
+    return Edited(
+        change_sets=change_sets,
+        refused=desk.refused,
+        bonds=frozenset(find_touching(change_sets, desk.written_alone, files)),
+        omissions=desk.omissions,
+        moved_in=desk.moved_in,
+    )
 
 
 def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
     riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
     edits |= {variant: _VariantEdits(needed=(), status=status) for variant, status in riding if status}
-    desk.drawn[group.name] = edits
+    desk.drawn[group.head_branch] = edits
     return ChangeSet(
         group=group.name,
+        part=group.part,
         head_branch=group.head_branch,
         decision=group.fingerprint,
         files=desk.apply(edits),
@@ -82,7 +92,7 @@ def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
 
 def _refuse_invalid(change_sets: Sequence[ChangeSet], desk: "_Desk", checker: Checker) -> None:
     """Refuse the changes that our own validation refuses; each change set is valid by itself."""
-    ruled = [each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.group])]
+    ruled = [each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.head_branch])]
     writers = Counter(path for each in ruled for path in each.files)
     together = {path: body for each in ruled for path, body in each.files.items()}
     is_wrong = bool(together and checker.find_errors(together))
@@ -93,7 +103,7 @@ def _refuse_invalid(change_sets: Sequence[ChangeSet], desk: "_Desk", checker: Ch
 
 def _refuse_of(change_set: ChangeSet, desk: "_Desk", checker: Checker) -> None:
     """One variant after the other: refused is what makes an error with those before it."""
-    drawn = desk.drawn[change_set.group]
+    drawn = desk.drawn[change_set.head_branch]
     found = checker.find_errors(change_set.files)
     paths = {error.place.path for error in found}
     kept: dict[ResourceKey, _VariantEdits] = {}
@@ -135,7 +145,7 @@ class _Desk:
     variants: dict[ResourceKey, Variant] = field(default_factory=dict)
     opened: dict[str, OpenFile] = field(default_factory=dict)
     drawn: dict[str, Mapping[ResourceKey, _VariantEdits]] = field(default_factory=dict)
-    """The edits of each group."""
+    """The edits of each pull request, by its head branch."""
 
     def __post_init__(self) -> None:
         self.variants = {variant.key: variant for variant in self.snapshot.variants}
@@ -170,6 +180,13 @@ class _Desk:
             for variant, each in edits.items():
                 kept += self._tried(kept, variant, each)
             return self._write(kept)
+
+    def written_alone(self, change_set: ChangeSet, path: str) -> Iterator[tuple[ResourceKey, bytes]]:
+        """What each variant of a change set that can be written makes of a file."""
+        for variant, each in self.drawn[change_set.head_branch].items():
+            edits = [edit for edit in (each.needed if variant in self.omissions else each.all) if edit.path == path]
+            if edits and variant not in self.refused:
+                yield variant, self._write_file(path, edits)
 
     def _tried(self, kept: Sequence[FileEdit], variant: ResourceKey, edits: _VariantEdits) -> tuple[FileEdit, ...]:
         """What of one variant's edits can be written beside others: all, all but the status, or nothing."""
@@ -244,9 +261,9 @@ def write_texts(
     plan: Plan, edited: Edited, renderer: Renderer, *, body_limit: int, sign_off: str = ""
 ) -> tuple[Draft, ...]:
     """The drafts: each change set with its commit message, title and body of at most `body_limit` characters."""
-    groups = {group.name: group for group in plan.groups}
+    groups = {group.head_branch: group for group in plan.groups}
     return tuple(
-        _draft(plan, groups[change_set.group], change_set, renderer, body_limit, sign_off)
+        _draft(plan, groups[change_set.head_branch], change_set, renderer, body_limit, sign_off)
         for change_set in edited.change_sets
     )
 
@@ -254,7 +271,9 @@ def write_texts(
 def _draft(
     plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, body_limit: int, sign_off: str
 ) -> Draft:
-    marker = write_marker(Marker(group=group.name, decision=change_set.decision, changes=change_set.changes))
+    marker = write_marker(
+        Marker(group=group.name, part=group.part, decision=change_set.decision, changes=change_set.changes)
+    )
     view = pull_request_view(plan, group, marker=marker)
     body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=body_limit, marker=marker)
     return Draft(

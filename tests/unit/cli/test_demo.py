@@ -10,6 +10,7 @@ from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, 
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.proposals import Part
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import ConfigurationError
 from reconciler.git.commits import create_bare
@@ -51,7 +52,7 @@ def test_the_sample_shows_eleven_variants_of_six_models_in_all_three_forms(finis
 def test_nothing_in_the_sample_must_be_fixed_and_nothing_failed(finished: Demo) -> None:
     plan = finished.result.prepared.plan
     assert (plan.findings, plan.failures, plan.warnings) == ((), (), ())
-    assert [each.error for each in finished.result.published] == [None, None, None]
+    assert {each.error for each in finished.result.published} == {None}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,12 @@ def test_waits_and_costs_are_those_of_a_fleet_that_could_exist(finished: Demo) -
 
 def test_each_group_with_changes_gets_a_branch_and_a_pull_request(finished: Demo) -> None:
     created = [each for each in finished.result.published if each.operation is Operation.CREATED]
-    assert [each.group for each in created] == ["prod/chat", "prod/code"]
+    assert [(each.group, each.part) for each in created] == [
+        ("prod/chat", Part.URGENT),
+        ("prod/chat", Part.APPROVAL),
+        ("prod/code", Part.URGENT),
+        ("prod/code", Part.APPROVAL),
+    ]
     for each, draft in zip(created, finished.result.drafts, strict=True):
         assert each.number is not None
         assert draft.title in finished.read_pull_request(each.number)
@@ -150,9 +156,8 @@ def test_what_was_merged_is_not_proposed_again(again: Path, finished: Demo) -> N
     run_git(again / "fleet.git", "fetch", "-q", ".", f"{branch}:main")
     result = run_demo(again).result
     changes = result.prepared.plan.with_outcome(Outcome.CHANGE)
-    assert [each.variant.label for each in changes] == ["code/qwen-7b", "code/starcoder2-15b"]
-    operations = {each.group: each.operation for each in result.published}
-    assert (operations["prod/chat"], operations["prod/code"]) == (Operation.NONE, Operation.NONE)
+    assert [each.variant.label for each in changes] == ["chat/granite-13b", "code/starcoder2-15b", "code/qwen-7b"]
+    assert {each.operation for each in result.published} == {Operation.NONE}
     assert "state: merged" in (again / "fleet.git" / "reconciler" / "pulls" / "1.md").read_text()
 
 
@@ -160,8 +165,8 @@ def test_what_a_person_closed_stays_closed(again: Path) -> None:
     file = again / "fleet.git" / "reconciler" / "pulls" / "2.md"
     file.write_text(file.read_text().replace("state: open", "state: closed", 1))
     before = state_of(again)
-    published = {each.group: each for each in run_demo(again).result.published}
-    assert published["prod/code"].operation is Operation.LEFT
+    published = {(each.group, each.part): each for each in run_demo(again).result.published}
+    assert published["prod/chat", Part.APPROVAL].operation is Operation.LEFT
     assert state_of(again) == before
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.staging.staged_plan import head_branch
+from reconciler.decision.staging.branches import head_branch
 from reconciler.domain.declared.declarations import (
     BrokenResource,
     Declaration,
@@ -34,7 +34,7 @@ from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
-from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
@@ -219,13 +219,19 @@ class Fleet:
         entry = ModelSettings(model_id=model_id, profiles=profiles, settings=_settings(settings, 60))
         self.set(models=(*self.settings.models, entry))
 
-    def propose(self, *changes: ProposedChange, group: str = f"{CLUSTER}/{NAMESPACE}", **fields: Any) -> Proposal:
+    def propose(
+        self,
+        *changes: ProposedChange,
+        group: str = f"{CLUSTER}/{NAMESPACE}",
+        part: Part = Part.APPROVAL,
+        **fields: Any,
+    ) -> Proposal:
         """Add a pull request of ours."""
         values: dict[str, Any] = {
             "group": group,
             "number": 7,
             "state": ProposalState.OPEN,
-            "head_branch": head_branch(self.settings.git.branch_prefix, group),
+            "head_branch": head_branch(self.settings.git.branch_prefix, group, part),
             "decision": "d" * 64,
             "changes": changes,
         }

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.staging.staged_plan import head_branch
+from reconciler.decision.staging.branches import branches_of, head_branch, undivided_branch
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
+from reconciler.domain.proposals import Part
 
 
 def suffix(name: str) -> str:
@@ -30,16 +31,19 @@ def suffix(name: str) -> str:
     ],
 )
 def test_a_head_branch_is_the_groups_name_made_safe(group: str, slug: str) -> None:
-    assert head_branch("reconciler/", group) == f"reconciler/{slug}-{suffix(group)}"
+    urgent = suffix(f"{group}\0urgent")
+    assert head_branch("reconciler/", group, Part.URGENT) == f"reconciler/{slug}-urgent-{urgent}"
+    assert undivided_branch("reconciler/", group) == f"reconciler/{slug}-{suffix(group)}"
 
 
 @given(st.text(min_size=1))
 def test_every_head_branch_is_a_plain_ref(group: str) -> None:
-    assert re.fullmatch(r"bot/[a-z0-9-]{1,60}-[0-9a-f]{8}", head_branch("bot/", group))
+    for part in Part:
+        assert re.fullmatch(rf"bot/[a-z0-9-]{{1,60}}-{part}-[0-9a-f]{{8}}", head_branch("bot/", group, part))
 
 
 def test_groups_that_look_alike_have_branches_of_their_own() -> None:
-    assert head_branch("reconciler/", "a/b") != head_branch("reconciler/", "a-b")
+    assert len({*branches_of("reconciler/", "a/b"), *branches_of("reconciler/", "a-b")}) == 8
 
 
 def test_decisions_stand_in_order_of_group_and_name(fleet: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.loads import ArrivalSource
 from reconciler.domain.plan import Outcome
+from reconciler.domain.proposals import Part
 from reconciler.domain.service_classes import SloTarget
 
 
@@ -118,7 +119,7 @@ def test_an_open_pull_request_does_not_shrink_while_replicas_do_not_report(start
 
 def test_an_open_pull_request_grows_while_replicas_do_not_report(starting: Any, make: Any) -> None:
     starting.loads = {model: replace(load, arrival_rate_per_s=135.0) for model, load in starting.loads.items()}
-    starting.propose(make.change("llama", "9 x H100", "12 x H100"))
+    starting.propose(make.change("llama", "9 x H100", "12 x H100"), part=Part.URGENT)
     (group,) = starting.plan().groups
     assert group.blocked is None
     assert starting.desired() == {"llama": "14 x H100"}

@@ -216,6 +216,42 @@ def test_two_variants_whose_numbers_stand_in_one_text_are_written_together(desk:
     assert counts == {"chat": 4, "code": 3}
 
 
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ("        chat: {replicas: 2}\n        code: {replicas: 9}\n", {"approval": {"llama", "llama-code"}}),
+        (
+            "        chat: {replicas: 2}\n        # of the assistant\n        code: {replicas: 9}\n",
+            {"urgent": {"llama"}, "approval": {"llama-code"}},
+        ),
+    ],
+)
+def test_changes_in_neighbouring_lines_are_in_one_pull_request(
+    desk: Desk, values: str, parts: dict[str, set[str]]
+) -> None:
+    known = "namespace: chat, labels: {inference.optimization/acceleratorName: H100}}"
+    variant = CHAT_VARIANT.replace("namespace: chat}", known)
+    desk.write("clusters/prod/models.yaml", APPLICATION.partition("        chat:")[0] + values)
+    desk.write(VARIANT, variant)
+    code = variant.replace("name: llama", "name: llama-code").replace("H100", "A100")
+    desk.write("clusters/prod/chat/code.yaml", code.replace("meta-llama/Llama-3.1-8B-Instruct", "ibm/granite-13b"))
+    desk.write(DEPLOYMENT, "")
+    desk.write("reconciler.yaml", SETTINGS.replace("8B-Instruct\n", "8B-Instruct\n    servedNames: [llama]\n") + TOLD)
+    other = [
+        Replica(
+            namespace="chat",
+            pod=f"llama-code-5d4c8b7f9-bcdf{end}",
+            model="ibm/granite-13b",
+            per_s=1.0,
+            speed=GRANITE_A100,
+        )
+        for end in "bcdfghjkl"
+    ]
+    change_sets = desk.plan(answering(*llama(110.0), *other, QWEN)).edited.change_sets
+    found = {str(each.part): {change.resource.rpartition("/")[2] for change in each.changes} for each in change_sets}
+    assert found == parts
+
+
 def test_another_accelerator_is_placed_and_labelled_where_nothing_was(desk: Desk) -> None:
     offer = "      - acc: A100\n"
     other = '      - {acc: H100, accCount: 2, alpha: "2.0", beta: "0.02", atTokens: 128, maxBatchSize: 64}\n'

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.staging.branches import head_branch, undivided_branch
+from reconciler.domain.proposals import Part
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.local import Local
-from reconciler.forge.marker import read_marker
+from reconciler.forge.marker import read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
 from reconciler.pipeline.publish import Operation
@@ -19,7 +21,7 @@ from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk
 from tests.servers.fleet import CHAT_DEPLOYMENT
 from tests.servers.git_workshop import run_git
 
-CHAT = "reconciler/prod-chat-ba4cb5d6"
+CHAT = "reconciler/prod-chat-urgent-705ae555"
 DAY_S = 86400.0
 
 
@@ -47,6 +49,38 @@ def test_without_metrics_an_open_pull_request_stays_as_it_is(desk: Desk) -> None
     assert operations(result) == {"prod/chat": Operation.LEFT}
     assert "metrics of prod/chat/VariantAutoscaling/llama are missing" in result.published[1].reason
     assert desk.state() == before
+
+
+def test_a_pull_request_from_before_parts_is_taken_over(desk: Desk) -> None:
+    """Its branch and number stay; its body is told the part, once."""
+    desk.run(BUSY)
+    made, tip = desk.pull_requests()[0], desk.branches()[CHAT]
+    old = undivided_branch("reconciler/", "prod/chat")
+    run_git(desk.workshop.remote, "branch", old, tip)
+    body = made.body.replace('"part":"urgent",', "")
+    desk.forge.create(head=old, base="main", title=made.title, body=body, labels=("reconciler",))
+    desk.forge.update(1, body=withdrawn(made.body), close=True)
+    run_git(desk.workshop.remote, "branch", "-D", CHAT)
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert [each.number for each in desk.pull_requests() if each.is_open] == [2]
+    marker = read_marker(desk.pull_requests()[1].body)
+    assert marker is not None
+    assert marker.part is Part.APPROVAL
+    assert set(desk.branches()) == {"main", old}
+    before = desk.state()
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.state() == before
+    assert operations(desk.run(QUIET)) == {"prod/chat": Operation.CLOSED}
+    assert set(desk.branches()) == {"main"}
+
+
+def test_a_branch_that_a_killed_run_left_for_another_part_is_deleted(desk: Desk) -> None:
+    desk.run(BUSY)
+    tip = desk.branches()[CHAT]
+    for left in (head_branch("reconciler/", "prod/chat", Part.AUTO), undivided_branch("reconciler/", "prod/chat")):
+        run_git(desk.workshop.remote, "branch", left, tip)
+    desk.run(BUSY)
+    assert set(desk.branches()) == {"main", CHAT}
 
 
 def test_a_closed_decision_returns_after_its_time(desk: Desk) -> None:

@@ -1,49 +1,42 @@
-"""What is said of each change, and groups of which nothing is published although they may have changes."""
+"""Why nothing is published of a part of a group although it may have changes: a pull request stands against it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import AllocationChange, Outcome, Verdict, VerdictKind, decision_fingerprint
+from reconciler.domain.plan import AllocationChange, decision_fingerprint
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 
 CLOSED_BAND = 0.1
 """A closed value returns only when the new one leaves it by more than this fraction, and by more than one."""
 
 
-def block_groups(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Publish nothing that an open or a closed pull request stands against; last, since it compares what is proposed.
+def why_declined(situation: Situation, group: str, changes: Sequence[AllocationChange]) -> Hold | None:
+    """That a person closed a pull request of the group that said the same; None where nobody did.
 
     A person's word against a change is held against its verdict, too.
     """
-    changes: dict[str, list[AllocationChange]] = {}
-    for change in staged.changes(situation):
-        changes.setdefault(situation.group_of[change.variant], []).append(change)
-    kept = _kept_resources(situation, staged)
-    found = {group: _block(situation, changes.get(group, ()), group, kept) for group in situation.proposals}
-    return replace(staged, blocked={group: hold for group, hold in found.items() if hold is not None})
-
-
-def _block(
-    situation: Situation, changes: Sequence[AllocationChange], group: str, kept: Mapping[str, Hold]
-) -> Hold | None:
-    proposals = situation.proposals[group]
-    for proposal in proposals:
-        if proposal.state is ProposalState.OPEN and not _is_in_git(proposal, situation):
-            holds = [kept[change.resource] for change in proposal.changes if change.resource in kept]
-            if holds:
-                words = f"open pull request #{proposal.number} stays as it is: {holds[0].words}"
-                return replace(holds[0], words=words)
-    for proposal in proposals if changes else ():
+    for proposal in situation.proposals[group] if changes else ():
         if _is_rejection(proposal, situation) and _is_like(changes, proposal):
             words = f"a person closed pull request #{proposal.number} for this decision"
             return Hold(kind=HoldKind.DECLINED, words=words)
     return None
 
 
-def _kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]:
+def why_kept(situation: Situation, proposals: Iterable[Proposal], kept: Mapping[str, Hold]) -> Hold | None:
+    """Why an open one of these pull requests stays as it is; None where none has to. `kept` is by resource."""
+    for proposal in proposals:
+        if not _is_in_git(proposal, situation):
+            holds = [kept[change.resource] for change in proposal.changes if change.resource in kept]
+            if holds:
+                words = f"open pull request #{proposal.number} stays as it is: {holds[0].words}"
+                return replace(holds[0], words=words)
+    return None
+
+
+def kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]:
     """Why an open pull request keeps what it says of a resource, by str of the resource's key.
 
     Its metrics are missing, its live replicas stay away from Git, or those it has do not serve yet. Where only a part
@@ -113,22 +106,3 @@ def _is_in_band(change: ProposedChange, declined: ProposedChange) -> bool:
 def _direction(change: ProposedChange) -> int:
     difference = change.replicas_after - change.replicas_before
     return (difference > 0) - (difference < 0)
-
-
-def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Give every resource its verdict; after all passes that change what one gets."""
-    verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
-    return replace(staged, verdicts=verdicts)
-
-
-def verdict_of(hold: Hold) -> Verdict:
-    """What is said of a resource that is held."""
-    return Verdict(kind=VerdictKind.HOLD, reason=hold.words)
-
-
-def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:
-    if key in staged.holds:
-        return verdict_of(staged.holds[key])
-    if staged.outcome(situation, key) is Outcome.UNCHANGED:
-        return Verdict(kind=VerdictKind.ALLOW)
-    return Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
