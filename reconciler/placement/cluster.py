@@ -1,7 +1,7 @@
 """All that one cluster gets from a repository: roots built, deployers followed, objects by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from reconciler.placement.kustomize.kustomization import Kustomization
 from reconciler.placement.kustomize.transformers import set_namespace
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, Obstacle, Root, identify
 from reconciler.placement.origins import AS_BUILT, SourceField
+from reconciler.placement.outside import outside_roots
 from reconciler.placement.paths import directory_of, is_yaml
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import Used, is_below, plain_files, root_directories, unbuilt_files
@@ -61,14 +62,24 @@ class _Job:
     deployers: dict[Root, Deployer] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
     pointed: frozenset[str] = frozenset()
+    outside: dict[str, Gathering] = field(default_factory=dict)
     paths_of: dict[Root, frozenset[str]] = field(default_factory=dict)
 
 
 def build_cluster(
-    builder: Builder, cluster: str, holds: Callable[[str], bool], used: Used, charts: frozenset[str]
+    builder: Builder,
+    cluster: str,
+    holds: Callable[[str], bool],
+    is_held: Callable[[str], bool],
+    used: Used,
+    charts: frozenset[str],
 ) -> ClusterBuild:
-    """Build everything in a cluster's paths, and everything that deployers found there point to; nothing is raised."""
+    """Build everything in a cluster's paths, and everything that deployers found there point to; nothing is raised.
+
+    `is_held` says whether a path belongs to any cluster.
+    """
     job = _Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
+    job.outside = outside_roots(builder, used, holds, is_held)
     declared = _declared_deployers(job)
     directories = {deployer.directory for _, _, deployer in declared}
     job.pointed = frozenset(directories - {""})
@@ -93,14 +104,19 @@ def build_cluster(
 
 
 def build_elsewhere(
-    builder: Builder, is_held: Callable[[str], bool], read: frozenset[str], used: Used, charts: frozenset[str]
+    builder: Builder,
+    is_held: Callable[[str], bool],
+    builds: Sequence[ClusterBuild],
+    used: Used,
+    charts: frozenset[str],
 ) -> ClusterBuild:
-    """What the repository builds, outside of every cluster's paths, of files that clusters `read`.
+    """What the repository builds, outside of every cluster's paths, of files that clusters read.
 
-    What reads a file of a cluster's paths, or deploys one, is that environment itself and no other one.
+    What reads a file of a cluster's paths and makes the same objects of it, or deploys one, is that environment itself.
     """
     job = _Job(cluster=ELSEWHERE, builder=builder, holds=lambda path: not is_held(path), used=used, charts=charts)
     repository = builder.repository
+    read = frozenset(path for build in builds for path in build.paths)
     declared = [each for _, source, each in _declared_deployers(job) if source.document.path not in read]
     others = [each for each in declared if not any(map(is_held, repository.files_below(each.directory)))]
     for deployer in others:
@@ -112,8 +128,13 @@ def build_elsewhere(
             gathering = _try_build(job, directory)
             if gathering is not None:
                 _keep(job, Root(cluster=ELSEWHERE, path=directory), gathering)
+    own = {_written_as(each) for build in builds for each in build.objects}
+    documents = {document for document, *_ in own}
+    other = {each.root for each in job.objects if _written_as(each)[0] in documents and _written_as(each) not in own}
     shared = {
-        root for root, paths in job.paths_of.items() if not read.isdisjoint(paths) and not any(map(is_held, paths))
+        root
+        for root, paths in job.paths_of.items()
+        if not read.isdisjoint(paths) and (root in other or not any(map(is_held, paths)))
     }
     reading = Counter(path for root in shared for path in job.paths_of[root])
     return ClusterBuild(
@@ -125,6 +146,11 @@ def build_elsewhere(
         roots_reading=reading,
         unbuilt=frozenset(),
     )
+
+
+def _written_as(built: BuiltObject) -> tuple[tuple[str, int], str, str, str]:
+    """The document of an object, and what it is called in the cluster."""
+    return built.source.address[:2], built.key.kind, built.key.namespace, built.key.name
 
 
 def _declared_deployers(job: _Job) -> list[tuple[ObjectIdentity, SourceField, Deployer]]:
@@ -182,6 +208,9 @@ def _free_roots(job: _Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gath
         gathering = None if is_below(directory, pointed) else _try_build(job, directory)
         if gathering is not None:
             yield Root(cluster=job.cluster, path=directory), gathering
+    for path, gathering in job.outside.items():
+        if not is_below(path, pointed):
+            yield Root(cluster=job.cluster, path=path), gathering
     for path in plain_files(job.builder.repository, job.used, job.charts, job.holds):
         if not is_below(directory_of(path), pointed):
             yield Root(cluster=job.cluster, path=path), job.builder.build_files((path,))

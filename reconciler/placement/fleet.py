@@ -125,14 +125,15 @@ def build_fleet(
     """Build every cluster; `clusters` says by name whether a path belongs to it. Nothing is raised."""
     builder = Builder(repository)
     used, charts = find_used(repository), find_charts(repository)
-    builds = {name: build_cluster(builder, name, holds, used, charts) for name, holds in sorted(clusters.items())}
 
     def is_held(path: str) -> bool:
         return any(holds(path) for holds in clusters.values())
 
+    builds = {
+        name: build_cluster(builder, name, holds, is_held, used, charts) for name, holds in sorted(clusters.items())
+    }
     if not all(map(is_held, repository.paths)):
-        read = frozenset(path for build in builds.values() for path in build.paths)
-        builds[ELSEWHERE] = build_elsewhere(builder, is_held, read, used, charts)
+        builds[ELSEWHERE] = build_elsewhere(builder, is_held, tuple(builds.values()), used, charts)
     sorted_markers = sorted(markers, key=lambda marker: (marker.path, marker.line))
     objects: dict[ResourceKey, list[BuiltObject]] = {}
     by_document: dict[tuple[str, int], list[BuiltObject]] = {}

@@ -1,7 +1,7 @@
 """Where builds begin: what nobody else builds, in the paths of a cluster."""
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import InputError
@@ -25,12 +25,26 @@ _GENERATOR_LISTS: Final = ("files", "envs")
 class Used:
     """What the kustomizations of a repository name: directories they enter, files they read.
 
-    `rules` are those of the files that are read otherwise than for the objects in them: patches and the like.
+    `rules` are those of the files that are read otherwise than for the objects in them: patches and the like. `users`
+    are the directories of the kustomizations that name a directory, or a file for the objects in it.
     """
 
     directories: frozenset[str]
     files: frozenset[str]
     rules: frozenset[str]
+    users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def tops(self, path: str) -> frozenset[str]:
+        """The directories of the kustomizations that a directory or file ends up in, and that no other one names."""
+        found, seen, waiting = set(), {path}, [path]
+        while waiting:
+            each = waiting.pop()
+            users = self.users.get(each, frozenset())
+            if not users and each != path:
+                found.add(each)
+            waiting += users - seen
+            seen |= users
+        return frozenset(found)
 
 
 def find_used(repository: ManifestRepository) -> Used:
@@ -38,6 +52,7 @@ def find_used(repository: ManifestRepository) -> Used:
     directories: set[str] = set()
     files: set[str] = set()
     rules: set[str] = set()
+    users: dict[str, set[str]] = {}
     for path in repository.paths:
         if name_of(path) not in KUSTOMIZATION_NAMES:
             continue
@@ -50,7 +65,14 @@ def find_used(repository: ManifestRepository) -> Used:
                 rules.update((target,) if is_rule else ())
             elif repository.has_directory(target):
                 directories.add(target)
-    return Used(directories=frozenset(directories), files=frozenset(files), rules=frozenset(rules))
+            if not is_rule:
+                users.setdefault(target, set()).add(directory_of(path))
+    return Used(
+        directories=frozenset(directories),
+        files=frozenset(files),
+        rules=frozenset(rules),
+        users={target: frozenset(found) for target, found in users.items()},
+    )
 
 
 def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, bool]]:
@@ -110,12 +132,13 @@ def root_directories(builder: Builder, used: Used, holds: Callable[[str], bool])
         directory = directory_of(path)
         if name_of(path) not in KUSTOMIZATION_NAMES or directory in seen or directory in used.directories:
             continue
-        if holds(path) and not _is_component(builder, directory):
+        if holds(path) and not is_component(builder, directory):
             seen.add(directory)
             yield directory
 
 
-def _is_component(builder: Builder, directory: str) -> bool:
+def is_component(builder: Builder, directory: str) -> bool:
+    """Whether the kustomization of a directory is one; one that cannot be read is not."""
     try:
         return builder.read(directory).is_component
     except InputError:
