@@ -9,7 +9,9 @@ from reconciler.errors import ConfigurationError, ReconcilerError, TransientErro
 from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_request_of, text_of, updated_at_s
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
+from reconciler.forge.github_rights import read_rights
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, RepositoryAddress
+from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,10 @@ class GitHub:
             raise ConfigurationError(f"{action}: the repository is now {found or 'another one'}: name it so")
         if flag_of(repository, "archived"):
             raise ConfigurationError(f"{action}: the repository is archived, which makes it read-only")
+
+    def rights(self, *, base: str, head: str) -> Rights:
+        """See `Forge`."""
+        return read_rights(self._client, self._path(), base=base, head=head)
 
     def author(self) -> Identity:
         """The token's user with GitHub's no-reply address; neutral for a workflow's or App's token: it has no user."""

@@ -47,6 +47,12 @@ def flag_of(answer: object, *path: str) -> bool:
     return _find(answer, *path) is True
 
 
+def flag_or_none(answer: object, *path: str) -> bool | None:
+    """The truth value at `path`; None when there is none."""
+    value = _find(answer, *path)
+    return value if isinstance(value, bool) else None
+
+
 def number_of(answer: object, *path: str) -> int:
     """The whole number at `path`; TransientError when there is none."""
     value = _find(answer, *path)

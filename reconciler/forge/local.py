@@ -17,6 +17,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.local_files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
+from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,11 @@ class Local:
             )
         if not os.access(self._directory, os.W_OK | os.X_OK):
             raise ConfigurationError(f"{self._directory}: may not be written to by this user: check its owner")
+
+    def rights(self, *, base: str, head: str) -> Rights:
+        """All that there are: whoever may write to the directory may do everything."""
+        del base, head
+        return Rights()
 
     def author(self) -> Identity:
         """A neutral one: a directory has no credential."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.domain.settings import Identity
+from reconciler.forge.rights import Rights
 
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
@@ -108,6 +109,10 @@ class Forge(Protocol):
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
+        ...
+
+    def rights(self, *, base: str, head: str) -> Rights:
+        """What may be done with a pull request from a branch like `head` to `base`; nothing is changed by asking."""
         ...
 
     def author(self) -> Identity:

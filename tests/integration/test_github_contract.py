@@ -30,6 +30,8 @@ OPERATIONS = {
     "pulls/request-reviewers",
     "pulls/update",
     "repos/get",
+    "repos/get-branch-protection",
+    "repos/get-branch-rules",
     "users/get-authenticated",
 }
 
@@ -57,6 +59,7 @@ def server(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub
 def live_through_everything(forge: Forge) -> None:
     forge.check_access()
     forge.author()
+    assert forge.rights(base="main", head="reconciler/llm").may_open
     body = "Words\n\n" + write_marker(Marker(group="llm", decision="a" * 64))
     created = forge.create(
         head="reconciler/llm",

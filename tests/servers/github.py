@@ -11,13 +11,13 @@ is on this machine (`github_contract`); what breaks it is raised when the server
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.servers.git_workshop import run_git
 from tests.servers.github_contract import Contract, Exchange, find_description, load_contract
@@ -30,6 +30,7 @@ from tests.servers.github_objects import (
     public_user_object,
     pull_request_object,
     repository_object,
+    rule_object,
     simple_pull_request_object,
     user_object,
     validation_error_object,
@@ -37,6 +38,8 @@ from tests.servers.github_objects import (
 
 MISSING_COMMIT = "0" * 40
 START_S = 1_790_000_000.0
+ROLES = ("admin", "maintain", "push", "triage", "pull")
+"""Each may all that those after it may."""
 QUEUE_FIELD = re.compile(r"(p\d+): pullRequest\(number: (\d+)\) \{ isInMergeQueue \}")
 
 
@@ -116,13 +119,20 @@ class StoredPullRequest:
 
 @dataclass(kw_only=True)
 class StoredRepository:
-    """A repository with its pull requests by number."""
+    """A repository with its pull requests by number.
+
+    `role` is the token's: admin, push, triage, pull, or empty for a workflow's token, which has none. `rules` are the
+    types of rules by the beginning of a branch's name.
+    """
 
     full_name: str
     directory: Path
     id: int
     archived: bool = False
     renamed_to: str = ""
+    role: str = "push"
+    allows_auto_merge: bool = True
+    rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pull_requests: dict[int, StoredPullRequest] = field(default_factory=dict)
 
     def branches(self) -> dict[str, str]:
@@ -281,6 +291,8 @@ class GitHubServer:
     ) -> list[tuple[str, str, Callable[..., Answer]]]:
         return [
             ("GET", "", lambda: self._repository_answer(repository)),
+            ("GET", r"/rules/branches/([^/]+)", lambda branch: self._rules(repository, branch)),
+            ("GET", r"/branches/([^/]+)/protection", lambda _: self._protection(repository)),
             ("GET", "/pulls", lambda: self._list(repository, query)),
             ("POST", "/pulls", lambda: self._create(repository, body)),
             ("GET", r"/pulls/(\d+)", lambda number: self._one(repository, number)),
@@ -307,7 +319,23 @@ class GitHubServer:
 
     def _repository_answer(self, repository: StoredRepository) -> Answer:
         shown = self._repository(repository.renamed_to or repository.full_name)
-        return Answer(status=200, body={**full_repository_object(shown), "archived": repository.archived})
+        role = ROLES.index(repository.role) if repository.role else len(ROLES)
+        told = {
+            "archived": repository.archived,
+            "permissions": {name: index >= role for index, name in enumerate(ROLES)},
+            "allow_auto_merge": repository.allows_auto_merge,
+        }
+        return Answer(status=200, body={**full_repository_object(shown), **told})
+
+    def _rules(self, repository: StoredRepository, branch: str) -> Answer:
+        name = unquote(branch)
+        types = [each for start, rules in repository.rules.items() if name.startswith(start) for each in rules]
+        return Answer(status=200, body=[rule_object(each) for each in types])
+
+    def _protection(self, repository: StoredRepository) -> Answer:
+        if repository.role != "admin":
+            return Answer(status=403, body=error_object("Resource not accessible by personal access token"))
+        return Answer(status=404, body=error_object("Branch not protected"))
 
     def _list(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
         found = [each for each in repository.pull_requests.values() if self._is_listed(repository, each, query)]
@@ -335,6 +363,8 @@ class GitHubServer:
         )
 
     def _create(self, repository: StoredRepository, body: Any) -> Answer:
+        if repository.role not in ("admin", "push", ""):
+            return Answer(status=403, body=error_object("Resource not accessible by personal access token"))
         branches = repository.branches()
         head, base = body["head"], body["base"]
         for field_name, branch in (("head", head), ("base", base)):

@@ -104,6 +104,19 @@ def user_object(api: str, login: str, user_id: int) -> Json:
     }
 
 
+def rule_object(kind: str) -> Json:
+    """A `repository-rule-detailed` of a ruleset of the repository."""
+    parameters = {
+        "dismiss_stale_reviews_on_push": True,
+        "require_code_owner_review": False,
+        "require_last_push_approval": False,
+        "required_approving_review_count": 1,
+        "required_review_thread_resolution": False,
+    }
+    source = {"ruleset_source_type": "Repository", "ruleset_source": "acme/fleet", "ruleset_id": 42}
+    return {"type": kind, **({"parameters": parameters} if kind == "pull_request" else {}), **source}
+
+
 def public_user_object(api: str, login: str, user_id: int, name: str, created_s: float) -> Json:
     """A `public-user`, as `GET /user` answers it."""
     return {

@@ -1,0 +1,20 @@
+"""Rights: what our credential may do on a forge, and what its rules forbid to whoever has it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What may be done with pull requests, as far as the forge tells: None is not told.
+
+    `refusals` are rules on our head branches, in the forge's words, that would refuse what we push; `drops_approvals`
+    says that a push to a pull request takes back the approvals that it has.
+    """
+
+    may_open: bool | None = True
+    may_label: bool | None = True
+    may_merge: bool | None = True
+    allows_auto_merge: bool | None = None
+    drops_approvals: bool = False
+    needs_signatures: bool = False
+    refusals: tuple[str, ...] = ()
