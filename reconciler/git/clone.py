@@ -89,14 +89,20 @@ class Clone(Repository):
         """
         self._push(branch, f"{check_object_id(commit)}:{branch_ref(branch)}", expected, wanted=commit)
 
+    def check_push(self, branch: str) -> None:
+        """Go through a push of a new `branch` up to where something would be sent; errors as of `push`."""
+        self._push(branch, f"{self.commit}:{branch_ref(branch)}", None, wanted=None, options=("--dry-run",))
+
     def delete_branch(self, branch: str, *, expected: str) -> None:
         """Delete the remote's `branch` if it still points to `expected`; errors as of `push`."""
         self._push(branch, f":{branch_ref(branch)}", check_object_id(expected), wanted=None)
 
-    def _push(self, branch: str, refspec: str, expected: str | None, wanted: str | None) -> None:
+    def _push(
+        self, branch: str, refspec: str, expected: str | None, wanted: str | None, options: tuple[str, ...] = ()
+    ) -> None:
         action = f"push {branch}"
         lease = f"--force-with-lease={branch_ref(branch)}:{check_object_id(expected) if expected is not None else ''}"
-        arguments = ("push", "--porcelain", "--no-verify", "--no-signed", lease, "--", self._url, refspec)
+        arguments = ("push", *options, "--porcelain", "--no-verify", "--no-signed", lease, "--", self._url, refspec)
         completed = self.git.attempt(*arguments, action=action)
         if completed.status == 0:
             return

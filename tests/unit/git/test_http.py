@@ -49,6 +49,17 @@ def assert_hidden(text: str, credentials: GitToken) -> None:
         assert form not in text
 
 
+def test_whether_a_branch_may_be_pushed_is_asked_without_pushing(
+    workshop: Workshop, server: GitServer, clone_over_http: CloneOverHttp
+) -> None:
+    clone = clone_over_http("private")
+    clone.check_push("reconciler/doctor")
+    assert workshop.head("reconciler/doctor") == ""
+    server.fault, server.fault_on = Fault.FORBIDDEN, "git-receive-pack"
+    with pytest.raises(ConfigurationError, match="forbids this"):
+        clone.check_push("reconciler/doctor")
+
+
 def test_a_clone_is_read_changed_and_pushed_over_http(
     workshop: Workshop, clone_over_http: CloneOverHttp, author: Identity
 ) -> None:
