@@ -24,6 +24,9 @@ _HEADINGS = (
 _STYLES = (
     (re.compile(r"^\S.*$(?=\n {2,}\d* *(?:error|warning|note):)", re.MULTILINE), "bold"),
     (re.compile(rf"^({_HEADINGS}).*$|^ {{3}}VARIANT.*$", re.MULTILINE), "bold"),
+    (re.compile(r"^ok(?= {4})", re.MULTILINE), "green"),
+    (re.compile(r"^warn(?= {2})", re.MULTILINE), "yellow"),
+    (re.compile(r"^FAIL(?= {2})", re.MULTILINE), "red"),
     (re.compile(r"▲"), "red"),
     (re.compile(r"▼"), "green"),
     (re.compile(r"⇄"), "cyan"),

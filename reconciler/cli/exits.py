@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from reconciler.domain.checkup import Cause, Check, Level
 from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
@@ -36,6 +37,12 @@ def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Ex
     worst = {finding.severity for finding in findings}
     fails = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     return Exit.INPUT if worst & fails else Exit.FINISHED
+
+
+def exit_of_checks(checks: Iterable[Check]) -> Exit:
+    """The code of the gravest failure; a warning fails nothing."""
+    codes = {Cause.INPUT: Exit.INPUT, Cause.OUTSIDE: Exit.TRANSIENT, Cause.CONFIGURATION: Exit.CONFIGURATION}
+    return max((codes[check.cause] for check in checks if check.level is Level.FAIL), default=Exit.FINISHED)
 
 
 def exit_of_plan(plan: "Plan", *, detailed: bool = False, fails_when_held: bool = False) -> Exit:

@@ -10,6 +10,7 @@ import typer
 
 from reconciler.cli.console import complain, reserve_stdout
 from reconciler.cli.demo import demo
+from reconciler.cli.doctor import doctor
 from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
 from reconciler.cli.fit import fit
@@ -45,6 +46,7 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     plan: ("plan --prometheus http://127.0.0.1:9090", "plan --replay run.zip -o markdown"),
     explain: ("explain chat/llama-8b", "explain chat/llama-8b --replay run.zip -o json"),
     validate: ("validate --strict", "validate clusters/prod/llama.yaml"),
+    doctor: ("doctor --repo https://github.com/OWNER/FLEET.git", "doctor -o json"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
     init: ("init --prometheus http://127.0.0.1:9090 --github-action", "init --cronjob --argocd --check"),
     schema: ("schema configuration",),

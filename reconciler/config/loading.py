@@ -10,7 +10,7 @@ from reconciler.config.environment import FORGE_TOKEN, PAUSED, PROMETHEUS_TOKEN,
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import PlacedValue, merge
 from reconciler.config.pools import find_unknown_devices
-from reconciler.config.schema import ConfigurationFile
+from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.products import PRODUCTS
@@ -28,13 +28,15 @@ class LoadedSettings:
     """Settings that are safe to act on.
 
     `findings` are warnings. Secrets may be sent to `trusted_origins` and nowhere else. `paused` says who stops all
-    writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody does.
+    writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody does. `run_interval_s` is how often a run is
+    started.
     """
 
     settings: Settings
     findings: tuple[Finding, ...] = ()
     trusted_origins: frozenset[str] = frozenset()
     paused: str = ""
+    run_interval_s: float = RUN_INTERVAL_S
 
 
 def load_settings(
@@ -98,6 +100,7 @@ def _load(
         findings=findings,
         trusted_origins=trusted,
         paused=_who_pauses(validated.value, root, environment),
+        run_interval_s=validated.value.run_interval,
     )
     return loaded, findings
 

@@ -30,6 +30,7 @@ from reconciler.config.values import (
     Days,
     Email,
     Grouping,
+    Interval,
     LabelKey,
     Name,
     NotYet,
@@ -48,6 +49,7 @@ KIND = "Configuration"
 _GIT = GitSettings()
 _PULL_REQUESTS = PullRequestSettings()
 _SETTINGS = Settings()
+RUN_INTERVAL_S = 600.0
 
 
 class DefaultsSection(VariantSection):
@@ -180,7 +182,8 @@ class ConfigurationFile(ConfigSection):
     """a list of files in the repository that are read first (= none)"""
     currency: Currency = _SETTINGS.currency
     """a currency code like USD, of every cost (= USD)"""
-    run_interval: NotYet = None
+    run_interval: Annotated[Interval, Field(json_schema_extra={"default": "10m"})] = RUN_INTERVAL_S
+    """a duration like 10m: how often run is started (= 10m)"""
     clusters: list[ClusterEntry] = []
     """a list of clusters (= all files are one cluster, default)"""
     accelerators: Annotated[

@@ -184,6 +184,7 @@ _PERCENTILE_SPELLING = (("type", "number"), ("exclusiveMinimum", 0), ("exclusive
 Latency = Annotated[float, _duration("500ms")]
 LatencyOrNone = Annotated[float, _duration("500ms", may_be_zero=True)]
 Days = Annotated[float, _duration("7d")]
+Interval = Annotated[float, _duration("10m")]
 Delay = Annotated[float, _amount(read_delay, SECONDS, "3m")]
 Percentage = Annotated[float, _amount(read_percentage, FRACTIONS, "20%")]
 Percentile = Annotated[float | None, Parsed(_percentile, (("anyOf", [dict(_PERCENTILE_SPELLING), {"const": "mean"}]),))]

@@ -56,9 +56,10 @@ class ForgeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """What a run observed: the recording that it decides from, the declaration it read, and the forge."""
+    """What a run observed: the recording that it decides from, what it read and what that declares, and the forge."""
 
     recording: Recording
+    files: "Files"
     declaration: Declaration
     forge: ForgeView
 
@@ -88,7 +89,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paths=files.paths,
         committed_s=doors.repository.committed_s(),
     )
-    return ObservedRun(recording=recording, declaration=declaration, forge=forge_view)
+    return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The doors of a run: everything outside that it touches, opened from what command line and environment say."""
 
 import logging
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -11,7 +12,7 @@ from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.identity import Finding
-from reconciler.domain.measured.answers import Answer, Query
+from reconciler.domain.measured.answers import Answer, Query, no_prometheus
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
@@ -25,6 +26,9 @@ from reconciler.rendering.renderer import Renderer
 
 Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
 """Answers the queries of one cluster, in their order; failures are answers too."""
+
+AskTime = Callable[[ClusterSettings], Answer]
+"""What time it is at the Prometheus of a cluster, which must have one."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much; for people who wait."""
@@ -62,6 +66,9 @@ class Session:
     findings: tuple[Finding, ...]
     directory: str
     """Where the base is read as it lies, at HEAD; empty for a clone, or another base."""
+    ask_time: AskTime
+    run_interval_s: float
+    """How often a run is started, as configured."""
     paused: str = ""
     """Who says that nothing may be written: a variable, or a line of the configuration; empty when nobody does."""
 
@@ -88,7 +95,7 @@ def open_session(
         secrets = SecretReader(environment=environment)
         forge, author = None, settings.git.author or NEUTRAL_IDENTITY
         if with_forge:
-            forge, author = _open_forge(source.remote, settings, secrets, writes=writes, run_ends_s=run_ends_s)
+            forge, author = open_forge(source.remote, settings, secrets, writes=writes, run_ends_s=run_ends_s)
         doors = Doors(
             repository=repository,
             ask=_asker(secrets, progress, run_ends_s),
@@ -104,6 +111,8 @@ def open_session(
             repository=without_user(source.remote or flags.repo),
             findings=loaded.findings,
             directory="" if flags.base else source.directory,
+            ask_time=_time_asker(secrets, run_ends_s),
+            run_interval_s=loaded.run_interval_s,
             paused=loaded.paused,
         )
 
@@ -179,8 +188,8 @@ def _load(flags: Flags, environment: Environment, source: _BaseSource, repositor
     )
 
 
-def _open_forge(
-    remote: str, settings: Settings, secrets: SecretReader, *, writes: bool, run_ends_s: float
+def open_forge(
+    remote: str, settings: Settings, secrets: SecretReader, *, writes: bool, run_ends_s: float = math.inf
 ) -> tuple[Forge | None, Identity]:
     """The forge and the identity behind its credential; a plan does without one that it has no way to."""
     reference = settings.forge.token
@@ -208,3 +217,15 @@ def _asker(secrets: SecretReader, progress: Progress, run_ends_s: float) -> Ask:
             return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
 
     return ask
+
+
+def _time_asker(secrets: SecretReader, run_ends_s: float) -> AskTime:
+    limits = Limits(run_ends_s=run_ends_s)
+
+    def ask_time(cluster: ClusterSettings) -> Answer:
+        if cluster.prometheus is None:
+            raise ConfigurationError(no_prometheus(cluster.name))
+        with closing(PrometheusClient(cluster.prometheus, secrets.read, limits=limits)) as client:
+            return client.ask_time(cluster.name)
+
+    return ask_time

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -72,6 +73,11 @@ class PrometheusClient:
         """The answer to one question; FAILED or REFUSED with a reason for any fault outside."""
         return self._answer(query, _Outage())
 
+    def ask_time(self, cluster: str) -> Answer:
+        """What time it is there: a scalar, of whatever moment the server takes for now."""
+        query = Query(cluster=cluster, quantity="time", text="time()", start_s=math.nan, end_s=math.nan)
+        return self.ask(query)
+
     def ask_all(self, queries: Sequence[Query], progress: Progress | None = None) -> tuple[Answer, ...]:
         """The answers in the order of `queries`; once the server is plainly out of reach the rest fails at once."""
         outage = _Outage()
@@ -104,7 +110,7 @@ class PrometheusClient:
 
     def _request(self, query: Query) -> Request:
         if query.step_s is None:
-            form = {"query": query.text, "time": f"{query.end_s:.3f}"}
+            form = {"query": query.text, **({} if math.isnan(query.end_s) else {"time": f"{query.end_s:.3f}"})}
             return Request(method="POST", url=f"{self._root}/api/v1/query", form=form)
         times = {"start": f"{query.start_s:.3f}", "end": f"{query.end_s:.3f}", "step": f"{query.step_s:.3f}"}
         return Request(method="POST", url=f"{self._root}/api/v1/query_range", form={"query": query.text, **times})

@@ -183,56 +183,56 @@ def history_of(day: Day) -> History:
     history = History(end_s=day.start_s + day.hours * HOUR_S)
     for pod in ("llama-5d4c8b7f9-bcdfg", "llama-5d4c8b7f9-hjklm"):
         labels = {"namespace": "chat", "pod": pod, "model_name": "llama"}
-        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
-        _gauge(history, day, "kube_pod_labels", {**_pod(labels), "label_llm_d_ai_variant": "llama"})
+        write_replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
+        write_gauge(history, day, "kube_pod_labels", {**_pod(labels), "label_llm_d_ai_variant": "llama"})
     granite = {"namespace": "code", "pod": "granite-xyz-1", "model_name": "ibm/granite-13b"}
-    _replica(history, day, granite, lambda _at_s: 12.0, GRANITE_A100)
+    write_replica(history, day, granite, lambda _at_s: 12.0, GRANITE_A100)
     owner = {"owner_kind": "ReplicaSet", "owner_name": "granite-xyz"}
-    _gauge(history, day, "kube_pod_owner", {**_pod(granite), **owner})
+    write_gauge(history, day, "kube_pod_owner", {**_pod(granite), **owner})
     replica_set = {"namespace": "code", "replicaset": "granite-xyz"}
-    _gauge(
+    write_gauge(
         history,
         day,
         "kube_replicaset_owner",
         {**replica_set, "owner_kind": "Deployment", "owner_name": "granite"},
     )
     qwen = {"namespace": "batch", "pod": "qwen-6c9d8b7f54-x2v4k", "model_name": "Qwen/Qwen2.5-7B-Instruct"}
-    _replica(history, day, qwen, lambda _at_s: 1.0, QWEN_L4)
+    write_replica(history, day, qwen, lambda _at_s: 1.0, QWEN_L4)
     for index in range(3):
         entry = {"namespace": "serving", "pod": f"phi-{index}-server-0-0"}
         waiting = [(at_s, day.rate_at(at_s) / 6) for at_s in _times(day)]
         history.series("gauge", "vllm:num_requests_waiting", {**entry, "model_name": "phi"}, waiting, "")
-        _gauge(history, day, "vllm:num_requests_running", {**entry, "model_name": "phi"}, 8.0)
-        _gauge(history, day, "kube_pod_status_ready", {**entry, "condition": "true"})
+        write_gauge(history, day, "vllm:num_requests_running", {**entry, "model_name": "phi"}, 8.0)
+        write_gauge(history, day, "kube_pod_status_ready", {**entry, "condition": "true"})
         named = {"label_modelserving_volcano_sh_name": "phi", "label_modelserving_volcano_sh_entry": "true"}
-        _gauge(history, day, "kube_pod_labels", {**entry, **named})
+        write_gauge(history, day, "kube_pod_labels", {**entry, **named})
     for pod in ("mistral-0", "mistral-1"):
         labels = {"namespace": "notes", "pod": pod, "model_name": "mistral"}
-        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
+        write_replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 2)
     for pod in ("starcoder-7f9c6b5d84-bcdfg", "starcoder-7f9c6b5d84-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "starcoder"}
-        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)
-        _cache(history, day, labels, lambda at_s: min(day.rate_at(at_s) / 118, 0.98))
+        write_replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 50)
+        write_cache(history, day, labels, lambda at_s: min(day.rate_at(at_s) / 118, 0.98))
     for pod in ("nemo-6b8d7c9f54-bcdfg", "nemo-6b8d7c9f54-hjklm"):
         labels = {"namespace": "trial", "pod": pod, "model_name": "nemo"}
-        _replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10, NEMO_H100)
-        _cache(history, day, labels, lambda _at_s: 0.4)
+        write_replica(history, day, labels, lambda at_s: day.rate_at(at_s) / 10, NEMO_H100)
+        write_cache(history, day, labels, lambda _at_s: 0.4)
     return history
 
 
-def _cache(history: History, day: Day, labels: Mapping[str, str], usage_at: Callable[[float], float]) -> None:
+def write_cache(history: History, day: Day, labels: Mapping[str, str], usage_at: Callable[[float], float]) -> None:
     """A replica's KV cache: memory for 80,000 tokens, and how full it is (0-1)."""
     points = [(at_s, usage_at(at_s)) for at_s in _times(day)]
     history.series("gauge", "vllm:kv_cache_usage_perc", labels, points, "")
     size = {"block_size": "16", "num_gpu_blocks": "5000"}
-    _gauge(history, day, "vllm:cache_config_info", {**_pod(labels), **size})
+    write_gauge(history, day, "vllm:cache_config_info", {**_pod(labels), **size})
 
 
 def _pod(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: labels[name] for name in ("namespace", "pod")}
 
 
-def _replica(
+def write_replica(
     history: History,
     day: Day,
     labels: Mapping[str, str],
@@ -295,7 +295,7 @@ def _counter(
     history.series(kind, metric, labels, scaled, suffix)
 
 
-def _gauge(history: History, day: Day, metric: str, labels: Mapping[str, str], value: float = 1.0) -> None:
+def write_gauge(history: History, day: Day, metric: str, labels: Mapping[str, str], value: float = 1.0) -> None:
     history.series("gauge", metric, labels, [(at_s, value) for at_s in _times(day)], "")
 
 

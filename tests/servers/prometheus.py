@@ -54,6 +54,11 @@ class History:
         """Any points at all."""
         self._families.setdefault((metric, kind), []).append(({**labels, "": suffix}, points))
 
+    def families(self) -> Iterator[tuple[str, str, dict[str, str], Points]]:
+        """Metric, kind, labels and points of every series; the suffix of its name stands under the empty label."""
+        for (metric, kind), members in self._families.items():
+            yield from ((metric, kind, dict(labels), points) for labels, points in members)
+
     def lines(self) -> Iterator[str]:
         """OpenMetrics text, each family in one place."""
         for (metric, kind), members in sorted(self._families.items()):

@@ -42,7 +42,7 @@ def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testd
     "part",
     [
         {"curency": "USD"},
-        {"runInterval": "10m"},
+        {"runInterval": "10"},
         {"defaults": {"sizing": {"headroom": 0.2}}},
         {"defaults": {"minReplicas": "1"}},
         {"defaults": {"minReplicas": None}},

@@ -35,6 +35,11 @@ def prometheus_of(cluster: ClusterSettings) -> PrometheusSettings:
     return cluster.prometheus
 
 
+def test_how_often_a_run_is_started_is_stated_or_ten_minutes(load: Load) -> None:
+    assert load("runInterval: 1h").run_interval_s == 3600.0
+    assert load("currency: USD").run_interval_s == 600.0
+
+
 def test_without_a_file_all_paths_are_one_cluster_and_that_is_said(load: Load) -> None:
     loaded = load(flags=Flags(prometheus="http://prometheus:9090"))
     (cluster,) = loaded.settings.clusters

@@ -180,7 +180,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("runInterval: 10m", "runInterval: "),
         ("accelerators: none", 'accelerators: "none" is '),
         ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
         ("models: [{id: m, actuationDelay: {merge: 1h}}]", "models[0].actuationDelay.merge: "),

@@ -42,6 +42,13 @@ def test_an_instant_query_is_a_form_with_its_time(serve: Any, connect: Any, quer
     assert server.seen[0].form == {"query": ['up{a="b"}'], "time": ["1000.000"]}
 
 
+def test_what_time_it_is_there_is_asked_without_a_time(serve: Any, connect: Any) -> None:
+    server = serve()
+    answer = connect(server.url).ask_time("prod")
+    assert (answer.status, answer.query.cluster) == (AnswerStatus.OK, "prod")
+    assert server.seen[0].form == {"query": ["time()"]}
+
+
 def test_a_range_query_has_start_end_and_step(serve: Any, connect: Any, query: Query) -> None:
     server = serve()
     connect(server.url).ask(replace(query, end_s=4600.0, step_s=60.0))

@@ -1,0 +1,23 @@
+"""`reconciler doctor`: whether all that a run depends on is well, and what to do where it is not."""
+
+import time
+
+from reconciler.cli.options import Common, with_common
+
+
+@with_common(outputs=("text", "json"))
+def doctor(common: Common) -> int:
+    """Check credentials, rights, metrics and every variant, and say what to do."""
+    from reconciler.cli.console import painted, progress, width, write, write_json
+    from reconciler.cli.exits import exit_of_checks
+    from reconciler.config.environment import read_environment
+    from reconciler.pipeline.doctor.doctor import examine
+    from reconciler.report.checkup import checkup_json, checkup_text
+
+    with progress(common) as step:
+        checks = tuple(examine(common.flags, read_environment(), lambda: time.time(), step))
+    if common.output == "json":
+        write_json(checkup_json(checks))
+    elif not common.quiet:
+        write(painted(common, checkup_text(checks, width=width())))
+    return exit_of_checks(checks)

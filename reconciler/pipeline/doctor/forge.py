@@ -1,0 +1,80 @@
+"""Checks of the forge: whether it lets us in, what our credential may do there, and which rules stand in the way."""
+
+from collections.abc import Iterator
+
+from reconciler.domain.checkup import Cause, Check, warning, well
+from reconciler.errors import ReconcilerError
+from reconciler.forge.pull_requests import Forge
+from reconciler.forge.rights import Rights
+from reconciler.pipeline.doctor.failures import failed, failed_by
+
+FORGE = "forge"
+TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
+
+
+def check_forge(forge: Forge, *, base: str, prefix: str) -> Iterator[Check]:
+    """What a run needs of the forge; `prefix` begins the names of our head branches."""
+    try:
+        forge.check_access()
+        rights = forge.rights(base=base, head=f"{prefix}doctor")
+    except ReconcilerError as error:
+        yield failed_by(FORGE, "forge-access", error)
+        return
+    troubles = [*_missing(rights), *_rules(rights, base=base, prefix=prefix)]
+    yield from troubles
+    if not troubles:
+        yield well(FORGE, "forge-rights", f"{forge.name}, {_allowed(rights)}")
+
+
+def _missing(rights: Rights) -> Iterator[Check]:
+    if rights.may_open is False:
+        yield failed(
+            FORGE,
+            "open-pull-requests",
+            "no pull request may be opened",
+            f'let {TOKEN} write "Pull requests"; for a workflow\'s token, set `permissions: pull-requests: write` and '
+            "allow Actions to create pull requests (Settings, Actions, General)",
+            cause=Cause.CONFIGURATION,
+        )
+    if rights.may_label is False:
+        yield warning(
+            FORGE,
+            "label-pull-requests",
+            "pull requests may not be labelled",
+            f'let {TOKEN} write "Pull requests" and "Issues", or take pullRequests.labels out of reconciler.yaml',
+        )
+
+
+def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
+    if rights.refusals:
+        yield warning(
+            FORGE,
+            "branch-rules",
+            f"rules on branches {prefix}* would refuse what we push: {', '.join(rights.refusals)}",
+            "let our account bypass the ruleset (Settings, Rules), or set git.branchPrefix in reconciler.yaml to one "
+            "that it leaves alone",
+        )
+    if rights.drops_approvals:
+        yield warning(
+            FORGE,
+            "dropped-approvals",
+            f"{base} drops approvals on every push",
+            "merge soon after approving, or label what is approved stop-updating: nothing is pushed to it then",
+        )
+    if rights.needs_signatures:
+        yield warning(
+            FORGE,
+            "signed-commits",
+            f"{base} takes signed commits only, and ours have no signature",
+            "merge by squash, which the forge signs, or let our account bypass the rule (Settings, Rules)",
+        )
+
+
+def _allowed(rights: Rights) -> str:
+    told = {"open": rights.may_open, "label": rights.may_label, "merge": rights.may_merge}
+    may = " and ".join(filter(None, (", ".join(name for name, allowed in told.items() if allowed),)))
+    unknown = ", ".join(name for name, allowed in told.items() if allowed is None)
+    parts = [f"may {may} pull requests" if may else "", f"not told whether it may {unknown}" if unknown else ""]
+    if rights.allows_auto_merge is not None:
+        parts.append(f"auto-merge is {'allowed' if rights.allows_auto_merge else 'switched off'}")
+    return ", ".join(filter(None, parts))
