@@ -41,7 +41,7 @@ from reconciler.config.values import (
     refuse_not_yet,
     word,
 )
-from reconciler.domain.settings import GitSettings, PullRequestSettings, Settings
+from reconciler.domain.settings import DELIVER, GitSettings, PullRequestSettings, Settings
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"
@@ -204,8 +204,8 @@ class ConfigurationFile(ConfigSection):
     """where pull requests live"""
     pull_requests: PullRequestsSection = PullRequestsSection()
     """how proposals are grouped and presented"""
-    status: Annotated[str, word("file", "off", later=("deliver",), false="off")] = _SETTINGS.status
-    """file (status is written in Git) or off (= file)"""
+    status: Annotated[str, word("file", "off", DELIVER, false="off")] = _SETTINGS.status
+    """file (status is written in Git), off, or deliver (and to the cluster) (= file)"""
     paused: bool = False
     """true or false; true plans and says, and writes nothing (= false)"""
     policies: list[Annotated[Literal["default"], BeforeValidator(_refuse_other_policies)]] = ["default"]

@@ -16,6 +16,9 @@ from reconciler.domain.service_classes import ServiceClass
 ON_DEMAND = "on-demand"
 """The tier of a pool that says none: a word for policies."""
 
+DELIVER = "deliver"
+"""Of `status`: it is written in Git, and brought into the cluster too."""
+
 SettingScalar = str | int | float | bool
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.declared.declarations import BrokenResource, Form, StatusShape
-from reconciler.domain.declared.places import Condition, DocumentRef, EntryPlace
+from reconciler.domain.declared.places import Condition, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.declared.workloads import Workload
@@ -68,6 +68,8 @@ class Variant:
     """Whether its manifest is built into several objects: no status may be written there."""
     labels_at: EntryPlace | None = None
     """Where its labels are written, when not in its own manifest alone."""
+    delivery: DeliveryPlace | None = None
+    """How its status can reach the cluster; None where nobody asks for that."""
     priority: Sourced[int] | None = None
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
     is_pooled: bool = False

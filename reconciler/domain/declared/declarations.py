@@ -7,7 +7,7 @@ from enum import StrEnum
 from reconciler.domain.declared.inference import Inference
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import FlavorChoice, Llmaz
-from reconciler.domain.declared.places import Annotation, Condition, DocumentRef, EntryPlace
+from reconciler.domain.declared.places import Annotation, Condition, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationEntry, ZeroEntry
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
@@ -93,6 +93,8 @@ class VariantResource:
     """Whether its manifest is built into several objects: nothing may be written there."""
     labels_at: EntryPlace | None = None
     """Where its labels are written, when not in its own manifest alone."""
+    delivery: DeliveryPlace | None = None
+    """How its status can reach the cluster; None where nobody asks for that."""
 
     @property
     def scale_target(self) -> ResourceKey:

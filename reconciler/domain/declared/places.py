@@ -86,6 +86,27 @@ class OverlayPatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPlace:
+    """How a status can reach the cluster: `directory` is that of the kustomization which builds the object.
+
+    `resources` names what the kustomization lists already. `deployer` is the object in Git that deploys the directory,
+    a Flux Kustomization where `is_flux`, else an Argo CD Application, called `deployer_name` in `deployer_namespace`.
+    `reason` says why there is no way, and then all else is empty.
+    """
+
+    directory: str = ""
+    kustomization: str = ""
+    kustomization_document: int = 0
+    resources: tuple[str, ...] = ()
+    deployer: DocumentRef | None = None
+    deployer_name: str = ""
+    deployer_namespace: str = ""
+    source_name: str = ""
+    is_flux: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryPlace:
     """Where the entries of one mapping (or list) of a built object are written, when not just in its own manifest.
 

@@ -17,6 +17,7 @@ from reconciler.errors import InputError
 from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.checking import Checker, has_rules
+from reconciler.pipeline.drafting.delivery import Deliverer
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.pipeline.drafting.touching import find_touching
@@ -63,29 +64,30 @@ def _tell_group(group: GroupPlan, edited: Edited) -> GroupPlan:
 
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
     desk = _Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
-    change_sets = tuple(_change_set(group, desk) for group in plan.groups if group.changes)
+    change_sets = tuple(_change_set(group, plan, desk) for group in plan.groups if group.changes)
     if not desk.refused:
         _refuse_invalid(change_sets, desk, checker)
     return Edited(
         change_sets=change_sets,
         refused=desk.refused,
-        bonds=frozenset(find_touching(change_sets, desk.written_alone, files)),
+        bonds=frozenset((*find_touching(change_sets, desk.written_alone, files), *desk.find_carried_together(plan))),
         omissions=desk.omissions,
         moved_in=desk.moved_in,
     )
 
 
-def _change_set(group: GroupPlan, desk: "_Desk") -> ChangeSet:
+def _change_set(group: GroupPlan, plan: Plan, desk: "_Desk") -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
     riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
     edits |= {variant: _VariantEdits(needed=(), status=status) for variant, status in riding if status}
+    files = desk.deliver(group, plan, edits)
     desk.drawn[group.head_branch] = edits
     return ChangeSet(
         group=group.name,
         part=group.part,
         head_branch=group.head_branch,
         decision=group.fingerprint,
-        files=desk.apply(edits),
+        files={**desk.apply(edits), **files},
         changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
 
@@ -146,6 +148,8 @@ class _Desk:
     opened: dict[str, OpenFile] = field(default_factory=dict)
     drawn: dict[str, Mapping[ResourceKey, _VariantEdits]] = field(default_factory=dict)
     """The edits of each pull request, by its head branch."""
+    carriers: dict[str, list[str]] = field(default_factory=dict)
+    """The head branches that write each carrier of statuses."""
 
     def __post_init__(self) -> None:
         self.variants = {variant.key: variant for variant in self.snapshot.variants}
@@ -228,6 +232,35 @@ class _Desk:
         if isinstance(edit, str):
             return self._omit(variant, edit)
         return () if edit is None else (edit,)
+
+    def deliver(self, group: GroupPlan, plan: Plan, edits: dict[ResourceKey, _VariantEdits]) -> dict[str, bytes]:
+        """Files of ours that bring the group's statuses into the cluster; edits of others join its first change's."""
+        deliverer = Deliverer(
+            renderer=self.editor.renderer,
+            files=self.files,
+            variants=self.variants,
+            open_sheet=self._sheet,
+            now_s=self.snapshot.now_s,
+            omit=self._omit,
+        )
+        beside = [each for part in plan.groups if part.name == group.name for each in part.decisions]
+        told = (*group.changes, *(each for each in beside if each.outcome is not Outcome.CHANGE))
+        delivered = list(deliverer.deliver(group.name, [each for each in told if not _is_left_alone(each)]))
+        riding = tuple(edit for each in delivered for edit in each.edits)
+        if riding:
+            first = group.changes[0].variant
+            edits[first] = replace(edits[first], status=(*edits[first].status, *riding))
+        files = {path: body for each in delivered for path, body in each.files.items()}
+        for path in files:
+            self.carriers.setdefault(path, []).append(group.head_branch)
+        return files
+
+    def find_carried_together(self, plan: Plan) -> Iterator[frozenset[ResourceKey]]:
+        """The changes of one group whose pull requests would write the same carrier."""
+        for branches in self.carriers.values():
+            if len(branches) > 1:
+                parts = (part for part in plan.groups if part.head_branch in branches)
+                yield frozenset(each.variant for part in parts for each in part.changes)
 
     def _omit(self, variant: Variant, reason: str) -> tuple[FileEdit, ...]:
         self.omissions[variant.key] = reason

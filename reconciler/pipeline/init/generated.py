@@ -1,14 +1,11 @@
 """Files that init makes: replaced while nobody has changed them, which their first line can prove."""
 
-import hashlib
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from reconciler.pipeline.stamps import is_untouched, stamp
 from reconciler.pipeline.work_tree import read_content, refuse_links, write_content
-
-_STAMP = re.compile(rb"# Made by reconciler init \(([0-9a-f]{16})\)[^\n]*\n")
 
 
 class Fate(StrEnum):
@@ -35,7 +32,7 @@ class GeneratedFile:
     def content(self) -> bytes:
         """The whole file."""
         body = self.text.encode()
-        return body if self.is_started else stamp(body) + body
+        return body if self.is_started else stamp(body, "reconciler init") + body
 
     def fate_in(self, root: Path) -> Fate:
         """What becomes of it in a work tree, or would."""
@@ -53,16 +50,3 @@ class GeneratedFile:
         if fate in (Fate.CREATED, Fate.UPDATED):
             write_content(root, self.path, self.content, f"init: {self.path}")
         return fate
-
-
-def stamp(body: bytes) -> bytes:
-    """The first line for a text, by which a later run knows that nobody has changed it."""
-    digest = hashlib.sha256(body).hexdigest()[:16]
-    words = "Change anything below and the file is yours: it is kept then."
-    return f"# Made by reconciler init ({digest}). {words}\n".encode()
-
-
-def is_untouched(content: bytes) -> bool:
-    """Whether a file is one of ours, as we wrote it."""
-    match = _STAMP.match(content)
-    return match is not None and stamp(content[match.end() :]) == match[0]

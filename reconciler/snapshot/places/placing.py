@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import BrokenResource, Declaration, VariantResource
+from reconciler.domain.declared.declarations import BrokenResource, Declaration, StatusShape, VariantResource
 from reconciler.domain.declared.places import DocumentRef, FieldPath, WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.settings import DELIVER, ModelSettings, Settings
+from reconciler.placement.delivery import find_delivery
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
@@ -113,7 +114,9 @@ class _Builds:
         """A resource with the place of its labels, where it is not its own manifest alone."""
         built = self.fleet.find(variant.key)
         labels_at = None if built is None else self.entries.find(built, _LABELS)
-        return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at)
+        is_asked = self.settings.status == DELIVER and variant.status_shape is not StatusShape.NONE
+        delivery = find_delivery(self.fleet, built) if is_asked and built is not None else None
+        return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at, delivery=delivery)
 
     def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
         """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""

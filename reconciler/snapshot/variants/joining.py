@@ -151,6 +151,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         conditions=resource.conditions,
         is_shared=resource.is_shared,
         labels_at=resource.labels_at,
+        delivery=resource.delivery,
         priority=index.priorities.priority_of(workload) if workload is not None else None,
         is_pooled=workload is not None and bool(index.priorities.pools_of(workload)),
         flavors_field=resource.flavors.field if resource.flavors is not None else (),

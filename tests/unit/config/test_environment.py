@@ -40,7 +40,7 @@ def test_what_is_wrong_with_the_environment_is_found_with_everything_else(check:
     assert check("status: x", flags=Flags(prometheus="http://p"), variables=variables) == [
         "RECONCILER_PROMETHEUS_TOKEN: error: set together with RECONCILER_PROMETHEUS_TOKEN_FILE: unset one of them",
         "RECONCILER_TRUSTED_ORIGINS: error: expected an origin like https://a, without a path",
-        'reconciler.yaml:3: error: status: expected file or off, got "x"',
+        'reconciler.yaml:3: error: status: expected file, off or deliver, got "x"',
     ]
 
 

@@ -57,7 +57,7 @@ def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testd
         {"clusters": [{"name": "a", "pools": [{"name": "p", "device": "L4", "devices": -1}]}]},
         {"clusters": [{"name": "a", "pools": [{"name": "p", "device": "L4"}]}]},
         {"pullRequests": {"autoMerge": True}},
-        {"status": "deliver"},
+        {"status": "delivered"},
         _learned(date="today"),
         _learned(batch=[1]),
         _learned(batch=[-1, 1]),

@@ -149,8 +149,8 @@ def pools(text: str) -> str:
         ),
         ("pullRequests: {groupBy: [team]}", "expected cluster, namespace, model, path or label:KEY"),
         ("pullRequests: {reopenAfter: 7}", "pullRequests.reopenAfter: expected a duration like 7d, got 7"),
-        ("status: both", 'status: expected file or off, got "both"'),
-        ("status: true", "status: expected file or off, got true"),
+        ("status: both", 'status: expected file, off or deliver, got "both"'),
+        ("status: true", "status: expected file, off or deliver, got true"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_was_expected(check: Check, text: str, message: str) -> None:
@@ -188,7 +188,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
         ("pullRequests: {autoMerge: true}", 'pullRequests.autoMerge: "true" is '),
         ("pullRequests: {limits: {open: 1}}", "pullRequests.limits: "),
-        ("status: deliver", 'status: "deliver" is '),
         ("policies: [default, conservative]", 'policies[1]: "conservative" is '),
         ("policies: [.reconciler/policies/]", 'policies[0]: ".reconciler/policies/" is '),
         ("templates: .reconciler/templates/", "templates: "),

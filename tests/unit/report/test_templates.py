@@ -20,6 +20,7 @@ from reconciler.pipeline.init.configuration import ConfigurationView
 from reconciler.pipeline.init.jobs import JobView
 from reconciler.rendering.filters import FILTERS
 from reconciler.rendering.renderer import Renderer, shipped_templates
+from reconciler.report.delivery import FluxDeliveryView, ResourceEntryView, StatusDeliveryView
 from reconciler.report.entries import (
     EntriesView,
     FieldsView,
@@ -64,6 +65,9 @@ VIEWS: Mapping[str, type] = {
     "manifests/overlay-patch": OverlayPatchView,
     "manifests/fields": FieldsView,
     "manifests/": EntriesView,
+    "delivery/status": StatusDeliveryView,
+    "delivery/flux": FluxDeliveryView,
+    "delivery/kustomize": ResourceEntryView,
     "init/reconciler": ConfigurationView,
     "init/": JobView,
     "deploy/": JobView,
