@@ -2,7 +2,7 @@
 
 Models have log-normal demand and belong to three classes: 20 % are urgent and pay 100 times what their cheapest
 capacity costs for demand that is not met, 50 % pay 20 times, 30 % pay 5 times. Demand comes in five steps of falling
-probability, and at most two variants of a model serve at once. Every variant
+probability, and at most two variants of a model serve at once, or any number. Every variant
 is offered on one accelerator, one pool each, in 1, 2 or 4 devices; dearer accelerators are faster, and no model likes
 all of them alike. What runs today is what a demand drawn again would need, cut to the pools, on the cheapest variant
 of seven models in ten and on the second of the others.
@@ -34,19 +34,27 @@ FEWEST_DEVICES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One fleet: pools at a share of the need; not priced, demand must be covered and the class is its priority."""
+    """One fleet: pools at a share of the need; not priced, demand must be covered and the class is its priority.
+
+    With weighted routers any number of a model's variants may serve, else two. Demand, pools and budgets are `times` as
+    large.
+    """
 
     models: int
     pools_at: float
     budgets_at: float = BUDGET_AT
     is_priced: bool = True
+    is_routed: bool = False
+    times: float = 1.0
     seed: int = 1
 
     def __str__(self) -> str:
         """In the words of a table."""
         budgets = "" if self.budgets_at == BUDGET_AT else f", budgets at {self.budgets_at:g}"
         kind = "" if self.is_priced else ", by priority"
-        return f"{self.models:,}, pools at {self.pools_at:g}{budgets}{kind}"
+        router = ", weighted routers" if self.is_routed else ""
+        times = "" if self.times == 1 else f", {self.times:g} times the demand"
+        return f"{self.models:,}, pools at {self.pools_at:g}{budgets}{kind}{router}{times}"
 
 
 def draw(instance: Instance) -> Problem:
@@ -125,7 +133,7 @@ def _accelerators(chance: random.Random) -> list[_Accelerator]:
 
 def _model(chance: random.Random, number: int, accelerators: Sequence[_Accelerator], instance: Instance) -> _Model:
     team = f"team-{number % BUDGETS}"
-    demand = chance.lognormvariate(2.5, 1.1)
+    demand = chance.lognormvariate(2.5, 1.1) * instance.times
     rank = chance.choices(range(len(CLASSES)), CLASS_SHARES)[0]
     weight = chance.lognormvariate(0, 0.4)
     offers = sorted(
@@ -148,7 +156,7 @@ def _model(chance: random.Random, number: int, accelerators: Sequence[_Accelerat
             segments=_segments(demand, price) if instance.is_priced else (Segment(amount=demand),),
             per_replica={offer.candidate.key: offer.carried for offer in offers},
             priority=len(CLASSES) - 1 - rank,
-            active_limit=2,
+            active_limit=None if instance.is_routed else 2,
         ),
         offers=tuple(offers),
         runs=runs,
