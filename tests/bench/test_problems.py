@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import violations
+from reconciler.optimizer.fleet import pricing
 from tests.bench.optimizer import solve
 from tests.bench.problems import Instance, draw
 
@@ -48,3 +49,23 @@ def test_what_is_told_of_an_instance_agrees_with_itself() -> None:
     assert solved.greedy_value is None or solved.greedy_value >= solved.bound
     assert all(0 <= share <= 1 for share in solved.covered)
     assert (solved.models, solved.variants, solved.rows) == (8, 48, 16)
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        Instance(models=60, pools_at=1.5),
+        Instance(models=30, pools_at=0.7),
+        Instance(models=30, pools_at=1.5, times=1_000.0),
+        Instance(models=20, pools_at=0.7, is_priced=False),
+    ],
+    ids=str,
+)
+def test_no_price_of_models_of_many_variants_takes_a_programme(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pricing, "solve_mixed_integer", None)
+    solution = SOLVERS["auto"].solve(draw(replace(instance, is_routed=True)))
+
+    assert solution.gap <= 1e-3
+    assert not solution.is_unsolved

@@ -91,7 +91,7 @@ def generate(formulation: Formulation) -> Generated:
     pricing = Pricing(formulation)
     free = pricing.answer(np.zeros(len(formulation.shared)), is_rough=True)
     known = known_of(formulation, free.configurations)
-    if not pricing.is_quick and (len(free.infeasible) or fits(formulation, _best(formulation, known))):
+    if free.is_rough and (len(free.infeasible) or fits(formulation, _best(formulation, known))):
         free = pricing.answer(np.zeros(len(formulation.shared)))
         known = known_of(formulation, free.configurations)
     proof = _Proof(prices=np.zeros(len(formulation.shared)), bound=free.bound, least=free.least)
@@ -101,7 +101,7 @@ def generate(formulation: Formulation) -> Generated:
     known, proof = _begun(formulation, pricing, known, proof, penalty)
     before = known_plan(formulation)
     known = known if before is None else added(known, before)
-    raises, value, searches = 0, np.inf, 0 if pricing.is_quick else SEARCHES
+    raises, value, searches = 0, np.inf, SEARCHES
     for _ in range(ROUNDS):
         programme = _solve(formulation, known, penalty)
         better, proof = _asked(formulation, pricing, programme, proof)

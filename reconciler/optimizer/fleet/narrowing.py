@@ -64,22 +64,36 @@ class Narrowing:
 
     def bound(self, priced: Formulation) -> Floats:
         """By row what any configuration costs at least, whichever variants serve."""
+        served = np.bincount(priced.variants.row, self.least(priced), minlength=len(self._covered))
+        total: Floats = self._covered + idle_value(priced) + served
+        return np.where(np.isfinite(total), total - TOLERANCE * np.abs(total), -np.inf)
+
+    def least(self, priced: Formulation) -> Floats:
+        """By variant the least d of its choices, or of none of them."""
         choices, variants = priced.choices, priced.variants
         least = np.full(len(variants.keys), np.inf)
         is_open = choices.highest >= np.maximum(choices.lowest, 1)
         np.minimum.at(least, choices.variant, np.where(is_open, self._least, np.inf))
-        least = np.where(variants.is_forced, least, np.minimum(least, 0.0))
-        served = np.bincount(variants.row, least, minlength=len(self._covered))
-        total: Floats = self._covered + idle_value(priced) + served
-        return np.where(np.isfinite(total), total - TOLERANCE * np.abs(total), -np.inf)
+        return np.where(variants.is_forced, least, np.minimum(least, 0.0))
 
-    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
+    def lost(self, choice: Integers, count: Integers) -> Floats:
+        """The d of so many replicas, at least one."""
+        started = np.maximum(count - self._standing[choice], 0.0)
+        running = self._constant[choice] + self._running[choice] * count
+        total: Floats = running + (self._starting[choice] - self._running[choice]) * started
+        return total
+
     def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:
         """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first.
 
         `other` -1 is none.
         """
-        left = self._left[choice] - self._constant[choice] - np.where(other >= 0, self._least[other], 0.0)
+        return self.within(choice, self._left[choice] - np.where(other >= 0, self._least[other], 0.0), most)
+
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
+    def within(self, choice: Integers, left: Floats, most: Integers) -> tuple[Integers, Integers]:
+        """The first and last of 1 to `most` of `choice` whose d is at most `left`; none where last < first."""
+        left = left - self._constant[choice]
         running, starting, standing = self._running[choice], self._starting[choice], self._standing[choice]
         spare = left - running * standing  # at the standing count
         by_running, by_starting = left / running, standing + spare / starting

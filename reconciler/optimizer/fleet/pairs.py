@@ -17,7 +17,7 @@ from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
 LONGEST = 4096
-"""Counts that are tried of a pair's smaller side; a model that needs more is left to the general search."""
+"""Counts that are tried of a pair's smaller side; a model that needs more is looked at as one of many variants."""
 
 _CHUNK = 400_000
 """Entries evaluated at once: some 100 MB of arrays."""
@@ -64,26 +64,28 @@ def merged(parts: list[BestCounts]) -> BestCounts:
 class Pairs:
     """What does not depend on prices: which singles and pairs there are, and which counts are worth trying.
 
-    Of the rows of `is_paired` these are all configurations, the others belong to the general search; of those that no
-    ratio joins, the singles and pairs are looked at all the same, for they are most of what is any good.
+    Of the rows of `is_paired` these are all configurations. Of those of `is_mixed` more variants may serve, and these
+    are most of what is any good; all others belong to the general search.
     """
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self.is_paired, self._is_looked_at = _is_paired(formulation)
+        self.is_paired, self._is_lone = _is_paired(formulation)
         choices, variants = formulation.choices, formulation.variants
         count = len(formulation.rows.requirements)
         self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
         is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
-        self._singles = np.flatnonzero(self._is_looked_at[choices.row] & is_alone_allowed)
-        self._pairs = self._pairs_of(formulation)
-        pairs = self._pairs
-        lost = np.minimum(pairs.most_left, pairs.most_right) > LONGEST
-        if lost.any():
-            self.is_paired[choices.row[pairs.left[lost]]] = False
-            self._is_looked_at[choices.row[pairs.left[lost]]] = False
-            self._pairs = pairs.at(self._is_looked_at[choices.row[pairs.left]])
-            self._singles = self._singles[self._is_looked_at[choices.row[self._singles]]]
+        self._singles = np.flatnonzero(self._is_lone[choices.row] & is_alone_allowed)
+        pairs = self._pairs_of(formulation)
+        is_long = np.minimum(pairs.most_left, pairs.most_right) > LONGEST
+        self.is_paired[choices.row[pairs.left[is_long]]] = False
+        self._pairs = pairs.at(~is_long)
+        self.is_mixed: Flags = self._is_lone & ~self.is_paired
+
+    @property
+    def is_listed(self) -> Flags:
+        """Rows of which no configuration needs the general search, unless there are too many of them."""
+        return self.is_paired | self.is_mixed
 
     def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> BestCounts:
         """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
@@ -98,7 +100,7 @@ class Pairs:
     def _pairs_of(self, formulation: Formulation) -> "_Sides":
         """Choices of two variants of one row, and how many counts of each are of any use."""
         choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
-        allowed = self._is_looked_at & (rows.active_limit >= 2)
+        allowed = self._is_lone & (rows.active_limit >= 2)
         left, right = _within_rows(formulation, allowed)
         is_apart = choices.variant[left] != choices.variant[right]
         forced = variants.is_forced[choices.variant[left]].astype(np.int64)
@@ -130,7 +132,7 @@ class Pairs:
     def _idle(self, priced: Formulation) -> BestCounts:
         """No replicas at all, where nothing is forced or must be covered."""
         rows = priced.rows
-        is_allowed = self._is_looked_at & (self._forced == 0) & (rows.must <= 0)
+        is_allowed = self._is_lone & (self._forced == 0) & (rows.must <= 0)
         row = np.flatnonzero(is_allowed)
         none = np.full(len(row), -1)
         value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
@@ -141,7 +143,7 @@ class Pairs:
         choice = self._singles
         row = priced.choices.row[choice]
         nothing = np.zeros(len(choice))
-        count, value = _fill(priced, choice, nothing)
+        count, value = fill(priced, choice, nothing)
         value = value + idle_value(priced)[row]
         return BestCounts(
             row=row,
@@ -199,7 +201,7 @@ def _together(priced: Formulation, tried: _Tried) -> BestCounts:
     begins = np.cumsum(tried.counts) - tried.counts
     number = np.arange(len(pair)) + (tried.lowest - begins)[pair]
     one, other = tried.first[pair], tried.second[pair]
-    count, value = _fill(priced, other, choices.carried[one] * number)
+    count, value = fill(priced, other, choices.carried[one] * number)
     value = value + choice_value(priced, one, number)
     value[number < choices.lowest[one]] = np.inf
     least = np.minimum.reduceat(value, begins)
@@ -252,7 +254,7 @@ def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, In
     return one.astype(np.int64), other.astype(np.int64)
 
 
-def _fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Integers, Floats]:
+def fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Integers, Floats]:
     """The best count of `choice`, at least one, beside what is covered already, and what both are worth from there.
 
     The value is the choice's own and the shortage's; infinite where the bounds leave no count.

@@ -72,7 +72,7 @@ def plan_by_columns(formulation: Formulation) -> Planned:
 def _plan_small(formulation: Formulation) -> Planned:
     """What one programme says of a small fleet; None of others, and where it proves too little."""
     size = len(formulation.choices.keys)
-    if size > SEARCHED or (size > SMALL and Pairs(formulation).is_paired.all()):
+    if size > SEARCHED or (size > SMALL and Pairs(formulation).is_listed.all()):
         return None
     found = solve_mixed_integer(formulation, gap=_EXACT if size <= SMALL else GAP / 2, nodes=_FEW_NODES)
     if found.counts is None:

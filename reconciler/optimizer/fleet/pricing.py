@@ -8,6 +8,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import Configurations, configurations_from, configurations_of, joined
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.mixes import best_mixes
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
@@ -33,13 +34,14 @@ class PriceAnswer:
     """The best configuration of every block and some beside it, and a bound on any plan's value.
 
     `infeasible` are the blocks without any configuration; the bound is that of the others. `least` is what each row is
-    worth at best, infinite where it has no configuration or is of the general search.
+    worth at best of what was looked at, infinite where that is nothing. `is_rough`: the general search was left out.
     """
 
     configurations: Configurations
     bound: float
     infeasible: Integers
     least: Floats
+    is_rough: bool
 
 
 class Pricing:
@@ -48,14 +50,6 @@ class Pricing:
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
         self.pairs = Pairs(formulation)
-        is_searched = ~self.pairs.is_paired
-        blocks = np.unique(formulation.block_of_row[is_searched])
-        self._searched = [blocks[begin : begin + _TOGETHER] for begin in range(0, len(blocks), _TOGETHER)]
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether no block needs the general search."""
-        return not self._searched
 
     def answer(self, prices: Floats, *, is_rough: bool = False) -> PriceAnswer:
         """What each block chooses at `prices` (>= 0, one a shared row), and the bound that these prices prove.
@@ -63,27 +57,32 @@ class Pricing:
         A rough answer leaves out the general search for blocks of which a single or pair is known: that takes far
         longer and seldom finds better, so their bound is one that needs no search.
         """
-        priced = self._formulation.priced(prices)
-        best = self.pairs.best(priced, near=NEAR)
-        least = least_by_row(priced, best)
+        priced, pairs = self._formulation.priced(prices), self.pairs
+        best = pairs.best(priced, near=NEAR)
+        least, is_known = least_by_row(priced, best), pairs.is_paired.copy()
+        mixes = list(best_mixes(priced, least, np.flatnonzero(pairs.is_mixed)))
+        for mixed in mixes:
+            least[mixed.row] = mixed.value
+            is_known[mixed.row] = True
         is_close = np.isfinite(best.value) & (best.value <= (least + NEAR * np.abs(least))[best.row])
-        found, paired = [_configurations(priced, best.at(is_close))], least[self.pairs.is_paired]
-        infeasible = [priced.block_of_row[self.pairs.is_paired & ~np.isfinite(least)]]
-        bound = float(paired[np.isfinite(paired)].sum()) - float(prices @ self._formulation.shared.limits)
-        known: Flags = np.zeros(priced.blocks, dtype=np.bool_)
-        if is_rough:
-            known[priced.block_of_row[np.isfinite(least)]] = True
-            rows = ~self.pairs.is_paired & np.isfinite(least)
-            bound += float(np.minimum(Narrowing.of(priced, least).bound(priced), least)[rows].sum())
-        left = [blocks[~known[blocks]] for blocks in self._searched]
-        for searched in (each for blocks in left if len(blocks) for each in _search(priced, blocks)):
+        found = [_configurations(priced, best.at(is_close)), *(mixed.configurations for mixed in mixes)]
+        infeasible = [priced.block_of_row[is_known & ~np.isfinite(least)]]
+        bound = float(least[is_known & np.isfinite(least)].sum()) - float(prices @ self._formulation.shared.limits)
+        is_passed = ~is_known & np.isfinite(least) & is_rough
+        if is_passed.any():
+            bound += float(np.minimum(Narrowing.of(priced, least).bound(priced), least)[is_passed].sum())
+        for searched in _search_all(priced, np.unique(priced.block_of_row[~is_known & ~is_passed])):
             if searched.configurations is None:
                 infeasible.append(searched.blocks)
             else:
                 found.append(searched.configurations)
                 bound += searched.bound
         return PriceAnswer(
-            configurations=joined(found), bound=bound, infeasible=np.concatenate(infeasible), least=least
+            configurations=joined(found),
+            bound=bound,
+            infeasible=np.concatenate(infeasible),
+            least=least,
+            is_rough=bool(is_passed.any()),
         )
 
 
@@ -94,6 +93,12 @@ class _Searched:
     blocks: Integers
     configurations: Configurations | None
     bound: float
+
+
+def _search_all(priced: Formulation, blocks: Integers) -> Iterator[_Searched]:
+    """Some blocks in each programme."""
+    for begin in range(0, len(blocks), _TOGETHER):
+        yield from _search(priced, blocks[begin : begin + _TOGETHER])
 
 
 def _search(priced: Formulation, blocks: Integers) -> Iterator[_Searched]:

@@ -15,10 +15,12 @@ from reconciler.optimizer.fleet.configurations import (
     choice_value,
     configurations_of,
     idle_value,
+    joined,
     replicas_for,
     shortage,
 )
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.mixes import all_mixes
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, merged, slices
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
@@ -74,19 +76,22 @@ class Regrets:
     def listed(self, near: Near) -> Listed:
         """Every configuration with at most this regret, by whole counts of one or two choices."""
         limit = self.least + near.regret
-        best = near.best.at(near.best.value <= limit[near.best.row])
+        mixes = list(all_mixes(self.priced, limit, np.flatnonzero(self.pairs.is_mixed & np.isfinite(limit))))
+        is_mixed = self.pairs.is_mixed.copy()
+        for mixed in mixes:
+            is_mixed[mixed.lost] = False
+        best = near.best.at((near.best.value <= limit[near.best.row]) & ~is_mixed[near.best.row])
         grids = self._grids(best, limit)
         is_large = _is_beyond(grids.cells, LARGEST_GRID)
         found = merged([best.at(is_large), *(self._within(part, limit) for part in grids.at(~is_large).parts())])
         block = self.priced.block_of_row
         counts = [found.first_count, found.second_count]
         is_complete = np.ones(self.priced.blocks, dtype=np.bool_)
-        is_complete[block[~self.pairs.is_paired]] = False
+        is_complete[block[~self.pairs.is_paired & ~is_mixed]] = False
         is_complete[block[best.row[is_large]]] = False
+        own = configurations_of(block[found.row], [found.first, found.second], counts, len(self.priced.choices.keys))
         return Listed(
-            configurations=configurations_of(
-                block[found.row], [found.first, found.second], counts, len(self.priced.choices.keys)
-            ),
+            configurations=joined([own, *(mixed.configurations for mixed in mixes)]),
             is_complete=is_complete,
         )
 
