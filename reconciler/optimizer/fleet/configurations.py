@@ -88,10 +88,12 @@ def worth(formulation: Formulation, configurations: Configurations) -> Worth:
     value = np.bincount(owners(counts), entry, minlength=len(configurations)).astype(np.float64)
     idle_by_block = np.bincount(formulation.block_of_row, idle_value(formulation), minlength=formulation.blocks)
     value += idle_by_block[configurations.block] + _shortage(formulation, configurations)
-    changed = touched(formulation, chosen, numbers)
-    changes = by_rows(changed, choices.variant[chosen], counts.indptr, (len(configurations), len(variants.keys)))
-    idle = plain(_was_active(formulation) @ shared.use_touching.T)[configurations.block]
-    use = counts @ shared.use.T + changes @ shared.use_touching.T + idle
+    use = counts @ shared.use.T
+    if shared.use_touching.nnz:
+        changed = touched(formulation, chosen, numbers)
+        changes = by_rows(changed, choices.variant[chosen], counts.indptr, (len(configurations), len(variants.keys)))
+        idle = plain(_was_active(formulation) @ shared.use_touching.T)[configurations.block]
+        use = use + changes @ shared.use_touching.T + idle
     return Worth(value=value, use=plain(use))
 
 

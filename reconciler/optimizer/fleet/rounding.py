@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.choosing import choose, pick
+from reconciler.optimizer.fleet.choosing import Chosen, choose, pick
 from reconciler.optimizer.fleet.configurations import Configurations
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import (
@@ -40,7 +40,7 @@ MANY = 300
 MOST_DIRECT = 200
 """Choices of all models together that enter with their replicas: a programme of many proves little."""
 
-FEW_DIRECT = 40
+FEW_DIRECT = 100
 """Of more than that a plan of listed configurations is tried first."""
 
 SMALL = 2_000
@@ -55,7 +55,7 @@ TIES = (600, 2_400)
 CLOSE = 3e-4
 """How close to the bound that must come, as a fraction, to be the plan."""
 
-_BESIDE = (500, 2_000, 8_000, None)
+_BESIDE = (150, 500, 2_000, 8_000, None)
 """How many singles and pairs enter beside the best of each model, one attempt after the other; at last all that may
 be in a better plan than the one known."""
 
@@ -84,16 +84,17 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         repaired = _repaired(formulation, generated, regrets, ties)
         if repaired is not None:
             return repaired
-    best = _among(formulation, generated, regrets)
+    asking = _Asking(formulation, generated)
+    best = _among(formulation, generated, regrets, asking)
     if (best is None or not best.is_good) and len(formulation.choices.keys) <= SMALL:
         nothing, everyone = generated.known.at(np.zeros(0, dtype=np.int64)), np.ones(formulation.blocks, dtype=np.bool_)
-        chosen = choose(formulation, nothing, everyone, GAP / 2)
+        chosen, _ = asking.answer(nothing, everyone)
         proven = generated.bound if best is None else best.bound
         best = _better(best, chosen.known, max(proven, chosen.bound))
     return best
 
 
-def _among(formulation: Formulation, generated: Generated, regrets: Regrets) -> Rounded | None:
+def _among(formulation: Formulation, generated: Generated, regrets: Regrets, asking: "_Asking") -> Rounded | None:
     """The best plan of ever more configurations beside the best of each model, until enough is proven."""
     start = known_plan(formulation)
     best, bound = _better(None, start, generated.bound), generated.bound
@@ -113,14 +114,31 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets) -> 
             if best is not None and best.value - best.bound <= GAP / 2 * abs(best.value):
                 break
         listed = known.at(~direct[known.configurations.block])
-        offered, within = _cheapest(formulation, generated, listed)
-        chosen = choose(formulation, offered, direct, GAP / 2)
+        chosen, within = asking.answer(listed, direct)
         if (everything.is_complete | direct).all():
             bound = max(bound, min(chosen.bound, generated.bound + min(near.regret, within)))
         best = _better(best, chosen.known, bound)
         if (best is not None and best.is_good) or len(listed) > LARGEST or near.regret == missing:
             break
     return best
+
+
+class _Asking:
+    """Asks for the best plan of listed configurations and direct blocks, and the same thing only once in a row."""
+
+    def __init__(self, formulation: Formulation, generated: Generated) -> None:
+        self._formulation, self._generated = formulation, generated
+        self._direct: Flags | None = None
+        self._listed = -1
+        self._answer = Chosen(known=None, bound=-np.inf), np.inf
+
+    def answer(self, listed: Known, direct: Flags) -> tuple[Chosen, float]:
+        """The best plan, and the regret up to which all that was listed was offered."""
+        if self._direct is None or len(listed) != self._listed or (direct != self._direct).any():
+            self._listed, self._direct = len(listed), direct
+            offered, within = _cheapest(self._formulation, self._generated, listed)
+            self._answer = choose(self._formulation, offered, direct, GAP / 2), within
+        return self._answer
 
 
 def _of_listed(formulation: Formulation, generated: Generated, known: Known, best: Rounded | None) -> Rounded | None:
