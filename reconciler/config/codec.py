@@ -33,8 +33,12 @@ def load(kind: type[Value], dumped: object) -> Value:
 
 
 def dump_settings(settings: Settings) -> object:
-    """Effective settings as a recording holds them; secrets are references."""
-    return dump(Settings, settings)
+    """Effective settings as a recording holds them; secrets are references.
+
+    Without rules nothing is said of them: what was recorded before there were any keeps its fingerprint.
+    """
+    dumped = cast(dict[str, object], dump(Settings, settings))
+    return {key: value for key, value in dumped.items() if key != "rules" or value}
 
 
 def load_settings_json(dumped: object) -> Settings:

@@ -9,6 +9,7 @@ from reconciler.config.conversion import convert
 from reconciler.config.environment import FORGE_TOKEN, PAUSED, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import PlacedValue, merge
+from reconciler.config.policies import RepositoryFolder, load_policies, no_files
 from reconciler.config.pools import find_unknown_devices
 from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
@@ -27,9 +28,9 @@ DEFAULT_CLUSTER = "default"
 class LoadedSettings:
     """Settings that are safe to act on.
 
-    `findings` are warnings. Secrets may be sent to `trusted_origins` and nowhere else. `paused` says who stops all
-    writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody does. `run_interval_s` is how often a run is
-    started.
+    `findings` are warnings, and errors of rules, which hold what they are for. Secrets may be sent to `trusted_origins`
+    and nowhere else. `paused` says who stops all writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody
+    does. `run_interval_s` is how often a run is started.
     """
 
     settings: Settings
@@ -43,6 +44,7 @@ def load_settings(
     *,
     repository_file: bytes | None,
     read_repository_file: RepositoryReader,
+    list_repository_folder: RepositoryFolder = no_files,
     operator_files: Sequence[Path] = (),
     flags: Flags,
     environment: Environment,
@@ -51,10 +53,10 @@ def load_settings(
 
     Raises ConfigurationError that lists everything that is wrong, one finding a line.
     """
-    loaded, findings = _load(repository_file, read_repository_file, operator_files, flags, environment)
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if loaded is None or errors:
-        raise ConfigurationError("\n".join(map(str, errors)))
+    sources = _Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
+    loaded, findings = _load(sources, flags, environment)
+    if loaded is None:
+        raise ConfigurationError("\n".join(str(each) for each in findings if each.severity is Severity.ERROR))
     return loaded
 
 
@@ -62,22 +64,30 @@ def check_settings(
     *,
     repository_file: bytes | None,
     read_repository_file: RepositoryReader,
+    list_repository_folder: RepositoryFolder = no_files,
     operator_files: Sequence[Path] = (),
     flags: Flags,
     environment: Environment,
 ) -> tuple[Finding, ...]:
     """Everything that `load_settings` would complain about, for `validate`; never raises for it."""
-    return _load(repository_file, read_repository_file, operator_files, flags, environment)[1]
+    sources = _Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
+    return _load(sources, flags, environment)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where files are read from."""
+
+    repository_file: bytes | None
+    read: RepositoryReader
+    list_folder: RepositoryFolder
+    operator_files: Sequence[Path]
 
 
 def _load(
-    repository_file: bytes | None,
-    read_repository_file: RepositoryReader,
-    operator_files: Sequence[Path],
-    flags: Flags,
-    environment: Environment,
+    sources: _Sources, flags: Flags, environment: Environment
 ) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
-    layers, findings = read_layers(repository_file, read_repository_file, operator_files)
+    layers, findings = read_layers(sources.repository_file, sources.read, sources.operator_files)
     root = reduce(merge, layers, EMPTY)
     validated = validate(ConfigurationFile, root.plain, locate=lambda field: root.at(*field).place)
     findings = _once((*findings, *validated.findings, *_find_flag_errors(flags, environment)))
@@ -89,12 +99,17 @@ def _load(
         *find_misplaced_references(validated.value, root, environment.secrets_directory),
         *_find_misused_flags(settings, flags, environment),
     )
+    policy, misnamed = load_policies(root.at("policies"), sources.read, sources.list_folder)
+    findings += misnamed
     if _has_errors(findings):
         return None, findings
-    settings = _select(settings, flags, environment)
+    settings = replace(_select(settings, flags, environment), rules=policy.rules)
     urls = urls_of(root)
     trusted = trusted_origins(urls, flags, environment)
     findings += tuple(find_untrusted(settings, urls, trusted, environment))
+    if _has_errors(findings):
+        return None, findings
+    findings += policy.findings
     loaded = LoadedSettings(
         settings=settings,
         findings=findings,

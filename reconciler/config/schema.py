@@ -8,7 +8,7 @@ an error that says so. Nothing is converted: text is no number and the other way
 # pydantic copies a default for each instance; ruff knows this of direct subclasses only.
 # ruff: noqa: RUF012
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -167,10 +167,6 @@ def _refuse_none(value: object) -> object:
     return refuse_not_yet("none") if value == "none" else value
 
 
-def _refuse_other_policies(value: object) -> object:
-    return refuse_not_yet(value) if isinstance(value, str) and value != "default" else value
-
-
 class ConfigurationFile(ConfigSection):
     """Configuration of the Reconciler: facts, variant settings, publishing."""
 
@@ -208,8 +204,8 @@ class ConfigurationFile(ConfigSection):
     """file (status is written in Git), off, or deliver (and to the cluster) (= file)"""
     paused: bool = False
     """true or false; true plans and says, and writes nothing (= false)"""
-    policies: list[Annotated[Literal["default"], BeforeValidator(_refuse_other_policies)]] = ["default"]
-    """[default]: the guard rails that are shipped"""
+    policies: list[Text] = ["default"]
+    """a list of presets (default), files and folders with rules (= [default])"""
     templates: NotYet = None
     gauges: NotYet = None
 

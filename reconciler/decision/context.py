@@ -8,7 +8,6 @@ from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.problem.needs import Allocations, Needs
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import is_counted
 from reconciler.domain.identity import CandidateKey, ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Performance
@@ -54,20 +53,6 @@ class Projection:
             if each is None or not replicas:
                 continue
             yield key, demand * each / whole if whole > 0 else demand / replicas
-
-
-def cost_of(variant: Variant, allocation: Allocation) -> float | None:
-    """What an allocation of the variant costs an hour; None without a price, or while nobody knows what runs."""
-    if not is_counted(variant):
-        return None
-    if not allocation.replicas:
-        return 0.0
-    if allocation.accelerator == variant.current.accelerator:
-        price = variant.current_cost_per_hour
-    else:
-        prices = (option.cost_per_hour for option in variant.options if option.accelerator == allocation.accelerator)
-        price = next(prices, None)
-    return None if price is None else price * allocation.replicas
 
 
 def _key(variant: Variant, allocation: Allocation) -> CandidateKey:

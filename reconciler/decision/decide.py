@@ -10,6 +10,7 @@ from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import broken_decision, decision_for
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import formulate, load_variations
+from reconciler.decision.problem.guarding import Guard
 from reconciler.decision.proposing.groups import group_plans
 from reconciler.decision.proposing.parts import Bonds
 from reconciler.decision.staging.passes import stage
@@ -20,6 +21,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
 from reconciler.optimizer import SOLVERS
+from reconciler.policy.judging import unreadable
 
 SOLVER = "auto"
 DIGITS = 6
@@ -34,11 +36,13 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     pull request must hold. Reads no clock, no file and no network.
     """
     states = assess_variants(snapshot, refused or {})
-    variations = load_variations((state.variant for state in states), snapshot)
     devices = Devices.of(snapshot)
+    guard = Guard.of(snapshot, states, devices)
+    states = guard.held(states)
+    variations = load_variations((state.variant for state in states), snapshot)
     answers = size_models(SizingInput(snapshot=snapshot, devices=devices, variations=variations), states)
     models = {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
-    formulated = formulate(states, models, devices, snapshot.settings.objective)
+    formulated = formulate(states, models, devices, guard, snapshot.settings.objective)
     solution = SOLVERS[SOLVER].solve(formulated.problem)
     situation = Situation.of(snapshot, states, formulated)
     staged = stage(situation, solution)
@@ -74,7 +78,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         gap=solution.gap,
         objective=snapshot.settings.objective,
         assumptions=_assumptions(snapshot, decisions),
-        findings=snapshot.findings,
+        findings=(*snapshot.findings, *unreadable(snapshot.settings.rules)),
         failures=snapshot.observed.failures,
         refusals=snapshot.observed.refusals,
         warnings=snapshot.observed.warnings,

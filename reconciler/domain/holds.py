@@ -23,6 +23,9 @@ class HoldKind(StrEnum):
     DRIFTED = "drifted"
     SETTINGS_CONFLICT = "settings-conflict"
     RULES_CONFLICT = "rules-conflict"
+    RULE = "rule"
+    RULE_UNREADABLE = "rule-unreadable"
+    REFUSED = "refused"
     SERVICE_CLASS_MISSING = "service-class-missing"
     SLO_UNATTAINABLE = "slo-unattainable"
     PROFILE_MISSING = "profile-missing"
@@ -65,7 +68,7 @@ class HoldKind(StrEnum):
     @property
     def keeps_proposals(self) -> bool:
         """Whether an open pull request stays as it is meanwhile: merging it may be what ends the hold."""
-        return self.is_missing_data or self in (HoldKind.DRIFTED, HoldKind.GROWTH_UNPROVEN)
+        return self.is_missing_data or self in _KEEPING_PROPOSALS
 
 
 _WITHOUT_METRICS = frozenset(
@@ -83,6 +86,13 @@ _MISSING_DATA = _WITHOUT_METRICS | {
     HoldKind.LOAD_PARTIAL,
     HoldKind.HISTORY_MISSING,
 }
+
+_KEEPING_PROPOSALS = (
+    HoldKind.DRIFTED,
+    HoldKind.GROWTH_UNPROVEN,
+    HoldKind.RULE,
+    HoldKind.RULE_UNREADABLE,
+)
 
 _OF_ABSENCES = {
     Absence.MISSING: HoldKind.METRICS_MISSING,

@@ -38,11 +38,20 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A guard rail's answer with the rule that gave it (empty: no rule, a standing default)."""
+    """The strictest guard rail's answer with the rule that gave it (empty: no rule, a standing default).
+
+    `needs_person`: a rule leaves the change to a person, whatever a stricter one says of it.
+    """
 
     kind: VerdictKind
     rule: str = ""
     reason: str = ""
+    needs_person: bool = False
+
+    @property
+    def may_merge_itself(self) -> bool:
+        """Whether no rule asks for a person to merge the change."""
+        return self.kind in (VerdictKind.ALLOW, VerdictKind.CLAMP) and not self.needs_person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,10 @@ class Bounds:
         """Whether that many replicas are within the bounds."""
         return self.minimum <= replicas and (self.maximum is None or replicas <= self.maximum)
 
+    def nearest(self, replicas: int) -> int:
+        """The number within the bounds that is nearest to one."""
+        return max(replicas if self.maximum is None else min(replicas, self.maximum), self.minimum)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:

@@ -11,6 +11,7 @@ from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.rules import Rule
 from reconciler.domain.service_classes import ServiceClass
 
 ON_DEMAND = "on-demand"
@@ -199,3 +200,5 @@ class Settings:
     objective: str = "cost"
     assumed: tuple[Assumption, ...] = ()
     other_clusters: tuple[ClusterSettings, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    """The guard rails; without any a person merges every change."""

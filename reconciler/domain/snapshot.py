@@ -66,6 +66,8 @@ class Variant:
     conditions: tuple[Condition, ...] = ()
     is_shared: bool = False
     """Whether its manifest is built into several objects: no status may be written there."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Those of the resource, as they are built."""
     labels_at: EntryPlace | None = None
     """Where its labels are written, when not in its own manifest alone."""
     delivery: DeliveryPlace | None = None

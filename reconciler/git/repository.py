@@ -112,6 +112,10 @@ class Repository:
             return None
         return next(content for _, content in self.read_files([entry.oid]))
 
+    def files_below(self, folder: str) -> tuple[str, ...]:
+        """The paths of the files of the repository's own commit that begin with `folder`."""
+        return tuple(path for path in self._files_of(self.commit) if path.startswith(folder))
+
     def committed_s(self) -> float:
         """When the repository's own commit was made, in Unix seconds, by the clock of whoever made it."""
         arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)

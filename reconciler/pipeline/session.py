@@ -182,6 +182,7 @@ def _load(flags: Flags, environment: Environment, source: _BaseSource, repositor
     return load_settings(
         repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
         read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
+        list_repository_folder=repository.files_below,
         operator_files=flags.config_files,
         flags=replace(flags, remote=source.remote),
         environment=environment,

@@ -152,6 +152,7 @@ def _settings(said: Mapping[str, object], names: Iterable[str]) -> Settings:
             "whenAutoscaled": said.get("whenAutoscaled", "hold"),
         },
         "status": "off",
+        "policies": [],  # what is written is tested, not what may be
     }
     return load_settings(
         repository_file=json.dumps(written, indent=1).encode(),

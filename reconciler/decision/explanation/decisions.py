@@ -1,6 +1,7 @@
 """Tells the decision of one resource: its numbers, its verdict and the steps that led to it."""
 
-from reconciler.decision.context import DecisionContext, cost_of
+from reconciler.decision.context import DecisionContext
+from reconciler.decision.costs import cost_of
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.shrinking import why_outage
@@ -32,8 +33,10 @@ def steps_of(context: DecisionContext, state: VariantState, outcome: Outcome) ->
     steps += _device_steps(variant, desired)
     steps.append(Step(stage="allocation", before=current, after=_words(desired), reason=_why(context, state, desired)))
     if outcome is Outcome.CHANGE:
-        verdict = str(staged.verdicts[variant.key].kind)
-        steps.append(Step(stage="policy", before=_words(desired), after=_words(desired), reason=verdict))
+        words = _words(desired)
+        said = [f"{each.kind}: rule {each.rule}: {each.words}" for each in staged.said.get(variant.key, ())]
+        told = said or [str(staged.verdicts[variant.key].kind)]
+        steps += [Step(stage="policy", before=words, after=words, reason=reason) for reason in told]
     return tuple(steps)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from reconciler.decision.problem.devices import Devices, pools_beside, surplus_devices, surplus_words
+from reconciler.decision.problem.guarding import Guard
 from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
 from reconciler.decision.problem.needs import Needs
 from reconciler.decision.problem.terms import bounds_of, priority_of, start_share
@@ -13,7 +14,7 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.measured.loads import PastArrivals
-from reconciler.domain.requirements import Candidate, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
 from reconciler.sizing.saturation.answer import Filling
@@ -99,6 +100,7 @@ class FormulatedProblem:
 
     `holds` say why nothing can be chosen for a variant that may change. `demands` are of models that are sized by a
     queue. `partial` says of variants whose model was not wholly seen what is missing: none of them may shrink.
+    `guard` is what rules left of the problem.
     """
 
     problem: Problem
@@ -107,6 +109,11 @@ class FormulatedProblem:
     holds: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     notes: Mapping[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: Mapping[ResourceKey, Hold] = field(default_factory=dict)
+    guard: Guard = field(default_factory=Guard)
+    unguarded: Mapping[ResourceKey, int] = field(default_factory=dict)
+    """Finished answers as engines gave them, before rules cut them."""
+    own_bounds: Mapping[ResourceKey, Bounds] = field(default_factory=dict)
+    """The bounds of variants that may change, without those of rules."""
 
     def load_of(self, model: ModelKey) -> float:
         """What is asked of a model now, without any headroom, in the unit of its requirement."""
@@ -126,11 +133,16 @@ class FormulatedProblem:
 
 
 def formulate(
-    states: Sequence[VariantState], models: Mapping[ModelKey, ModelProblem], devices: Devices, objective: str
+    states: Sequence[VariantState],
+    models: Mapping[ModelKey, ModelProblem],
+    devices: Devices,
+    guard: Guard,
+    objective: str,
 ) -> FormulatedProblem:
-    """The problem of all models together, each in the unit of its engine, within the devices that there are."""
+    """The problem of all models together, each in the unit of its engine, within devices and rules."""
     parts = [problem for _, problem in sorted(models.items())]
-    requirements = [requirement for part in parts for requirement in part.requirements]
+    asked = [requirement for part in parts for requirement in part.requirements]
+    requirements = [guard.requirement(requirement) for requirement in asked]
     holds, kept = _joined(part.holds for part in parts), {each.variant.key: each.kept for each in states}
     partial = {key: hold for key, hold in kept.items() if hold is not None} | _joined(part.partial for part in parts)
     free = [state.variant for state in states if state.is_free and state.variant.key not in holds]
@@ -140,12 +152,23 @@ def formulate(
     surplus = surplus_devices((each for each in states if each.variant.key not in decided), drawn, devices.blind)
     current_weights = _joined(part.current_weights for part in parts)
     demands = {model: part.demand for model, part in models.items() if part.demand is not None}
+    own_bounds = {each.key: bounds_of(each, keeps_current=each.key in partial) for each in free}
+    candidates = tuple(candidate for part in parts for candidate in part.candidates)
+    moving = {each.key.variant for each in candidates if each.key.accelerator != current[each.key.variant].accelerator}
     problem = Problem(
         requirements=tuple(_ranked(requirements, states)),
-        candidates=tuple(candidate for part in parts for candidate in part.candidates),
+        candidates=candidates,
         current=current,
         current_weights=current_weights,
-        bounds={variant.key: bounds_of(variant, keeps_current=variant.key in partial) for variant in free},
+        bounds={
+            each.key: guard.bounds(
+                each.key,
+                own_bounds[each.key],
+                may_shrink=each.key not in partial,
+                may_move=each.key in moving,
+            )
+            for each in free
+        },
         pinned={key: allocation for key, allocation in current.items() if key not in decided},
         in_order=frozenset(each.key for each in free if each.settings[ACCELERATOR].value == IN_ORDER),
         pools=pools_beside(devices.pools, surplus, current, drawn),
@@ -167,6 +190,9 @@ def formulate(
         holds=holds,
         notes=_with_surplus(_joined(part.notes for part in parts), surplus),
         partial=partial,
+        guard=guard,
+        unguarded=_joined(each.fixed or {} for each in asked),
+        own_bounds=own_bounds,
     )
 
 

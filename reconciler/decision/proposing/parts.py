@@ -7,21 +7,20 @@ from reconciler.decision.staging.devices import DeviceRoom
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.plan import Decision, VerdictKind
+from reconciler.domain.plan import Decision
 from reconciler.domain.proposals import Part, Proposal
 
 Bonds = Collection[frozenset[ResourceKey]]
 """Sets of variants of one group whose changes one pull request holds."""
 
 _LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
-_ALLOWED = frozenset({VerdictKind.ALLOW, VerdictKind.CLAMP})
 
 
 def part_of(change: Decision) -> Part:
     """Where a change belongs by itself: what repairs a target before all else, then what a person must agree to."""
     if _repairs(change):
         return Part.URGENT
-    return Part.AUTO if change.verdict.kind in _ALLOWED else Part.APPROVAL
+    return Part.AUTO if change.verdict.may_merge_itself else Part.APPROVAL
 
 
 def split_into_parts(

@@ -7,15 +7,17 @@ from reconciler.decision.staging.keeping import tell_what_is_kept
 from reconciler.decision.staging.open_proposals import keep_open_proposals
 from reconciler.decision.staging.plausible import hold_implausible
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
-from reconciler.decision.staging.verdicts import give_verdicts
+from reconciler.decision.staging.verdicts import give_verdicts, keep_to_limits, obey_rules
 from reconciler.domain.solutions import Solution
 
 PASSES: tuple[Pass, ...] = (
     hold_implausible,
     keep_open_proposals,
+    keep_to_limits,
     prove_growth,
     keep_serving,
     make_independent,
+    obey_rules,
     tell_what_is_kept,
     give_verdicts,
 )

@@ -17,6 +17,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
 from reconciler.domain.variant_settings import GROUP
+from reconciler.policy.subjects import Spoken
 
 
 def group_of_broken(key: ResourceKey, settings: Settings) -> str:
@@ -90,6 +91,7 @@ class StagedPlan:
 
     `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
     proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand.
+    `said` is what every rule says of a change, the strictest first.
     """
 
     allocations: Allocations
@@ -98,6 +100,7 @@ class StagedPlan:
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
     kept: Mapping[ResourceKey, int] = field(default_factory=dict)
     verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
+    said: Mapping[ResourceKey, tuple[Spoken, ...]] = field(default_factory=dict)
 
     @classmethod
     def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":

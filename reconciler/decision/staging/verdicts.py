@@ -1,27 +1,169 @@
-"""What is said of each change: whether it may be published, and whether a person must agree."""
+"""What rules say of the finished plan: changes that may not be stay as they are, and every other gets its verdict."""
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
+from reconciler.decision.costs import cost_of
+from reconciler.decision.problem.needs import TOLERANCE
+from reconciler.decision.staging.draining import keep_serving
+from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
-from reconciler.domain.holds import Hold
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
+from reconciler.domain.snapshot import Variant
+from reconciler.policy.judging import NO_LIMITS, STRICTNESS, judge, strictest
+from reconciler.policy.subjects import Change, Spoken
+
+STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
+"""Verdicts after which a change is not proposed, and the hold that tells it."""
+STANDING = Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
+"""The verdict of every change where there are no rules."""
+
+
+def keep_to_limits(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Cut what a variant gets to what rules leave it where it stays: the optimizer may have meant to move it.
+
+    After open pull requests, which may be older than a rule; before what is drained and what waits.
+    """
+    guard, held = situation.formulated.guard, staged.holds
+    cut = {
+        key: guard.admitted(key, each)
+        for key, each in staged.allocations.items()
+        if key not in held and each != situation.current[key]
+    }
+    return replace(staged, allocations={**staged.allocations, **cut})
+
+
+def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Leave as they are what rules stop, and what was to give way to it; after every pass that changes allocations.
+
+    What stays changes what others may do, so all is looked at again until no rule stops anything more: each turn
+    holds one change more, so they end.
+    """
+    while True:
+        stopped = {
+            key: _hold_of(said)
+            for key, each in _said_of_changes(situation, staged).items()
+            for said in each[:1]
+            if said.kind in STOPPING
+        }
+        if not stopped:
+            return staged
+        as_now = {key: situation.current[key] for key in stopped}
+        staged = replace(staged, allocations={**staged.allocations, **as_now}, holds={**staged.holds, **stopped})
+        staged = make_independent(situation, keep_serving(situation, staged))
+
+
+def _hold_of(said: Spoken) -> Hold:
+    return Hold(kind=STOPPING[said.kind], words=f"rule {said.rule}: {said.words}", place=said.rule.place)
 
 
 def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Give every resource its verdict; after all passes that change what one gets."""
-    verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
-    return replace(staged, verdicts=verdicts)
+    said = _said_of_changes(situation, staged)
+    verdicts = {key: _verdict(situation, staged, key, said.get(key, ())) for key in situation.group_of}
+    return replace(staged, verdicts=verdicts, said=said)
 
 
-def verdict_of(hold: Hold) -> Verdict:
-    """What is said of a resource that is held."""
-    return Verdict(kind=VerdictKind.HOLD, reason=hold.words)
-
-
-def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:
+def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey, said: tuple[Spoken, ...]) -> Verdict:
     if key in staged.holds:
         return verdict_of(staged.holds[key])
     if staged.outcome(situation, key) is Outcome.UNCHANGED:
         return Verdict(kind=VerdictKind.ALLOW)
-    return Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
+    return strictest(said) if situation.formulated.guard.rules else STANDING
+
+
+def verdict_of(hold: Hold) -> Verdict:
+    """What is said of a resource that is held."""
+    return Verdict(kind=VerdictKind.REFUSE if hold.kind is HoldKind.REFUSED else VerdictKind.HOLD, reason=hold.words)
+
+
+def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceKey, tuple[Spoken, ...]]:
+    """What rules say of each change, the strictest first."""
+    guard = situation.formulated.guard
+    if not guard.rules:
+        return {}
+    said = {}
+    for change in _changes(situation, staged):
+        key = change.subject.variant.key
+        clamp = _clamp(situation, staged, key)
+        found = (*judge(guard.rules, change), *([clamp] if clamp is not None else []))
+        said[key] = tuple(sorted(found, key=lambda each: STRICTNESS.index(each.kind)))
+    return said
+
+
+def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
+    """Every change of a variant, with what it costs and what its pull request does."""
+    guard = situation.formulated.guard
+    before, added = _group_costs(situation, staged)
+    for state in situation.states:
+        variant = state.variant
+        if staged.outcome(situation, variant.key) is not Outcome.CHANGE or variant.key not in guard.subjects:
+            continue
+        desired, group = staged.allocations[variant.key], situation.group_of[variant.key]
+        yield Change(
+            subject=guard.subjects[variant.key],
+            desired=desired,
+            cost_before=cost_of(variant, variant.current),
+            cost_after=cost_of(variant, desired),
+            group_cost_before=before[group],
+            group_cost_added=added[group],
+            learned_on=_learned_on(variant, desired),
+        )
+
+
+Costs: TypeAlias = Mapping[str, float | None]
+
+
+def _group_costs(situation: Situation, staged: StagedPlan) -> tuple[Costs, Costs]:
+    """What each group's variants cost an hour, and what is added by those that will cost more; None without a price."""
+    before: defaultdict[str, float | None] = defaultdict(float)
+    added: defaultdict[str, float | None] = defaultdict(float)
+    for state in situation.states:
+        group = situation.group_of[state.variant.key]
+        now = cost_of(state.variant, state.variant.current)
+        then = cost_of(state.variant, staged.allocations[state.variant.key])
+        before[group] = _sum(before[group], now)
+        added[group] = _sum(added[group], None if now is None or then is None else max(then - now, 0.0))
+    return before, added
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def _learned_on(variant: Variant, desired: Allocation) -> str:
+    found = (each.profile.learning for each in variant.options if each.accelerator == desired.accelerator)
+    learning = next(found, None)
+    return "" if learning is None else learning.on
+
+
+def _clamp(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken | None:
+    """The rule that keeps a variant from what it would have got; None where none does."""
+    desired, current = staged.allocations[key], situation.current[key]
+    limits = situation.formulated.guard.limits.get(key, NO_LIMITS)
+    limits = limits.on(is_move=desired.replicas > 0 and desired.accelerator != current.accelerator)
+    replicas, wanted = desired.replicas, _wanted(situation, staged, key)
+    if wanted is None or limits.admitted(wanted) != replicas:
+        return None
+    return limits.stopped(wanted)
+
+
+def _wanted(situation: Situation, staged: StagedPlan, key: ResourceKey) -> int | None:
+    """What a variant would have beside the others of its model, were there no rules; None where nobody can tell."""
+    formulated = situation.formulated
+    if key in formulated.unguarded:
+        return formulated.unguarded[key]
+    model, needs = formulated.needs.owner_of.get(key), formulated.needs
+    allocation = staged.allocations[key]
+    each = needs.carried(key, replace(allocation, replicas=1))
+    if model is None or not each:
+        return None
+    others = needs.total(model, staged.allocations) - each * allocation.replicas
+    missing = needs.requirements[model].amount - others
+    wanted = max(-int(-missing * (1 - TOLERANCE) // each), 0)
+    return formulated.own_bounds[key].nearest(wanted) if key in formulated.own_bounds else wanted

@@ -50,6 +50,12 @@ class DiskFiles:
         except OSError:
             return None
 
+    def files_below(self, folder: str) -> tuple[str, ...]:
+        """The paths of the manifests below a folder, by their paths from the root."""
+        directory = self.root / folder
+        files = _files_below(directory, self) if directory.is_dir() else ()
+        return tuple(sorted(_path_from(self.root, each) for each in files))
+
 
 def read_disk(paths: Sequence[Path]) -> DiskFiles:
     """Every manifest of the paths, each once; ConfigurationError for a path that is not there or is a link."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
+from reconciler.config.policies import RepositoryFolder
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
@@ -50,6 +51,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         flags=replace(flags, remote=origin_url(flags.repo) or ""),
         body=repository.read_file_at(repository.commit, REPOSITORY_FILE),
         read=lambda path: repository.read_file_at(repository.commit, path),
+        list_folder=repository.files_below,
     )
     wrong = configuration.check()
     settings = configuration.settings()
@@ -76,7 +78,10 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
     """
     disk = read_disk(paths)
     configuration = _Configuration(
-        flags=replace(flags, remote=_remote_of(disk.root)), body=disk.read(REPOSITORY_FILE), read=disk.read
+        flags=replace(flags, remote=_remote_of(disk.root)),
+        body=disk.read(REPOSITORY_FILE),
+        read=disk.read,
+        list_folder=disk.files_below,
     )
     wrong = [*_check_files(disk, configuration)]
     settings = configuration.settings()
@@ -111,6 +116,7 @@ class _Configuration:
     flags: Flags
     body: bytes | None
     read: RepositoryReader
+    list_folder: RepositoryFolder
 
     def check(self) -> tuple[Finding, ...]:
         """What is wrong in files; ConfigurationError for what is wrong on the command line or in the environment."""
@@ -118,6 +124,7 @@ class _Configuration:
         found = check_settings(
             repository_file=self.body,
             read_repository_file=self.read,
+            list_repository_folder=self.list_folder,
             operator_files=self.flags.config_files,
             flags=self.flags,
             environment=read_environment(),
@@ -134,6 +141,7 @@ class _Configuration:
             return load_settings(
                 repository_file=self.body,
                 read_repository_file=self.read,
+                list_repository_folder=self.list_folder,
                 operator_files=self.flags.config_files,
                 flags=self.flags,
                 environment=read_environment(),
@@ -156,7 +164,9 @@ def _check_files(disk: DiskFiles, root: _Configuration) -> Iterator[Finding]:
     named = {file.path: file.body for file in disk.files if file.path.rpartition("/")[2] == REPOSITORY_FILE}
     for path, body in ({REPOSITORY_FILE: root.body} | named).items():
         directory, seen = path.removesuffix(REPOSITORY_FILE), {REPOSITORY_FILE}
-        configuration = replace(root, body=body, read=_reader(disk, directory, seen))
+        configuration = replace(
+            root, body=body, read=_reader(disk, directory, seen), list_folder=_lister(disk, directory)
+        )
         if directory:
             configuration = replace(configuration, flags=replace(root.flags, clusters=(), prometheus=""))
         for finding in configuration.check():
@@ -174,6 +184,10 @@ def _reader(disk: DiskFiles, directory: str, seen: set[str]) -> RepositoryReader
         return disk.read(directory + path)
 
     return read
+
+
+def _lister(disk: DiskFiles, directory: str) -> RepositoryFolder:
+    return lambda folder: [path.removeprefix(directory) for path in disk.files_below(directory + folder)]
 
 
 def _held_by_none(clusters: Clusters) -> Callable[[str], bool]:

@@ -150,6 +150,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         current_cost_per_hour=_current_cost(accelerator, options, workload),
         conditions=resource.conditions,
         is_shared=resource.is_shared,
+        labels=resource.labels,
         labels_at=resource.labels_at,
         delivery=resource.delivery,
         priority=index.priorities.priority_of(workload) if workload is not None else None,

@@ -188,8 +188,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
         ("pullRequests: {autoMerge: true}", 'pullRequests.autoMerge: "true" is '),
         ("pullRequests: {limits: {open: 1}}", "pullRequests.limits: "),
-        ("policies: [default, conservative]", 'policies[1]: "conservative" is '),
-        ("policies: [.reconciler/policies/]", 'policies[0]: ".reconciler/policies/" is '),
         ("templates: .reconciler/templates/", "templates: "),
         ("gauges: {}", "gauges: "),
     ],

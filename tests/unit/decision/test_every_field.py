@@ -104,7 +104,12 @@ class Seeing:
 
 
 def settings_of(described: Mapping[str, Any]) -> Settings:
-    written = {**HEADER, "clusters": [{"name": "prod", "prometheus": {"url": "http://prometheus:9090"}}]}
+    # No guard rail comes between a field and what is made of it.
+    written = {
+        **HEADER,
+        "policies": [],
+        "clusters": [{"name": "prod", "prometheus": {"url": "http://prometheus:9090"}}],
+    }
     loaded = load_settings(
         repository_file=yaml.safe_dump({**written, **described.get("settings", {})}).encode(),
         read_repository_file=lambda _: None,

@@ -1,0 +1,119 @@
+"""Rules: what guard rails ask of changes, as data. A recording holds them, so a replay judges as the run did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from reconciler.domain.identity import Place
+
+
+class Direction(StrEnum):
+    """What a change does to its variant: one change may do several of them."""
+
+    UP = "up"
+    DOWN = "down"
+    MOVE = "move"
+    TO_ZERO = "toZero"
+    FIRST = "first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which changes a rule is for: everything that is given must fit; nothing given fits all.
+
+    Texts are globs. `directions` are alternatives. `priority_least` and `priority_most` bound the variant's priority.
+    """
+
+    cluster: str = ""
+    namespace: str = ""
+    model: str = ""
+    name: str = ""
+    path: str = ""
+    accelerator: str = ""
+    service_class: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority_least: int | None = None
+    priority_most: int | None = None
+    directions: tuple[Direction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """A number of replicas, or a fraction of those that there are."""
+
+    replicas: int | None = None
+    fraction: float | None = None
+
+    def of(self, current: int) -> int:
+        """How many replicas it comes to; a fraction admits at least one."""
+        return self.replicas if self.replicas is not None else max(1, int((self.fraction or 0.0) * current + 1e-9))
+
+    def __str__(self) -> str:
+        return f"{self.replicas}" if self.replicas is not None else f"{(self.fraction or 0.0) * 100:g} %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsRule:
+    """How many replicas a variant may have, and how many devices its replicas may take together."""
+
+    kind: Literal["bounds"] = "bounds"
+    least: int | None = None
+    most: int | None = None
+    devices: int | None = None
+    pool_share: float | None = None
+    """The most that it may take of any pool, as a fraction of what may be planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRule:
+    """How many replicas may come or go at once, or within `per_s` where that is given."""
+
+    kind: Literal["step"] = "step"
+    up: Amount | None = None
+    down: Amount | None = None
+    per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRule:
+    """Which changes a person must merge: any one of the conditions is enough; none given is every change.
+
+    `cost_per_hour` and `cost_fraction` are what those changes of a group add that cost more.
+    `learned_within_s`: the profile that the change rests on was learned not longer ago.
+    """
+
+    kind: Literal["approval"] = "approval"
+    up: Amount | None = None
+    down: Amount | None = None
+    cost_per_hour: float | None = None
+    cost_fraction: float | None = None
+    accelerator_change: bool = False
+    to_zero: bool = False
+    first_change: bool = False
+    learned_within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRule:
+    """A rule that could not be read: nothing in its scope is proposed until it is mended."""
+
+    kind: Literal["broken"] = "broken"
+    words: str
+
+
+Asks = BoundsRule | StepRule | ApprovalRule | BrokenRule
+"""What a rule of each kind asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One guard rail: its name, where it is written, which changes it is for, and what it asks of them."""
+
+    name: str
+    place: Place
+    asks: Asks
+    scope: Scope = field(default_factory=Scope)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.place})"

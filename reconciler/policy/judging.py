@@ -1,0 +1,148 @@
+"""What all rules together say: before the optimizer which numbers a variant may have, after it what of a change.
+
+One order: refuse, hold, clamp, needs approval, allow. The strictest word counts, and every rule that spoke is told.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.plan import Verdict, VerdictKind
+from reconciler.domain.rules import BrokenRule, Rule
+from reconciler.policy.registry import KINDS
+from reconciler.policy.scopes import covers, fits, towards
+from reconciler.policy.subjects import Change, Range, Spoken, Subject
+
+STRICTNESS = (
+    VerdictKind.REFUSE,
+    VerdictKind.HOLD,
+    VerdictKind.CLAMP,
+    VerdictKind.NEEDS_APPROVAL,
+    VerdictKind.ALLOW,
+)
+"""The strictest first: what a change comes to when several rules speak."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuledRange:
+    """A range of replicas with the rule that leaves it."""
+
+    rule: Rule
+    range: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Which replicas all rules leave a variant: `most` None is any number, with the rule that says so at each end.
+
+    `moved` is what they leave it on another accelerator, of which nobody counts steps; None: the same. `conflict` are
+    rules that no number keeps together; then nothing changes.
+    """
+
+    least: int = 0
+    most: int | None = None
+    floor: RuledRange | None = None
+    cap: RuledRange | None = None
+    moved: "Limits | None" = None
+    conflict: tuple[Rule, ...] = ()
+
+    def admitted(self, replicas: int) -> int:
+        """The nearest number that is left."""
+        return max(replicas if self.most is None else min(replicas, self.most), self.least)
+
+    def on(self, *, is_move: bool) -> "Limits":
+        """Those of a variant that stays on its accelerator, or moves to another."""
+        return self.moved if is_move and self.moved is not None else self
+
+    def stopped(self, wanted: int) -> Spoken | None:
+        """The rule that keeps a variant from a number, and what it says of that; None where none does."""
+        is_above = self.most is not None and wanted > self.most
+        found = self.cap if is_above else self.floor if wanted < self.least else None
+        if found is None:
+            return None
+        words = f"{found.range.words}, {wanted} would be needed" if found is self.cap else found.range.words
+        return Spoken(rule=found.rule, kind=VerdictKind.CLAMP, words=words)
+
+
+NO_LIMITS = Limits()
+
+
+def unreadable(rules: Iterable[Rule]) -> Iterator[Finding]:
+    """What is to be mended in policy files."""
+    for rule in rules:
+        if isinstance(rule.asks, BrokenRule):
+            yield Finding(place=rule.place, severity=Severity.ERROR, message=rule.asks.words)
+
+
+def broken(rules: Iterable[Rule], subject: Subject) -> Spoken | None:
+    """The first rule that covers a variant and could not be read; None where all could."""
+    for rule in rules:
+        if isinstance(rule.asks, BrokenRule) and covers(rule.scope, subject):
+            return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=f"cannot be read: {rule.asks.words}")
+    return None
+
+
+def limits_of(rules: Iterable[Rule], subject: Subject) -> Limits:
+    """The numbers that rules leave a variant: as far towards their bounds as their pace admits."""
+    ranges: list[RuledRange] = []
+    paces: list[RuledRange] = []
+    for rule in rules:
+        if rule.asks.kind in KINDS and covers(rule.scope, subject):
+            found = KINDS[rule.asks.kind].limit(rule.asks, subject)
+            found = None if found is None else towards(rule.scope, found, subject)
+            if found is not None:
+                (paces if found.is_pace else ranges).append(RuledRange(rule=rule, range=found))
+    if not ranges and not paces:
+        return NO_LIMITS
+    far, pace = _joined(ranges), _joined(paces)
+    if far.conflict:
+        return far
+    return _within(far, pace)
+
+
+def _joined(found: Sequence[RuledRange]) -> Limits:
+    """What all of them leave."""
+    floors = [each for each in found if each.range.least > 0]
+    caps = [(each.range.most, index, each) for index, each in enumerate(found) if each.range.most is not None]
+    floor = max(floors, key=lambda each: each.range.least, default=None)
+    most, _, cap = min(caps, default=(None, 0, None))
+    least = 0 if floor is None else floor.range.least
+    if floor is not None and cap is not None and most is not None and least > most:
+        return Limits(conflict=(floor.rule, cap.rule))
+    return Limits(least=least, most=most, floor=floor, cap=cap)
+
+
+def _within(far: Limits, pace: Limits) -> Limits:
+    """Bounds, cut to what the pace admits; paces admit what runs now, so they never contradict each other."""
+    least, most = pace.admitted(far.least), far.most
+    floor, cap = pace.floor if least > far.least else far.floor, far.cap
+    if pace.most is not None and (most is None or most > pace.most):
+        most, cap = pace.most, pace.cap
+    elif most is not None and most < pace.least:
+        most = pace.least
+    return Limits(least=least, most=most, floor=floor, cap=cap, moved=far)
+
+
+def judge(rules: Iterable[Rule], change: Change) -> tuple[Spoken, ...]:
+    """What rules say of a change of a finished plan, in their order."""
+    said = []
+    for rule in rules:
+        if rule.asks.kind in KINDS and covers(rule.scope, change.subject) and fits(rule.scope, change):
+            found = KINDS[rule.asks.kind].judge(rule.asks, rule, change)
+            if found is not None:
+                said.append(found)
+    return tuple(said)
+
+
+def strictest(said: Iterable[Spoken]) -> Verdict:
+    """The verdict that several rules come to; that of the first where two are equally strict."""
+    said = tuple(said)
+    found = min(said, key=lambda each: STRICTNESS.index(each.kind), default=None)
+    if found is None:
+        return Verdict(kind=VerdictKind.ALLOW)
+    return Verdict(
+        kind=found.kind,
+        rule=found.rule.name,
+        reason=f"{found.words} ({found.rule.place})",
+        needs_person=any(each.kind is VerdictKind.NEEDS_APPROVAL for each in said),
+    )

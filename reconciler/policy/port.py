@@ -1,0 +1,50 @@
+"""The port of a kind of rule: its fields in a file, and what it says before and after the optimizer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import ConfigDict
+
+from reconciler.domain.rules import Asks, Rule
+from reconciler.policy.subjects import Change, Range, Spoken, Subject
+from reconciler.resources.validation import Shape
+
+Own = TypeVar("Own")
+
+
+class Section(Shape):
+    """What stands below the name of a kind in a policy file."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    def asks(self) -> Asks:
+        """The same as a rule asks it."""
+        raise NotImplementedError
+
+
+def leaves_all(asks: object, subject: Subject) -> Range | None:
+    """What a kind says of numbers that asks for none."""
+    del asks, subject
+    return None
+
+
+def says_nothing(asks: object, rule: Rule, change: Change) -> Spoken | None:
+    """What a kind says of changes that the optimizer has heard already."""
+    del asks, rule, change
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleKind(Generic[Own]):
+    """A kind of rule by the key that names it in a file, and the type that holds what it asks.
+
+    `limit` says before the optimizer how many replicas it leaves a variant, None for any number. `judge` says what it
+    thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope.
+    """
+
+    name: str
+    asks: type[Own]
+    section: type[Section]
+    limit: Callable[[Own, Subject], Range | None] = leaves_all
+    judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing

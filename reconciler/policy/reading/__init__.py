@@ -1,0 +1,1 @@
+"""PURE. Policy files -> rules, and everything that is wrong with them at its line."""

@@ -1,0 +1,58 @@
+"""Whether a rule is for a variant, and for what is done to it."""
+
+from reconciler.domain.globs import path_matches
+from reconciler.domain.rules import Direction, Scope
+from reconciler.policy.subjects import Change, Range, Subject
+
+ANYTHING = Scope()
+
+
+def covers(scope: Scope, subject: Subject) -> bool:
+    """Whether a variant is in scope, whatever is done to it."""
+    if scope == ANYTHING:
+        return True
+    variant = subject.variant
+    service_class = "" if variant.service_class is None else variant.service_class.value.name
+    texts = (
+        (scope.cluster, variant.key.cluster),
+        (scope.namespace, variant.key.namespace),
+        (scope.model, variant.model.model_id),
+        (scope.name, variant.key.name),
+        (scope.path, variant.place.path),
+        (scope.accelerator, variant.current.accelerator),
+        (scope.service_class, service_class),
+    )
+    return (
+        all(not pattern or path_matches(pattern, text) for pattern, text in texts)
+        and (scope.priority_least is None or subject.priority >= scope.priority_least)
+        and (scope.priority_most is None or subject.priority <= scope.priority_most)
+        and _fits_labels(scope, subject)
+    )
+
+
+def _fits_labels(scope: Scope, subject: Subject) -> bool:
+    return all(subject.variant.labels.get(key) == value for key, value in scope.labels.items())
+
+
+def fits(scope: Scope, change: Change) -> bool:
+    """Whether a change of a variant in scope goes in a direction that is in scope."""
+    return not scope.directions or any(each in change.directions for each in scope.directions)
+
+
+def towards(scope: Scope, found: Range, subject: Subject) -> Range | None:
+    """What is left of a range where only some directions are in scope; None for nothing.
+
+    A first change is every change of who had none; a move is no matter of numbers.
+    """
+    directions = scope.directions
+    if not directions or (Direction.FIRST in directions and not subject.merges):
+        return found
+    # What a rule says of going down makes nothing go up, and the other way round.
+    now = subject.current.replicas
+    least = min(found.least, now) if Direction.DOWN in directions else 0
+    if Direction.TO_ZERO in directions:
+        least = max(least, min(found.least, now, 1))
+    most = max(found.most, now) if Direction.UP in directions and found.most is not None else None
+    if not least and most is None:
+        return None
+    return Range(least=least, most=most, is_pace=found.is_pace, words=found.words)

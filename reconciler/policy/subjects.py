@@ -1,0 +1,106 @@
+"""What rules are asked about: a variant as it is, a change of one, and how strictly a rule speaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import VerdictKind
+from reconciler.domain.rules import Direction, Rule
+from reconciler.domain.snapshot import Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """A change of ours that was merged: when (Unix seconds), and how many replicas it found."""
+
+    at_s: float
+    replicas_before: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A variant that may change, at `now_s`: `merges` are of the last 30 days, the newest last.
+
+    `pools` says of each pool that its replicas take devices of how many may be planned, `devices` how many a replica
+    takes of it.
+    """
+
+    now_s: float
+    variant: Variant
+    priority: int = 0
+    merges: tuple[Merge, ...] = ()
+    pools: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def current(self) -> Allocation:
+        """What it has now."""
+        return self.variant.current
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a plan does to a subject; costs are per hour, None without a price.
+
+    `group_cost_before` is of all variants of its group, `group_cost_added` what the changes of the group add that cost
+    more: each of its pull requests may be merged without the others. `learned_on` is the day on
+    which the profile was learned that it rests on (empty: given).
+    """
+
+    subject: Subject
+    desired: Allocation
+    cost_before: float | None = None
+    cost_after: float | None = None
+    group_cost_before: float | None = None
+    group_cost_added: float | None = None
+    learned_on: str = ""
+
+    @property
+    def current(self) -> Allocation:
+        """What its variant has now."""
+        return self.subject.current
+
+    @property
+    def added(self) -> int:
+        """Replicas that come; below 0 those that go."""
+        return self.desired.replicas - self.current.replicas
+
+    @property
+    def directions(self) -> frozenset[Direction]:
+        """Everything that it does."""
+        does = {
+            Direction.UP: self.added > 0,
+            Direction.DOWN: self.added < 0,
+            Direction.MOVE: self.is_move,
+            Direction.TO_ZERO: self.desired.replicas == 0 < self.current.replicas,
+            Direction.FIRST: not self.subject.merges,
+        }
+        return frozenset(each for each, is_done in does.items() if is_done)
+
+    @property
+    def is_move(self) -> bool:
+        """Whether it takes another accelerator."""
+        return self.desired.accelerator != self.current.accelerator and self.desired.replicas > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What one rule says of a change: how strictly, and why in words."""
+
+    rule: Rule
+    kind: VerdictKind
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The replicas that a rule leaves a variant.
+
+    `is_pace`: it says how fast, not how far; where both cannot be, it goes as far as the pace admits.
+    `words` say why, for whoever it stops.
+    """
+
+    least: int = 0
+    most: int | None = None
+    is_pace: bool = False
+    words: str = ""

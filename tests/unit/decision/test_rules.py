@@ -1,0 +1,188 @@
+"""Guard rails in whole decisions: what they cut, what they hold, and which change they leave to a person."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.domain.plan import Outcome, VerdictKind
+from reconciler.domain.proposals import ProposalState
+from reconciler.policy.reading.files import read_policy
+
+HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def ruled(fleet: Any) -> Any:
+    """A fleet with a way to give it rules, one a text."""
+
+    def rule(*rules: str) -> None:
+        text = HEADER + "\n".join(f"  - {each}" for each in rules)
+        fleet.set(rules=read_policy("p.yaml", text.encode()).rules)
+
+    fleet.price(H100=6.0)
+    return fleet, rule
+
+
+def said(decision: Any) -> tuple[str, VerdictKind, str]:
+    return f"{decision.current.replicas} -> {decision.desired.replicas}", decision.verdict.kind, decision.verdict.rule
+
+
+ALLOW, CLAMP, APPROVAL = VerdictKind.ALLOW, VerdictKind.CLAMP, VerdictKind.NEEDS_APPROVAL
+
+
+@pytest.mark.parametrize(
+    ("rule", "replicas", "load", "expected"),
+    [
+        # A replica carries 9.99 requests a second.
+        ("{name: a, step: {down: 50%}}", 8, 10.0, ("8 -> 4", CLAMP, "a")),
+        ("{name: a, step: {down: 50%}}", 7, 10.0, ("7 -> 4", CLAMP, "a")),
+        ("{name: a, step: {down: 50%}}", 4, 10.0, ("4 -> 2", ALLOW, "")),
+        ("{name: a, step: {down: 10%}}", 3, 5.0, ("3 -> 2", CLAMP, "a")),
+        ("{name: a, step: {up: 2}}", 1, 55.0, ("1 -> 3", CLAMP, "a")),
+        ("{name: a, step: {up: 200%}}", 2, 55.0, ("2 -> 6", ALLOW, "")),
+        ("{name: a, step: {up: 0}}", 2, 55.0, ("2 -> 2", ALLOW, "")),
+        ("{name: a, bounds: {maxReplicas: 4}}", 2, 55.0, ("2 -> 4", CLAMP, "a")),
+        ("{name: a, bounds: {minReplicas: 3}}", 6, 10.0, ("6 -> 3", CLAMP, "a")),
+        ("{name: a, bounds: {minReplicas: 5}}", 2, 10.0, ("2 -> 5", CLAMP, "a")),
+        ("{name: a, scope: {direction: [down]}, bounds: {minReplicas: 5}}", 3, 10.0, ("3 -> 3", ALLOW, "")),
+        ("{name: a, scope: {namespace: other}, step: {up: 1}}", 1, 55.0, ("1 -> 6", ALLOW, "")),
+        ("{name: a, scope: {namespace: ll*}, step: {up: 1}}", 1, 55.0, ("1 -> 2", CLAMP, "a")),
+        ("{name: a, approval: {upMoreThan: 100%}}", 1, 55.0, ("1 -> 6", APPROVAL, "a")),
+        ("{name: a, approval: {upMoreThan: 100%}}", 3, 55.0, ("3 -> 6", ALLOW, "")),
+        ("{name: a, approval: {costMoreThan: 18}}", 3, 55.0, ("3 -> 6", ALLOW, "")),
+        ("{name: a, approval: {costMoreThan: 17.9}}", 3, 55.0, ("3 -> 6", APPROVAL, "a")),
+        ("{name: a, approval: {costUpMoreThan: 99%}}", 3, 55.0, ("3 -> 6", APPROVAL, "a")),
+        ("{name: a, approval: {costUpMoreThan: 0%}}", 8, 10.0, ("8 -> 2", ALLOW, "")),
+        ("{name: a, approval: {downMoreThan: 5}}", 8, 10.0, ("8 -> 2", APPROVAL, "a")),
+        ("{name: a, approval: {}}", 8, 10.0, ("8 -> 2", APPROVAL, "a")),
+        ("{name: a, scope: {direction: [up]}, approval: {}}", 8, 10.0, ("8 -> 2", ALLOW, "")),
+        ("{name: a, scope: {priority: {atLeast: 1}}, approval: {}}", 8, 10.0, ("8 -> 2", ALLOW, "")),
+    ],
+)
+def test_a_rule_cuts_a_change_or_leaves_it_to_a_person(
+    ruled: Any, rule: str, replicas: int, load: float, expected: tuple[str, VerdictKind, str]
+) -> None:
+    fleet, rules = ruled
+    rules(rule)
+    fleet.add(replicas=replicas)
+    fleet.offer(load)
+    assert said(fleet.decision()) == expected
+
+
+def test_without_rules_a_person_merges_everything(ruled: Any) -> None:
+    fleet, _ = ruled
+    fleet.add(replicas=1)
+    fleet.offer(55.0)
+    assert fleet.decision().verdict.kind is APPROVAL
+
+
+def test_every_rule_that_spoke_is_a_step_and_the_strictest_is_the_verdict(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: ask, approval: {}}", "{name: slow, step: {up: 1}}")
+    fleet.add(replicas=1)
+    fleet.offer(55.0)
+    decision = fleet.decision()
+    assert (decision.verdict.rule, decision.verdict.may_merge_itself) == ("slow", False)
+    assert [step.reason for step in decision.steps if step.stage == "policy"] == [
+        "clamp: rule slow (p.yaml:5): at most 1 up at once, 6 would be needed",
+        "needs approval: rule ask (p.yaml:4): a person merges it",
+    ]
+    assert decision.verdict.reason == "at most 1 up at once, 6 would be needed (p.yaml:5)"
+
+
+def test_bounds_are_reached_at_the_pace_of_steps(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: floor, bounds: {minReplicas: 8}}", "{name: slow, step: {up: 2}}")
+    fleet.add(replicas=1)
+    fleet.offer(10.0)
+    assert fleet.decision().desired.replicas == 3
+
+
+def test_rules_that_no_number_keeps_hold_the_variant_and_name_both(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: floor, bounds: {minReplicas: 8}}", "{name: cap, bounds: {maxReplicas: 2}}")
+    fleet.add(replicas=4)
+    fleet.offer(10.0)
+    decision = fleet.decision()
+    assert decision.outcome is Outcome.HELD
+    assert decision.hold.words == "rules floor (p.yaml:4) and cap (p.yaml:5) leave no number of replicas"
+
+
+def test_a_rule_that_cannot_be_read_holds_its_scope_and_is_told(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: a, scope: {name: llama}, stepp: {}}")
+    fleet.add(replicas=1)
+    fleet.add("qwen", model_id="qwen", replicas=1)
+    fleet.offer(55.0)
+    fleet.offer(55.0, "qwen")
+    held, free = fleet.decision(), fleet.decision("qwen")
+    assert (held.outcome, free.outcome) == (Outcome.HELD, Outcome.CHANGE)
+    assert held.hold.words.startswith("rule a (p.yaml:4) cannot be read: rules[0].stepp: unknown field, did you mean")
+    assert [finding.message for finding in fleet.plan().findings] == [
+        'rules[0].stepp: unknown field, did you mean "step"?'
+    ]
+
+
+def test_a_first_change_needs_a_person_until_one_was_merged(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: first, approval: {firstChange: true}}")
+    fleet.add(replicas=1)
+    fleet.offer(55.0)
+    assert fleet.decision().verdict.kind is APPROVAL
+    merged = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - HOUR_S}
+    fleet.propose(make.change("llama", "3 x H100", "1 x H100"), **merged)
+    assert fleet.decision().verdict.kind is ALLOW
+
+
+def test_steps_of_an_hour_count_what_was_merged_in_it(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: slow, step: {up: 2, per: hour}}")
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    assert fleet.decision().desired.replicas == 4
+    for age_s, admitted in ((HOUR_S / 2, 3), (2 * HOUR_S, 4)):
+        fleet.proposals.clear()
+        merged = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - age_s}
+        fleet.propose(make.change("llama", "1 x H100", "2 x H100"), **merged)
+        assert fleet.decision().desired.replicas == admitted
+
+
+def test_steps_do_not_count_a_move_to_another_accelerator(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    fleet.price(L4=1.0, H100=2.0)
+    rules("{name: half, step: {down: 50%}}", "{name: moved, approval: {acceleratorChange: true}}")
+    fleet.add(replicas=9, runs_on="L4", profiles=(make.profile("L4", 2), make.profile("H100", 20)))
+    fleet.offer(15.0)
+    decision = fleet.decision()
+    assert (decision.desired.accelerator, decision.desired.replicas) == ("H100", 1)
+    assert said(decision)[1:] == (APPROVAL, "moved")
+
+
+def test_a_learned_profile_needs_a_person_until_it_is_old_enough(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: young, approval: {learnedWithin: 7d}}")
+    day = "2027-01-14"  # now is the 15th
+    fleet.add(replicas=1, profiles=(make.learned("H100", on=day),))
+    fleet.offer(55.0)
+    assert said(fleet.decision())[1:] == (APPROVAL, "young")
+    fleet.now_s += 8 * 86400.0
+    assert fleet.decision().verdict.kind is not APPROVAL
+
+
+def test_a_share_of_a_pool_is_a_cap(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: share, bounds: {maxPoolShare: 50%}}")
+    fleet.stock(H100=8)
+    fleet.add(replicas=1, workload={"devices": {"nvidia.com/gpu": 1}})
+    fleet.offer(60.0)
+    assert said(fleet.decision()) == ("1 -> 4", CLAMP, "share")
+
+
+def test_an_open_pull_request_that_a_newer_rule_stops_is_not_kept(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: cap, bounds: {maxReplicas: 3}}")
+    fleet.add(replicas=1)
+    fleet.offer(55.0)
+    fleet.propose(make.change("llama", "1 x H100", "6 x H100"))
+    assert fleet.decision().desired.replicas == 3

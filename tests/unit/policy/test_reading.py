@@ -1,0 +1,133 @@
+"""A policy file becomes rules; what cannot be read is told at its line, and holds what it is for."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.config.codec import dump_settings, load_settings_json
+from reconciler.domain.rules import Amount, ApprovalRule, BoundsRule, BrokenRule, Direction, Scope, StepRule
+from reconciler.domain.settings import Settings
+from reconciler.policy.reading.files import ReadPolicy, join_policies, read_policy
+from reconciler.policy.registry import KINDS
+
+HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+SHIPPED = Path(__file__).parents[3] / "policies"
+
+
+def read(*rules: str) -> ReadPolicy:
+    return read_policy("p.yaml", (HEADER + "\n".join(f"  - {each}" for each in rules)).encode())
+
+
+def wrong(rule: str) -> str:
+    (finding,) = read(rule).findings
+    return str(finding).removeprefix("p.yaml:4: error: ")
+
+
+def test_a_rule_has_a_name_a_place_a_scope_and_what_it_asks() -> None:
+    (rule,) = read("{name: slow, scope: {namespace: llm, direction: [down]}, step: {down: 2, per: hour}}").rules
+    assert (rule.name, str(rule.place)) == ("slow", "p.yaml:4")
+    assert rule.scope == Scope(namespace="llm", directions=(Direction.DOWN,))
+    assert rule.asks == StepRule(down=Amount(replicas=2), per_s=3600.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "asks"),
+    [
+        ("bounds: {minReplicas: 1, maxReplicas: 4}", BoundsRule(least=1, most=4)),
+        ("bounds: {maxDevices: 8, maxPoolShare: 50%}", BoundsRule(devices=8, pool_share=0.5)),
+        ("step: {up: 100%}", StepRule(up=Amount(fraction=1.0))),
+        ("approval: {}", ApprovalRule()),
+        ("approval: {learnedWithin: 7d}", ApprovalRule(learned_within_s=7 * 86400.0)),
+    ],
+)
+def test_each_kind_is_read(rule: str, asks: object) -> None:
+    (found,) = read(f"{{name: a, {rule}}}").rules
+    assert found.asks == asks
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("{name: a, stepp: {down: 1}}", 'rules[0].stepp: unknown field, did you mean "step"?'),
+        ("{name: a}", "rules[0]: expected exactly one of "),
+        ("{name: a, step: {down: 1}, bounds: {maxReplicas: 1}}", "rules[0]: expected exactly one of "),
+        ("{name: a, step: {down: 50}, scope: {namespce: x}}", "rules[0].scope.namespce: unknown field, did you mean"),
+        ("{name: a, step: {down: 1.5}}", "rules[0].step.down: expected a number of replicas, or a percentage like 50%"),
+        ("{name: a, step: {down: 5s}}", 'rules[0].step.down: expected a percentage like 20%, got "5s"'),
+        ("{name: a, step: {}}", "rules[0].step: expected up or down, or both"),
+        ("{name: a, bounds: {}}", "rules[0].bounds: expected minReplicas, maxReplicas, maxDevices or maxPoolShare"),
+        ("{name: a, bounds: {minReplicas: 3, maxReplicas: 2}}", "rules[0].bounds: expected minReplicas of at most"),
+        ("{name: a, approval: {learnedWithin: 7}}", "rules[0].approval.learnedWithin: expected a duration like 30m"),
+        ("{name: A b, approval: {}}", 'rules[0].name: expected a name like step-down, got "A b"'),
+        ("{approval: {}}", "rules[0].name: expected a name like step-down, found nothing"),
+        ("{name: a, approval: {}, scope: {direction: [off]}}", 'rules[0].scope.direction[0]: expected "up", "down"'),
+        ("7", "rules[0]: expected a mapping"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_line(rule: str, message: str) -> None:
+    assert wrong(rule).startswith(message)
+
+
+def test_a_broken_rule_holds_its_scope_and_the_others_still_count() -> None:
+    found = read("{name: a, scope: {namespace: llm}, stepp: {}}", "{name: b, approval: {}}")
+    broken, sound = found.rules
+    assert isinstance(broken.asks, BrokenRule)
+    assert broken.scope == Scope(namespace="llm")
+    assert sound.asks == ApprovalRule()
+
+
+def test_a_broken_scope_holds_everything() -> None:
+    (rule,) = read("{name: a, scope: {namespce: llm}, approval: {}}").rules
+    assert isinstance(rule.asks, BrokenRule)
+    assert rule.scope == Scope()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rules: []",
+        "a: [",
+        HEADER + "  {}",
+        HEADER.replace("Policy", "Polizei") + "  - {name: a, approval: {}}",
+        HEADER + "  - {name: a, approval: {}}\nrule: []",
+        "\x00",
+    ],
+)
+def test_a_file_that_cannot_be_read_holds_everything(text: str) -> None:
+    found = read_policy("p.yaml", text.encode())
+    assert found.findings
+    assert found.rules[-1].scope == Scope()
+    assert isinstance(found.rules[0].asks, BrokenRule)
+
+
+def test_two_rules_of_one_name_in_a_file_are_wrong() -> None:
+    (finding,) = read("{name: a, approval: {}}", "{name: a, step: {down: 1}}").findings
+    assert str(finding) == 'p.yaml:5: error: rules[1]: "a" is already at line 4'
+
+
+def test_a_later_file_replaces_a_rule_by_its_name_unless_it_is_broken() -> None:
+    first, later = read("{name: a, step: {down: 1}}", "{name: b, approval: {}}"), read("{name: a, step: {down: 2}}")
+    joined = join_policies([first, later])
+    assert [(each.name, each.asks) for each in joined.rules] == [
+        ("a", StepRule(down=Amount(replicas=2))),
+        ("b", ApprovalRule()),
+    ]
+    broken = join_policies([first, read("{name: a, step: {}}")])
+    assert [type(each.asks) for each in broken.rules] == [StepRule, ApprovalRule, BrokenRule]
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_is_shipped_can_be_read_and_recorded(path: Path) -> None:
+    found = read_policy(path.name, path.read_bytes())
+    assert found.rules
+    assert not found.findings
+    settings = Settings(rules=found.rules)
+    assert load_settings_json(dump_settings(settings)) == settings
+
+
+def test_every_kind_says_what_it_is_called_and_what_its_fields_mean() -> None:
+    for name, kind in KINDS.items():
+        assert kind.name == name
+        assert kind.section.__doc__
+        assert all(field.description for field in kind.section.model_fields.values()), name

@@ -1,0 +1,46 @@
+"""The page on guard rails has every kind of rule with an example that can be read; presets are told as they are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.domain.rules import Scope
+from reconciler.policy.reading.files import read_policy
+from reconciler.policy.reading.scopes import ScopeSection
+from reconciler.policy.registry import KINDS
+
+FOLDER = Path(__file__).parents[3] / "policies"
+PAGE = (FOLDER / "README.md").read_text()
+HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+
+
+def section(name: str) -> str:
+    return re.split(r"^##", PAGE.split(f"\n### `{name}`\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_every_kind_has_a_section_and_nothing_else_has() -> None:
+    assert re.findall(r"^### `([a-zA-Z]+)`", PAGE, re.MULTILINE) == list(KINDS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_has_its_fields_an_example_and_what_it_says(name: str) -> None:
+    text = section(name)
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    found = read_policy("README.md", (HEADER + example).encode())
+    assert not found.findings
+    assert {rule.asks.kind for rule in found.rules} == {name}
+    fields = {info.alias for info in KINDS[name].section.model_fields.values()}
+    assert fields <= set(re.findall(r"\b[a-zA-Z]+\b", text)), name
+    assert found.rules[0].name in text.replace(example, ""), "expected an example of what it says"
+
+
+def test_every_key_of_a_scope_is_told() -> None:
+    told = set(re.findall(r"`([a-zA-Z]+)`", PAGE.split("## Scope")[1].split("## Rules")[0]))
+    assert {info.alias for info in ScopeSection.model_fields.values()} <= told
+    assert Scope() == ScopeSection().read()
+
+
+def test_every_preset_is_a_column() -> None:
+    heads = re.findall(r"`([a-z]+)`", PAGE.split("## Presets")[1].splitlines()[2])
+    assert sorted(heads) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
