@@ -287,3 +287,15 @@ def with_value(root: Value, path: Field, value: Value) -> Value:
         return [*root[:part], with_value(root[part], rest, value), *root[part + 1 :]]
     members = root if isinstance(root, dict) else {}
     return {**members, str(part): with_value(members.get(str(part)), rest, value)}
+
+
+def texts_in(value: Value, path: Field = ()) -> Iterator[tuple[Field, str]]:
+    """Every text in a value, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from texts_in(member, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*path, index))

@@ -8,6 +8,7 @@ from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import Field
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.objects import ObjectDraft, identify
+from reconciler.placement.origins import texts_in
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^${}]*))?\}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -17,18 +18,7 @@ _COUNTS: Final = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplic
 
 def find_substituted(value: Value) -> Iterator[Field]:
     """The fields whose text holds `${}`."""
-    if isinstance(value, str):
-        if "${" in value:
-            yield ()
-        return
-    members: Iterable[tuple[str | int, Value]] = ()
-    if isinstance(value, dict):
-        members = value.items()
-    elif isinstance(value, list):
-        members = enumerate(value)
-    for part, member in members:
-        for path in find_substituted(member):
-            yield (part, *path)
+    return (path for path, text in texts_in(value) if "${" in text)
 
 
 def fill_in(draft: ObjectDraft, paths: Iterable[Field], deployer: Deployer) -> None:

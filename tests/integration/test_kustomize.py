@@ -1,5 +1,6 @@
 """Every object of the sample repositories, built by the real tool and by us."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,9 @@ FOLDER = Path(__file__).parents[1] / "testdata" / "clusters"
 TOOLS = (("kustomize", ["kustomize", "build"]), ("kubectl", ["kubectl", "kustomize"]))
 # It names a remote base, which nobody fetches here.
 UNBUILDABLE = {"remote-base"}
+
+# What stands behind the names of generated objects, which we leave out.
+_HASH = re.compile(r"-[0-9a-z]{10}$")
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +48,8 @@ def _by_name(objects: list[Value]) -> dict[tuple[Value, ...], Value]:
     for each in objects:
         metadata = each.get("metadata") if isinstance(each, dict) else None
         if isinstance(each, dict) and isinstance(metadata, dict):
-            named[each.get("apiVersion"), each.get("kind"), metadata.get("namespace"), metadata.get("name")] = each
+            name = _HASH.sub("", str(metadata.get("name"))) if each.get("kind") == "ConfigMap" else metadata.get("name")
+            named[each.get("apiVersion"), each.get("kind"), metadata.get("namespace"), name] = each
     return named
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.configurations import Configuration, read_configurations
+from reconciler.placement.kustomize.generators import generate
 from reconciler.placement.kustomize.kustomization import Kustomization, read_kustomization
 from reconciler.placement.kustomize.patches import MissingTargetError, apply_patch, obstruct_replaced
 from reconciler.placement.kustomize.references import fix_references
@@ -24,7 +24,7 @@ from reconciler.placement.kustomize.transformers import (
     set_replicas,
 )
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle
-from reconciler.placement.origins import OriginKind, SourceField, SourceTrace
+from reconciler.placement.origins import OriginKind, SourceField, texts_in
 from reconciler.placement.paths import resolve
 from reconciler.placement.repository import ManifestRepository
 
@@ -57,6 +57,7 @@ class Gathering:
     paths: set[str] = field(default_factory=set)
     is_partial: bool = False
     configuration: Configuration = field(default_factory=Configuration)
+    variables: set[str] = field(default_factory=set)
 
 
 class Builder:
@@ -101,6 +102,11 @@ def finish(gathering: Gathering) -> Gathering:
     """Drop what is only there for the build, let references follow, find what is there twice."""
     gathering.drafts = [draft for draft in gathering.drafts if not _is_local(draft)]
     fix_references(gathering.drafts, gathering.configuration)
+    marks = {f"$({name})" for name in gathering.variables if name}
+    for draft in gathering.drafts if marks else ():
+        for path, text in texts_in(draft.fields):
+            if any(mark in text for mark in marks):
+                draft.obstacles.append(Obstacle(reason="a variable of the kustomization is filled in", field=path))
     return gathering
 
 
@@ -145,7 +151,9 @@ class _Run:
         self._gather_members(kustomization, way)
         for source, reason in kustomization.hidden:
             self._hide(source, reason)
-        self._generate(kustomization)
+        for kind, entry in kustomization.generators:
+            self.attempt(partial(generate, kind, entry, self._gathering.drafts))
+        self._gathering.variables.update(kustomization.variables)
         self.attempt(partial(self._configure, kustomization))
         self._transform(kustomization)
         if not kustomization.is_component:
@@ -242,29 +250,15 @@ class _Run:
         for draft in self._gathering.drafts:
             draft.obstacles.append(Obstacle(reason=reason, place=source.place))
 
-    def _generate(self, kustomization: Kustomization) -> None:
-        """Objects of generators: known by name, unreadable."""
-        for each in kustomization.generated:
-            metadata: dict[str, Value] = {"name": each.name}
-            if each.namespace:
-                metadata["namespace"] = each.namespace
-            fields: dict[str, Value] = {"apiVersion": "v1", "kind": each.kind, "metadata": metadata}
-            draft = ObjectDraft(
-                fields=fields,
-                source=each.source,
-                trace=SourceTrace((each.source,)),
-                identity=ObjectIdentity("", "v1", each.kind, each.namespace, each.name),
-                obstacles=[Obstacle(reason="it is generated: its content is not read", place=each.source.place)],
-            )
-            self._gathering.drafts.append(draft)
-
     def _configure(self, kustomization: Kustomization) -> None:
         configuration, unfollowed = read_configurations(self._repository, kustomization)
         self._gathering.configuration |= configuration
-        for source in unfollowed:
-            self._obstruct(
-                source, f"a transformer configuration sets {quote(str(source.field[-1]))}, which is not followed"
-            )
+        for source, rule in unfollowed:
+            words = f"a transformer configuration sets {quote(str(source.field[0]))}, which is not followed"
+            for draft in self._gathering.drafts:
+                if rule is None or rule.fits(draft.identity):
+                    field = () if rule is None or rule.path[:1] == ("metadata",) else rule.path
+                    draft.obstacles.append(Obstacle(reason=words, place=source.place, field=field))
 
     def _transform(self, kustomization: Kustomization) -> None:
         """Kustomize's transformers, in the order in which it runs them."""
@@ -284,10 +278,14 @@ class _Run:
         named = index_names(drafts) if kustomization.replicas else {}
         for replica_rule in kustomization.replicas:
             self.attempt(partial(set_replicas, named, replica_rule, self._gathering.configuration.replicas))
-        set_images(drafts, kustomization.images)
+        set_images(drafts, kustomization.images, self._gathering.configuration.images)
         self.attempt(partial(obstruct_replaced, self._repository, kustomization, drafts))
         for source, reason in kustomization.opaque:
             self._obstruct(source, reason)
+        if kustomization.schema is not None:
+            obstacle = Obstacle(reason="its own schema changes how patches merge", place=kustomization.schema.place)
+            for draft in drafts if kustomization.strategic_patches or kustomization.patches else ():
+                draft.obstacles += [obstacle] if draft.trace.members else []
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Take one step; what Kustomize would fail at is noted."""

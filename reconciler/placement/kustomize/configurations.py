@@ -12,7 +12,7 @@ from reconciler.placement.origins import OriginKind, SourceField
 from reconciler.placement.paths import resolve
 from reconciler.placement.repository import ManifestRepository
 
-_FOLLOWED: Final = frozenset({"nameReference", "replicas"})
+_FOLLOWED: Final = frozenset({"nameReference", "replicas", "images"})
 # Only for `$(NAME)`, which is told where it stands.
 _HARMLESS: Final = frozenset({"varReference"})
 
@@ -55,39 +55,53 @@ def _expand(value: Value, parts: tuple[str, ...], *, creates: bool) -> Iterator[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What configurations add to Kustomize's own: fields that name objects of a kind, and fields that hold counts."""
+    """What configurations add to Kustomize's own: fields that name objects of a kind, hold counts, or hold images."""
 
     name_references: tuple[tuple[str, FieldRule], ...] = ()
     replicas: tuple[FieldRule, ...] = ()
+    images: tuple[FieldRule, ...] = ()
 
     def __or__(self, other: "Configuration") -> "Configuration":
         """Both: what a base adds holds for those who gather it."""
         return Configuration(
             name_references=tuple(dict.fromkeys((*self.name_references, *other.name_references))),
             replicas=tuple(dict.fromkeys((*self.replicas, *other.replicas))),
+            images=tuple(dict.fromkeys((*self.images, *other.images))),
         )
 
 
 def read_configurations(
     repository: ManifestRepository, kustomization: Kustomization
-) -> tuple[Configuration, list[SourceField]]:
-    """What a kustomization's configurations say, and the places of what in them is not followed.
+) -> tuple[Configuration, list[tuple[SourceField, FieldRule | None]]]:
+    """What a kustomization's configurations say, and the rules in them that are not followed, None for all objects.
 
     InputError for a file that is not there or makes no sense.
     """
-    whole, unfollowed = Configuration(), []
+    whole = Configuration()
+    unfollowed: list[tuple[SourceField, FieldRule | None]] = []
     for entry in kustomization.configurations:
         path = resolve(kustomization.directory, entry.as_text())
         if path is None or not repository.has_file(path):
             raise entry.error(f"there is no file {quote(entry.as_text())}")
         for document in repository.read(path):
             source = SourceField(document, (), OriginKind.PLAIN)
-            unfollowed += [source.below(key) for key in source.mapping() if key not in _FOLLOWED | _HARMLESS]
+            for key in source.mapping():
+                unfollowed += () if key in _FOLLOWED | _HARMLESS else _unfollowed(source.below(key))
             whole |= Configuration(
                 name_references=tuple(_references(source)),
                 replicas=tuple(_rule(each) for each in source.items("replicas")),
+                images=tuple(_rule(each) for each in source.items("images")),
             )
     return whole, unfollowed
+
+
+def _unfollowed(source: SourceField) -> Iterator[tuple[SourceField, FieldRule | None]]:
+    value = source.value
+    if not isinstance(value, list):
+        yield source, None
+        return
+    for index in range(len(value)):
+        yield source.below(index), _rule(source.below(index))
 
 
 def _references(source: SourceField) -> Iterator[tuple[str, FieldRule]]:

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.proof import find_difference
 from reconciler.manifests.wording import Field, quote
-from reconciler.placement.objects import ObjectDraft
+from reconciler.placement.objects import ObjectDraft, Obstacle
 from reconciler.placement.origins import SourceField, SourceTrace, value_at, with_value
 
 MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
+_ANNOTATIONS: Final = ("metadata", "annotations")
+"""Kustomize keeps notes of its own there while it builds, so that they exist in every object."""
 
 
 def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
@@ -20,7 +23,15 @@ def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
     if not isinstance(value, list):
         raise operations.error("expected a list of operations")
     for index in range(len(value)):
-        _apply(draft, operations.below(index))
+        operation = operations.below(index)
+        try:
+            _apply(draft, operation)
+        except InputError:
+            path = tuple(_unescape(part) for part in operation.text("path").split("/")[1:])
+            if all(not each.covers(path) for each in draft.obstacles):
+                raise
+            reason = "a patch changes what is not read here"
+            draft.obstacles.append(Obstacle(reason=reason, place=operation.place, field=path))
 
 
 def _apply(draft: ObjectDraft, operation: SourceField) -> None:
@@ -39,12 +50,16 @@ def _pointer(draft: ObjectDraft, operation: SourceField, key: str) -> Field:
     path: list[str | int] = []
     value: Value = draft.fields
     for raw in text.split("/")[1:]:
-        part: str | int = raw.replace("~1", "/").replace("~0", "~")
+        part: str | int = _unescape(raw)
         if isinstance(value, list) and part != _APPEND:
             part = _index(str(part), len(value), operation)
         path.append(part)
         value = value_at(value, (part,))
     return tuple(path)
+
+
+def _unescape(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _index(text: str, length: int, operation: SourceField) -> int:
@@ -85,6 +100,8 @@ def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Valu
             draft, path[:-1], [*parent[:index], value, *parent[index:]], [*traces[:index], trace, *traces[index:]]
         )
         return
+    if path[:-1] == _ANNOTATIONS and parent is None:
+        parent = {}
     if path and not isinstance(parent, dict):
         raise operation.error(f"there is nothing to add to at {quote(operation.text('path'))} of {draft.identity}")
     displaced = draft.trace.chain(path)
@@ -100,7 +117,7 @@ def _set_list(draft: ObjectDraft, path: Field, items: list[Value], traces: list[
 
 def _replace(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     # The library that Kustomize uses lets a member be replaced that is not there.
-    if not isinstance(value_at(draft.fields, path[:-1]), dict):
+    if path[:-1] != _ANNOTATIONS and not isinstance(value_at(draft.fields, path[:-1]), dict):
         _require(draft, operation, path)
     draft.set(path, value_at(operation.value, ("value",)), operation.below("value"))
 

@@ -27,9 +27,8 @@ _GROUP: Final = "kustomize.config.k8s.io"
 # What touches every object that a kustomization gathers, in a way that only the tool itself knows.
 _OPAQUE: Final[Mapping[str, str]] = {
     "transformers": "a transformer plugin changes objects in a way that is not followed",
-    "openapi": "its own schema changes how patches merge",
-    "vars": "variables are filled in when it is built",
 }
+_GENERATORS: Final = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 # What makes objects that nobody can name without running it.
 _HIDDEN: Final[Mapping[str, str]] = {
     "generators": "what a generator plugin makes is not read",
@@ -89,20 +88,11 @@ class PatchRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedName:
-    """An object that a generator of Kustomize's own makes: its name is known, without the hash behind it."""
-
-    kind: str
-    name: str
-    namespace: str
-    source: SourceField
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kustomization:
     """The rules of one kustomization; `source` is its document's root, `directory` what its paths start from.
 
     `implied` are paths from the repository's root that nobody listed: those of a directory without a kustomization.
+    `generators` are entries with the kind that they make, `schema` is what decides how its patches merge lists.
     """
 
     source: SourceField
@@ -123,7 +113,9 @@ class Kustomization:
     strategic_patches: tuple[PatchRule, ...] = ()
     patches: tuple[PatchRule, ...] = ()
     json_patches: tuple[PatchRule, ...] = ()
-    generated: tuple[GeneratedName, ...] = ()
+    generators: tuple[tuple[str, SourceField], ...] = ()
+    variables: tuple[str, ...] = ()
+    schema: SourceField | None = None
     opaque: tuple[tuple[SourceField, str], ...] = ()
     hidden: tuple[tuple[SourceField, str], ...] = ()
 
@@ -173,7 +165,9 @@ def read_document(document: Document) -> Kustomization:
         strategic_patches=tuple(_read_strategic(sourced, directory)),
         patches=tuple(read_patches(sourced, directory)),
         json_patches=tuple(_read_json(sourced, directory)),
-        generated=tuple(_read_generated(sourced)),
+        generators=tuple((kind, entry) for key, kind in _GENERATORS.items() for entry in sourced.items(key)),
+        variables=tuple(each.text("name") for each in sourced.items("vars")),
+        schema=sourced.get("openapi"),
         opaque=tuple(_named(sourced, _OPAQUE)),
         hidden=tuple(_named(sourced, _HIDDEN)),
     )
@@ -271,12 +265,6 @@ def _read_json(source: SourceField, directory: str) -> Iterator[PatchRule]:
             path=entry.text("path"),
             target=Selector.read(target),
         )
-
-
-def _read_generated(source: SourceField) -> Iterator[GeneratedName]:
-    for key, kind in (("configMapGenerator", "ConfigMap"), ("secretGenerator", "Secret")):
-        for entry in source.items(key):
-            yield GeneratedName(kind=kind, name=entry.text("name"), namespace=entry.text("namespace"), source=entry)
 
 
 def _named(source: SourceField, words: Mapping[str, str]) -> Iterator[tuple[SourceField, str]]:

@@ -166,9 +166,14 @@ def set_replicas(
         raise missing(rule.count, f"there is no {kinds} named {quote(rule.name)}")
 
 
-def set_images(drafts: Sequence[ObjectDraft], rules: Sequence[ImageRule]) -> None:
-    """Rename, retag or pin the images of containers."""
+def set_images(drafts: Sequence[ObjectDraft], rules: Sequence[ImageRule], extra: Sequence[FieldRule] = ()) -> None:
+    """Rename, retag or pin the images of containers, and of the fields that configurations name."""
     for draft in drafts if rules else ():
+        for field in extra:
+            for where in field.expand(draft.fields) if field.fits(draft.identity) else ():
+                written = draft.value_at(*where)
+                if isinstance(written, str):
+                    _set_image(draft, where, written, rules)
         for path in _container_lists(draft.fields, ()):
             containers = draft.value_at(*path)
             for index, container in enumerate(containers if isinstance(containers, list) else ()):
@@ -187,9 +192,10 @@ def _set_image(draft: ObjectDraft, path: Field, image: str, rules: Sequence[Imag
 
 def _container_lists(value: Value, path: Field) -> Iterator[Field]:
     """Lists of containers anywhere in an object: custom kinds have theirs elsewhere."""
-    if not isinstance(value, dict):
-        return
-    for key, member in value.items():
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _container_lists(item, (*path, index))
+    for key, member in value.items() if isinstance(value, dict) else ():
         if key in {"containers", "initContainers"} and isinstance(member, list):
             yield (*path, key)
         else:

@@ -146,10 +146,76 @@ def test_what_stands_behind_an_address_may_hold_the_target(build: Build) -> None
     assert "nothing is fetched" in fleet.findings[0].message
 
 
-@pytest.mark.parametrize("key", ["transformers: [t.yaml]", "vars: [{name: X}]"])
-def test_an_unsupported_transformer_makes_what_it_touches_unreadable(build: Build, key: str) -> None:
-    built = only(build(overlay(f"resources: [../base]\n{key}\n")))
+def test_an_unsupported_transformer_makes_what_it_touches_unreadable(build: Build) -> None:
+    built = only(build(overlay("resources: [../base]\ntransformers: [t.yaml]\n")))
     assert built.obstacle_at(("spec", "replicas")) is not None
+
+
+def test_a_variable_makes_what_names_it_unreadable(build: Build) -> None:
+    files = overlay("resources: [../base]\nvars: [{name: X}]\n")
+    files["base/deployment.yaml"] = DEPLOYMENT.replace("image: envoy", "image: envoy, args: ['--peer=$(X)']")
+    built = only(build(files))
+    assert built.obstacle_at(("spec", "replicas")) is None
+    assert built.obstacle_at(("spec", "template", "spec", "containers", 1, "args", 0)) is not None
+
+
+def test_its_own_schema_makes_what_was_merged_unreadable(build: Build) -> None:
+    schema = "resources: [../base]\nopenapi: {path: schema.json}\n"
+    assert only(build(overlay(schema))).obstacles == ()
+    merge = f"{schema}patches: [{{patch: '{{kind: Deployment, apiVersion: apps/v1, metadata: {{name: llama}}, "
+    assert only(build(overlay(f"{merge}spec: {{paused: true}}}}'}}]\n"))).obstacles != ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_readable"),
+    [
+        ("namePrefix: [{path: metadata/name, kind: Deployment}]", False),
+        ("namePrefix: [{path: metadata/name, kind: Rollout}]", True),
+        ("commonLabels: [{path: spec/replicas, kind: Deployment}]", False),
+        ("commonLabels: [{path: spec/extra/labels, create: true, kind: Deployment}]", True),
+        ("images: [{path: spec/image, kind: Rollout}]", True),
+        ("other: {}", False),
+    ],
+)
+def test_a_configuration_makes_what_it_is_for_unreadable(build: Build, setting: str, is_readable: bool) -> None:
+    files = overlay("resources: [../base]\nconfigurations: [c.yaml]\n", prod__c=f"{setting}\n")
+    assert (only(build(files)).obstacle_at(("spec", "replicas")) is None) is is_readable
+
+
+def test_what_generators_add_to_is_built_once(build: Build) -> None:
+    base = "resources: [deployment.yaml]\nconfigMapGenerator: [{name: c, literals: [A=1]}]\n"
+    more = "configMapGenerator: [{name: c, behavior: merge, literals: [B=2]}]\n"
+    fleet = build(overlay(f"namespace: llm\nresources: [../base]\n{more}") | {"base/kustomization.yaml": base})
+    assert only(fleet, "ConfigMap").value_at("data") == {"A": "1", "B": "2"}
+    assert fleet.findings == ()
+
+
+@pytest.mark.parametrize("behavior", ["merge", "replace"])
+def test_a_generator_that_finds_nothing_to_add_to_fails(build: Build, behavior: str) -> None:
+    fleet = build(overlay(f"resources: [../base]\nconfigMapGenerator: [{{name: c, behavior: {behavior}}}]\n"))
+    assert f"there is no ConfigMap default/c to {behavior}" in str(fleet.findings)
+
+
+def test_an_unknown_behavior_of_a_generator_fails(build: Build) -> None:
+    fleet = build(overlay("resources: [../base]\nconfigMapGenerator: [{name: c, behavior: add}]\n"))
+    assert 'expected create, merge or replace, got "add"' in str(fleet.findings)
+
+
+def test_operations_on_what_is_generated_fail_nothing(build: Build) -> None:
+    generator = "configMapGenerator: [{name: c, files: [app.conf]}]\n"
+    patch = "patches:\n  - target: {kind: ConfigMap}\n    patch: |\n      - {op: replace, path: /data/a.b, value: x}\n"
+    fleet = build(overlay(f"resources: [../base]\n{generator}{patch}"))
+    assert fleet.findings == ()
+    assert only(fleet).obstacles == ()
+
+
+def test_images_of_containers_in_lists_are_replaced(build: Build) -> None:
+    custom = "apiVersion: x.io/v1\nkind: Fleet\nmetadata: {name: f}\nspec:\n  image: vllm:1\n"
+    custom += "  roles: [{containers: [{image: vllm:1}]}]\n"
+    configuration = "images: [{path: spec/image, kind: Fleet}]\n"
+    text = "resources: [f.yaml]\nimages: [{name: vllm, newTag: '2'}]\nconfigurations: [c.yaml]\n"
+    built = only(build(overlay(text, prod__f=custom, prod__c=configuration)), "Fleet")
+    assert built.value_at("spec") == {"image": "vllm:2", "roles": [{"containers": [{"image": "vllm:2"}]}]}
 
 
 def test_generated_objects_are_known_by_name_alone(build: Build) -> None:
