@@ -95,6 +95,77 @@ class ApprovalRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """When a rule counts: `lasts_s` from each time that `cron` names in `time_zone`, or once between two moments."""
+
+    cron: str = ""
+    lasts_s: float = 0.0
+    time_zone: str = "UTC"
+    from_s: float = 0.0
+    until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeRule:
+    """When nothing changes."""
+
+    kind: Literal["freeze"] = "freeze"
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRule:
+    """How many replicas a variant may have at some times."""
+
+    kind: Literal["schedule"] = "schedule"
+    window: Window
+    least: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CooldownRule:
+    """How long a variant stays as it is after a change of ours was merged."""
+
+    kind: Literal["cooldown"] = "cooldown"
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadbandRule:
+    """Changes that are too small to be worth a pull request; whoever lacks capacity gets it all the same."""
+
+    kind: Literal["deadband"] = "deadband"
+    width: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorsRule:
+    """On which accelerators replicas may be added: globs; those of `allowed` where there are any, never `denied`."""
+
+    kind: Literal["accelerators"] = "accelerators"
+    allowed: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailabilityRule:
+    """How many replicas stay ready, and how many variants of a model change at once."""
+
+    kind: Literal["availability"] = "availability"
+    ready: int | None = None
+    at_once: Amount | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsRule:
+    """How much must be seen of a variant before it changes: the share of its replicas that report."""
+
+    kind: Literal["metrics"] = "metrics"
+    reporting: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
     """A rule that could not be read: nothing in its scope is proposed until it is mended."""
 
@@ -102,7 +173,19 @@ class BrokenRule:
     words: str
 
 
-Asks = BoundsRule | StepRule | ApprovalRule | BrokenRule
+Asks = (
+    BoundsRule
+    | StepRule
+    | DeadbandRule
+    | CooldownRule
+    | FreezeRule
+    | ScheduleRule
+    | AcceleratorsRule
+    | AvailabilityRule
+    | MetricsRule
+    | ApprovalRule
+    | BrokenRule
+)
 """What a rule of each kind asks."""
 
 

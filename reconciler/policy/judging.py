@@ -4,11 +4,11 @@ One order: refuse, hold, clamp, needs approval, allow. The strictest word counts
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
-from reconciler.domain.rules import BrokenRule, Rule
+from reconciler.domain.rules import BrokenRule, Direction, Rule
 from reconciler.policy.registry import KINDS
 from reconciler.policy.scopes import covers, fits, towards
 from reconciler.policy.subjects import Change, Range, Spoken, Subject
@@ -35,8 +35,8 @@ class RuledRange:
 class Limits:
     """Which replicas all rules leave a variant: `most` None is any number, with the rule that says so at each end.
 
-    `moved` is what they leave it on another accelerator, of which nobody counts steps; None: the same. `conflict` are
-    rules that no number keeps together; then nothing changes.
+    `moved` is what they leave it on another accelerator, of which nobody counts steps; None: the same. `anchor` keeps
+    it on the accelerator that it has. `conflict` are rules that no number keeps together; then nothing changes.
     """
 
     least: int = 0
@@ -44,6 +44,7 @@ class Limits:
     floor: RuledRange | None = None
     cap: RuledRange | None = None
     moved: "Limits | None" = None
+    anchor: RuledRange | None = None
     conflict: tuple[Rule, ...] = ()
 
     def admitted(self, replicas: int) -> int:
@@ -97,7 +98,7 @@ def limits_of(rules: Iterable[Rule], subject: Subject) -> Limits:
     far, pace = _joined(ranges), _joined(paces)
     if far.conflict:
         return far
-    return _within(far, pace)
+    return replace(_within(far, pace), anchor=next((each for each in (*ranges, *paces) if each.range.stays), None))
 
 
 def _joined(found: Sequence[RuledRange]) -> Limits:
@@ -121,6 +122,17 @@ def _within(far: Limits, pace: Limits) -> Limits:
     elif most is not None and most < pace.least:
         most = pace.least
     return Limits(least=least, most=most, floor=floor, cap=cap, moved=far)
+
+
+def refused_accelerator(rules: Iterable[Rule], subject: Subject, accelerator: str) -> Spoken | None:
+    """The first rule that wants no replica of a variant moved to an accelerator; None where none minds."""
+    for rule in rules:
+        if rule.asks.kind not in KINDS or (rule.scope.directions and Direction.MOVE not in rule.scope.directions):
+            continue
+        words = KINDS[rule.asks.kind].refuses(rule.asks, accelerator)
+        if words and covers(rule.scope, subject):
+            return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words)
+    return None
 
 
 def judge(rules: Iterable[Rule], change: Change) -> tuple[Spoken, ...]:

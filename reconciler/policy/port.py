@@ -35,12 +35,19 @@ def says_nothing(asks: object, rule: Rule, change: Change) -> Spoken | None:
     return None
 
 
+def takes_any(asks: object, accelerator: str) -> str:
+    """What a kind says of accelerators that minds none."""
+    del asks, accelerator
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleKind(Generic[Own]):
     """A kind of rule by the key that names it in a file, and the type that holds what it asks.
 
     `limit` says before the optimizer how many replicas it leaves a variant, None for any number. `judge` says what it
-    thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope.
+    thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope. `refuses` says
+    before the optimizer why nothing may be added on an accelerator, empty where it may.
     """
 
     name: str
@@ -48,3 +55,4 @@ class RuleKind(Generic[Own]):
     section: type[Section]
     limit: Callable[[Own, Subject], Range | None] = leaves_all
     judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing
+    refuses: Callable[[Own, str], str] = takes_any

@@ -1,11 +1,32 @@
-"""Every kind of rule by its name."""
+"""Every kind of rule by its name, in the order of the documentation."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.policy.kinds.accelerators import ACCELERATORS
 from reconciler.policy.kinds.approval import APPROVAL
+from reconciler.policy.kinds.availability import AVAILABILITY
 from reconciler.policy.kinds.bounds import BOUNDS
+from reconciler.policy.kinds.cooldown import COOLDOWN
+from reconciler.policy.kinds.deadband import DEADBAND
+from reconciler.policy.kinds.freeze import FREEZE
+from reconciler.policy.kinds.metrics import METRICS
+from reconciler.policy.kinds.schedule import SCHEDULE
 from reconciler.policy.kinds.step import STEP
 from reconciler.policy.port import RuleKind
 
-KINDS: Mapping[str, RuleKind[Any]] = {each.name: each for each in (BOUNDS, STEP, APPROVAL)}
+KINDS: Mapping[str, RuleKind[Any]] = {
+    each.name: each
+    for each in (
+        BOUNDS,
+        STEP,
+        DEADBAND,
+        COOLDOWN,
+        FREEZE,
+        SCHEDULE,
+        ACCELERATORS,
+        AVAILABILITY,
+        METRICS,
+        APPROVAL,
+    )
+}

@@ -1,5 +1,7 @@
 """Whether a rule is for a variant, and for what is done to it."""
 
+from dataclasses import replace
+
 from reconciler.domain.globs import path_matches
 from reconciler.domain.rules import Direction, Scope
 from reconciler.policy.subjects import Change, Range, Subject
@@ -53,6 +55,7 @@ def towards(scope: Scope, found: Range, subject: Subject) -> Range | None:
     if Direction.TO_ZERO in directions:
         least = max(least, min(found.least, now, 1))
     most = max(found.most, now) if Direction.UP in directions and found.most is not None else None
-    if not least and most is None:
+    stays = found.stays and Direction.MOVE in directions
+    if not least and most is None and not stays:
         return None
-    return Range(least=least, most=most, is_pace=found.is_pace, words=found.words)
+    return replace(found, least=least, most=most, stays=stays)

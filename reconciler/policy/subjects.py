@@ -28,6 +28,8 @@ class Subject:
     now_s: float
     variant: Variant
     priority: int = 0
+    reporting: int | None = None
+    """Replicas that report, where those are fewer than Git says."""
     merges: tuple[Merge, ...] = ()
     pools: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
@@ -43,8 +45,9 @@ class Change:
     """What a plan does to a subject; costs are per hour, None without a price.
 
     `group_cost_before` is of all variants of its group, `group_cost_added` what the changes of the group add that cost
-    more: each of its pull requests may be merged without the others. `learned_on` is the day on
-    which the profile was learned that it rests on (empty: given).
+    more: each of its pull requests may be merged without the others. `learned_on` is the day on which the profile was
+    learned that it rests on (empty: given). `is_repair`: its model's load exceeds what runs now. It is the change
+    number `turn` (from 0) of its model, of whose `of_model` variants some may change.
     """
 
     subject: Subject
@@ -54,6 +57,9 @@ class Change:
     group_cost_before: float | None = None
     group_cost_added: float | None = None
     learned_on: str = ""
+    is_repair: bool = False
+    turn: int = 0
+    of_model: int = 1
 
     @property
     def current(self) -> Allocation:
@@ -97,10 +103,17 @@ class Range:
     """The replicas that a rule leaves a variant.
 
     `is_pace`: it says how fast, not how far; where both cannot be, it goes as far as the pace admits.
-    `words` say why, for whoever it stops.
+    `stays`: on no other accelerator. `words` say why, for whoever it stops.
     """
 
     least: int = 0
     most: int | None = None
     is_pace: bool = False
+    stays: bool = False
     words: str = ""
+
+
+def as_now(subject: Subject, words: str) -> Range:
+    """What a rule leaves that lets nothing change."""
+    now = subject.current.replicas
+    return Range(least=now, most=now, is_pace=True, stays=True, words=words)

@@ -31,6 +31,7 @@ apiVersion: reconciler.io/v1alpha1
 kind: Configuration
 clusters: [{name: prod, paths: {include: ["prod/**"]}}]
 accelerators: [{name: H100, costPerHour: 6.88}]
+policies: []
 """
 QUEUEING = f"""\
 serviceClasses: [{{name: standard, itl: 60ms}}]

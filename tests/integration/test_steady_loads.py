@@ -24,6 +24,7 @@ apiVersion: reconciler.io/v1alpha1
 kind: Configuration
 clusters: [{name: prod, paths: {include: ["prod/**"]}}]
 accelerators: [{name: H100, costPerHour: 6.88}]
+policies: []
 serviceClasses: [{name: standard, itl: 60ms}]
 defaults: {serviceClass: standard}
 models:

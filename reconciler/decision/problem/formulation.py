@@ -153,7 +153,9 @@ def formulate(
     current_weights = _joined(part.current_weights for part in parts)
     demands = {model: part.demand for model, part in models.items() if part.demand is not None}
     own_bounds = {each.key: bounds_of(each, keeps_current=each.key in partial) for each in free}
-    candidates = tuple(candidate for part in parts for candidate in part.candidates)
+    offered = [candidate for part in parts for candidate in part.candidates]
+    ruled_out = {each.key: words for each in offered if (words := guard.why_not(each.key))}
+    candidates = tuple(each for each in offered if each.key not in ruled_out)
     moving = {each.key.variant for each in candidates if each.key.accelerator != current[each.key.variant].accelerator}
     problem = Problem(
         requirements=tuple(_ranked(requirements, states)),
@@ -188,7 +190,7 @@ def formulate(
         ),
         demands=demands,
         holds=holds,
-        notes=_with_surplus(_joined(part.notes for part in parts), surplus),
+        notes=_with_ruled_out(_with_surplus(_joined(part.notes for part in parts), surplus), ruled_out),
         partial=partial,
         guard=guard,
         unguarded=_joined(each.fixed or {} for each in asked),
@@ -207,6 +209,15 @@ def _with_surplus(
     notes: Mapping[ResourceKey, tuple[str, ...]], surplus: Mapping[ResourceKey, Mapping[str, int]]
 ) -> dict[ResourceKey, tuple[str, ...]]:
     return {**notes, **{key: (*notes.get(key, ()), surplus_words(taken)) for key, taken in surplus.items()}}
+
+
+def _with_ruled_out(
+    notes: Mapping[ResourceKey, tuple[str, ...]], ruled_out: Mapping[CandidateKey, str]
+) -> dict[ResourceKey, tuple[str, ...]]:
+    told = dict(notes)
+    for key, words in ruled_out.items():
+        told[key.variant] = (*told.get(key.variant, ()), f"not {key.accelerator}: {words}")
+    return told
 
 
 def _ranked(requirements: Iterable[Requirement], states: Iterable[VariantState]) -> Iterator[Requirement]:

@@ -7,13 +7,13 @@ from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Snapshot
-from reconciler.policy.judging import NO_LIMITS, Limits, broken, limits_of
+from reconciler.policy.judging import NO_LIMITS, Limits, broken, limits_of, refused_accelerator
 from reconciler.policy.subjects import Merge, Spoken, Subject
 
 
@@ -41,6 +41,7 @@ class Guard:
                 now_s=snapshot.now_s,
                 variant=state.variant,
                 priority=priority_of(state.variant),
+                reporting=state.replicas_reporting,
                 merges=merges.get(str(state.variant.key), ()),
                 pools=pools,
                 devices=devices.taken(state.variant),
@@ -89,6 +90,17 @@ class Guard:
             return desired
         is_move = desired.replicas > 0 and desired.accelerator != subject.current.accelerator
         return replace(desired, replicas=self.limits[key].on(is_move=is_move).admitted(desired.replicas))
+
+    def why_not(self, candidate: CandidateKey) -> str:
+        """Why rules keep a variant from moving to an accelerator; empty where none does, or it runs there."""
+        subject = self.subjects.get(candidate.variant)
+        if subject is None or candidate.accelerator == subject.current.accelerator:
+            return ""
+        anchor = self.limits.get(candidate.variant, NO_LIMITS).anchor
+        if anchor is not None:
+            return f"rule {anchor.rule}: {anchor.range.words}"
+        said = refused_accelerator(self.rules, subject, candidate.accelerator)
+        return "" if said is None else f"rule {said.rule}: {said.words}"
 
     def requirement(self, asked: Requirement) -> Requirement:
         """A finished answer as far as rules leave it; what is asked otherwise is cut by bounds."""

@@ -11,7 +11,7 @@ from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
 from reconciler.domain.snapshot import Variant
@@ -20,6 +20,7 @@ from reconciler.policy.subjects import Change, Spoken
 
 STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
 """Verdicts after which a change is not proposed, and the hold that tells it."""
+_NOISE = 1 + TOLERANCE
 STANDING = Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
 """The verdict of every change where there are no rules."""
 
@@ -63,8 +64,19 @@ def _hold_of(said: Spoken) -> Hold:
 
 
 def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Give every resource its verdict; after all passes that change what one gets."""
+    """Give every resource its verdict; after all passes that change what one gets.
+
+    What would change and may not at all says what it waits for.
+    """
     said = _said_of_changes(situation, staged)
+    waiting = {
+        key: Hold(kind=HoldKind.RULE, words=f"rule {clamp.rule}: {clamp.words}", place=clamp.rule.place)
+        for key in situation.formulated.guard.limits
+        if key not in staged.waiting
+        and staged.outcome(situation, key) is Outcome.UNCHANGED
+        and (clamp := _clamp(situation, staged, key)) is not None
+    }
+    staged = replace(staged, waiting={**waiting, **staged.waiting})
     verdicts = {key: _verdict(situation, staged, key, said.get(key, ())) for key in situation.group_of}
     return replace(staged, verdicts=verdicts, said=said)
 
@@ -98,13 +110,18 @@ def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceK
 
 def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
     """Every change of a variant, with what it costs and what its pull request does."""
-    guard = situation.formulated.guard
+    guard, formulated = situation.formulated.guard, situation.formulated
     before, added = _group_costs(situation, staged)
+    needs, turns = formulated.needs, defaultdict[ModelKey, int](int)
     for state in situation.states:
         variant = state.variant
         if staged.outcome(situation, variant.key) is not Outcome.CHANGE or variant.key not in guard.subjects:
             continue
         desired, group = staged.allocations[variant.key], situation.group_of[variant.key]
+        model = needs.owner_of.get(variant.key)
+        is_short = model is not None and formulated.load_of(model) > needs.total(model, situation.current) * _NOISE
+        turn = turns[variant.model]
+        turns[variant.model] += 1
         yield Change(
             subject=guard.subjects[variant.key],
             desired=desired,
@@ -113,6 +130,9 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             group_cost_before=before[group],
             group_cost_added=added[group],
             learned_on=_learned_on(variant, desired),
+            is_repair=is_short,
+            turn=turn,
+            of_model=1 if model is None else len(needs.variants_of[model]),
         )
 
 

@@ -186,3 +186,124 @@ def test_an_open_pull_request_that_a_newer_rule_stops_is_not_kept(ruled: Any, ma
     fleet.offer(55.0)
     fleet.propose(make.change("llama", "1 x H100", "6 x H100"))
     assert fleet.decision().desired.replicas == 3
+
+
+def merged_ago(fleet: Any, make: Any, age_s: float) -> None:
+    fleet.proposals.clear()
+    fields = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - age_s}
+    fleet.propose(make.change("llama", "1 x H100", "2 x H100"), **fields)
+
+
+def test_after_a_merge_a_variant_settles_and_says_what_it_waits_for(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: settle, cooldown: {after: 30m}}")
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    merged_ago(fleet, make, 600.0)
+    decision = fleet.decision()
+    assert decision.outcome is Outcome.UNCHANGED
+    assert decision.waiting.words == (
+        "rule settle (p.yaml:4): its last merge is to settle until 08:20 UTC, 6 would be needed"
+    )
+    merged_ago(fleet, make, 1800.0)
+    assert said(fleet.decision()) == ("2 -> 6", ALLOW, "")
+
+
+def test_who_has_what_it_needs_does_not_speak_of_a_cooldown(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: settle, cooldown: {after: 30m}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    merged_ago(fleet, make, 600.0)
+    assert fleet.decision().waiting is None
+
+
+# Now is 2027-01-15 08:00 UTC, a Friday.
+@pytest.mark.parametrize(
+    ("window", "is_frozen"),
+    [
+        ('{cron: "0 7 * * 5", for: 2h}', True),
+        ('{cron: "0 7 * * 5", for: 1h}', False),
+        ('{cron: "0 7 * * 4", for: 2h}', False),
+        ('{cron: "0 9 * * 5", for: 1h, timeZone: Europe/Berlin}', True),
+        ('{from: "2027-01-15", until: "2027-01-16"}', True),
+        ('{from: "2027-01-16", until: "2027-01-17"}', False),
+        ('{from: "2027-01-14", until: "2027-01-15"}', False),
+    ],
+)
+def test_nothing_changes_in_a_freeze(ruled: Any, make: Any, window: str, is_frozen: bool) -> None:
+    fleet, rules = ruled
+    fleet.price(H100=6.0, L4=0.1)
+    rules(f"{{name: weekend, freeze: {window}}}")
+    fleet.add(replicas=2, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.offer(55.0)
+    decision = fleet.decision()
+    assert (decision.outcome is Outcome.UNCHANGED) is is_frozen
+    assert (decision.waiting is not None and "rule weekend" in decision.waiting.words) is is_frozen
+
+
+def test_a_freeze_of_what_goes_down_lets_the_rest_go_up(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules('{name: weekend, scope: {direction: [down]}, freeze: {cron: "0 0 * * *", for: 24h}}')
+    fleet.add(replicas=2)
+    fleet.add("qwen", model_id="qwen", replicas=9)
+    fleet.offer(55.0)
+    fleet.offer(55.0, "qwen")
+    assert fleet.desired() == {"llama": "6 x H100", "qwen": "9 x H100"}
+
+
+def test_a_floor_counts_at_its_time(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules('{name: early, schedule: {cron: "30 7 * * 5", for: 3h, minReplicas: 6}}')
+    fleet.add(replicas=2)
+    fleet.offer(10.0)
+    assert said(fleet.decision()) == ("2 -> 6", CLAMP, "early")
+    fleet.now_s += 3 * HOUR_S
+    assert fleet.decision().desired.replicas == 2
+
+
+@pytest.mark.parametrize(("load", "replicas"), [(40.0, 6), (55.0, 6), (35.0, 4), (75.0, 8)])
+def test_small_changes_are_not_worth_it_unless_the_load_is_not_carried(ruled: Any, load: float, replicas: int) -> None:
+    fleet, rules = ruled
+    rules("{name: noise, deadband: {within: 1}}")
+    fleet.add(replicas=6)
+    fleet.offer(load + 4.0)
+    desired = fleet.decision().desired.replicas
+    assert desired == (replicas if replicas != 4 else 4)
+
+
+def test_a_denied_accelerator_is_no_candidate_and_may_stay(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    fleet.price(H100=6.0, L4=0.1)
+    rules("{name: no-l4, accelerators: {denied: [L*]}}")
+    fleet.add(replicas=2, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.offer(55.0)
+    decision = fleet.decision()
+    assert decision.desired.accelerator == "H100"
+    assert "not L4: rule no-l4 (p.yaml:4): L4 is denied" in [step.reason for step in decision.steps]
+    rules("{name: no-h100, accelerators: {allowed: [A100]}}")
+    decision = fleet.decision()
+    assert (decision.outcome, decision.verdict.kind) == (Outcome.HELD, VerdictKind.REFUSE)
+    assert decision.hold.words == "rule no-h100 (p.yaml:4): H100 is not among the allowed"
+
+
+def test_so_many_replicas_stay_ready(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: ready, availability: {minReady: 3}}")
+    fleet.add(replicas=9)
+    fleet.offer(10.0)
+    assert said(fleet.decision()) == ("9 -> 3", CLAMP, "ready")
+
+
+def test_one_variant_of_a_model_changes_at_a_time(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    fleet.price(H100=6.0, L4=0.1)
+    rules("{name: canary, availability: {variantsAtOnce: 1}}")
+    for name in ("a", "b", "c"):
+        fleet.add(name, replicas=2, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.offer(55.0)
+    plan = fleet.plan()
+    assert len(plan.with_outcome(Outcome.CHANGE)) == 1
+    held = plan.with_outcome(Outcome.HELD)
+    assert held
+    assert all(each.hold.words.startswith("rule canary (p.yaml:4): at most 1 of the 3 variants") for each in held)

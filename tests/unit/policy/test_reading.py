@@ -5,7 +5,23 @@ from pathlib import Path
 import pytest
 
 from reconciler.config.codec import dump_settings, load_settings_json
-from reconciler.domain.rules import Amount, ApprovalRule, BoundsRule, BrokenRule, Direction, Scope, StepRule
+from reconciler.domain.rules import (
+    AcceleratorsRule,
+    Amount,
+    ApprovalRule,
+    AvailabilityRule,
+    BoundsRule,
+    BrokenRule,
+    CooldownRule,
+    DeadbandRule,
+    Direction,
+    FreezeRule,
+    MetricsRule,
+    ScheduleRule,
+    Scope,
+    StepRule,
+    Window,
+)
 from reconciler.domain.settings import Settings
 from reconciler.policy.reading.files import ReadPolicy, join_policies, read_policy
 from reconciler.policy.registry import KINDS
@@ -37,6 +53,19 @@ def test_a_rule_has_a_name_a_place_a_scope_and_what_it_asks() -> None:
         ("bounds: {maxDevices: 8, maxPoolShare: 50%}", BoundsRule(devices=8, pool_share=0.5)),
         ("step: {up: 100%}", StepRule(up=Amount(fraction=1.0))),
         ("approval: {}", ApprovalRule()),
+        ("cooldown: {after: 30m}", CooldownRule(after_s=1800.0)),
+        ("deadband: {within: 10%}", DeadbandRule(width=Amount(fraction=0.1))),
+        ("accelerators: {allowed: [H*], denied: [H200]}", AcceleratorsRule(allowed=("H*",), denied=("H200",))),
+        ("availability: {minReady: 2, variantsAtOnce: 1}", AvailabilityRule(ready=2, at_once=Amount(replicas=1))),
+        ("metrics: {minReporting: 80%}", MetricsRule(reporting=0.8)),
+        (
+            "freeze: {cron: '0 18 * * 5', for: 62h, timeZone: Europe/Berlin}",
+            FreezeRule(window=Window(cron="0 18 * * 5", lasts_s=62 * 3600.0, time_zone="Europe/Berlin")),
+        ),
+        (
+            "schedule: {from: '2026-12-20', until: '2026-12-21', minReplicas: 2}",
+            ScheduleRule(window=Window(from_s=1797724800.0, until_s=1797811200.0), least=2),
+        ),
         ("approval: {learnedWithin: 7d}", ApprovalRule(learned_within_s=7 * 86400.0)),
     ],
 )
@@ -62,6 +91,24 @@ def test_each_kind_is_read(rule: str, asks: object) -> None:
         ("{approval: {}}", "rules[0].name: expected a name like step-down, found nothing"),
         ("{name: a, approval: {}, scope: {direction: [off]}}", 'rules[0].scope.direction[0]: expected "up", "down"'),
         ("7", "rules[0]: expected a mapping"),
+        (
+            "{name: a, freeze: {cron: '0 0 30 2 *', for: 1h}}",
+            'rules[0].freeze.cron: expected a cron expression like 0 18 * * 5, got "0 0 30 2 *": ',
+        ),
+        ("{name: a, freeze: {cron: '0 0 * * *'}}", "rules[0].freeze: expected cron and for, or from and until"),
+        ("{name: a, freeze: {cron: '0 0 * * *', for: 32d}}", "rules[0].freeze: expected for of at most 31d"),
+        ("{name: a, freeze: {from: '2026-01-02', until: '2026-01-01'}}", "rules[0].freeze: expected from before until"),
+        ("{name: a, freeze: {from: '2026-1-2', until: '2026-01-03'}}", "rules[0].freeze.from: expected a day like"),
+        (
+            "{name: a, freeze: {cron: '0 0 * * *', for: 1h, timeZone: Berlin}}",
+            'rules[0].freeze.timeZone: expected a time zone like Europe/Berlin, got "Berlin"',
+        ),
+        ("{name: a, schedule: {cron: '0 0 * * *', for: 1h}}", "rules[0].schedule: expected minReplicas or maxReplicas"),
+        ("{name: a, accelerators: {}}", "rules[0].accelerators: expected allowed or denied"),
+        ("{name: a, availability: {}}", "rules[0].availability: expected minReady or variantsAtOnce"),
+        ("{name: a, cooldown: {after: 30}}", "rules[0].cooldown.after: expected a duration like 30m, got 30"),
+        ("{name: a, metrics: {minReporting: 0.8}}", "rules[0].metrics.minReporting: expected a percentage like 20%"),
+        ("{name: a, deadband: {}}", "rules[0].deadband.within: expected replicas that are not worth a change"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_line(rule: str, message: str) -> None:
