@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 Field: TypeAlias = tuple[str | int, ...]
@@ -12,6 +14,8 @@ Field: TypeAlias = tuple[str | int, ...]
 _BARE_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 MAX_SHOWN = 60
 
+_DIGITS = re.compile(r"[0-9]+")
+_MOST_COMPARED, _NEAR = 2000, 0.75
 MOST_NAMED = 10
 """How many of a crowd are named one by one."""
 
@@ -65,6 +69,16 @@ def name_field(field: tuple[str | int, ...]) -> str:
 
 def _shorten(key: str) -> str:
     return escape(key if len(key) <= MAX_SHOWN else key[: MAX_SHOWN - 1] + "…").replace('"', "'")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean "llama"?` where one of the known names looks like it; empty where none does.
+
+    Names that differ in digits alone are those of two things.
+    """
+    others = (each for each in sorted({*known}) if _DIGITS.sub("", each) != _DIGITS.sub("", name))
+    nearest = get_close_matches(name[:MAX_SHOWN], islice(others, _MOST_COMPARED), n=1, cutoff=_NEAR)
+    return f", did you mean {quote(nearest[0])}?" if nearest else ""
 
 
 def name_first(first: Sequence[str], total: int) -> str:

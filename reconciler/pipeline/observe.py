@@ -123,7 +123,7 @@ def read_files(repository: Repository, settings: Settings, remote: str, progress
 
 
 def _is_held(entry: TreeEntry, settings: Settings) -> bool:
-    return any(cluster.holds(entry.path) for cluster in (*settings.clusters, *settings.other_clusters))
+    return any(cluster.holds(entry.path) for cluster in settings.clusters)
 
 
 def is_manifest(path: str) -> bool:

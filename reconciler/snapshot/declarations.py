@@ -8,7 +8,7 @@ from reconciler.domain.declared.declarations import BrokenResource, Declaration
 from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Finding, Place, ResourceKey, finding_of, name_findings
 from reconciler.domain.recording import ManifestFile, WithheldFile
-from reconciler.domain.settings import Settings
+from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_readable
@@ -185,13 +185,27 @@ def fold(commit: Commit, settings: Settings) -> Declaration:
     findings = tuple(finding for reading in commit.readings.values() for finding in reading.findings)
     told = {(finding.place, finding.message) for finding in findings}
     untold = (finding for finding in commit.fleet.findings if (finding.place, finding.message) not in told)
+    told_of = sorted({*whole.findings, *name_findings(untold, UNBUILT), *findings})
     found = replace(
         whole,
         variants=tuple(variant for variant in whole.variants if variant.key.cluster in chosen),
         broken=tuple(each for each in (*whole.broken, *unread) if each.key.cluster in chosen),
-        findings=tuple(sorted({*whole.findings, *name_findings(untold, UNBUILT), *findings})),
+        findings=tuple(each for each in told_of if concerns(commit, each.place.path, settings)),
+        notes=tuple(each for each in whole.notes if concerns(commit, each.place.path, settings)),
     )
     return place_numbers(found, commit.fleet, settings)
+
+
+def concerns(commit: Commit, path: str, settings: Settings) -> bool:
+    """Whether a file is one of the chosen clusters, or of none: what only others read is for them to tell."""
+    if not settings.other_clusters:
+        return True
+    return _is_of(commit, path, settings.clusters) or not _is_of(commit, path, settings.other_clusters)
+
+
+def _is_of(commit: Commit, path: str, clusters: Iterable[ClusterSettings]) -> bool:
+    builds = ((cluster, commit.fleet.clusters.get(cluster.name)) for cluster in clusters)
+    return any(cluster.holds(path) or (build is not None and path in build.paths) for cluster, build in builds)
 
 
 def _repository(readings: Mapping[str, FileReading], paths: Iterable[str], remote: str) -> ManifestRepository:

@@ -15,9 +15,10 @@ from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
 from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
 from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
+from reconciler.pipeline.validation.references import find_unknown_references
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.snapshot.built_objects import count_objects
-from reconciler.snapshot.declarations import Clusters, Commit, clusters_of, fold, read_commit
+from reconciler.snapshot.declarations import Clusters, Commit, clusters_of, concerns, fold, read_commit
 from reconciler.snapshot.variants.cost_order import find_contradicted_costs
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -64,6 +65,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *name_findings(files.commit.unreadable, UNREADABLE),
         *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
         *_find_contradicted_costs(settings, declaration),
+        *_find_unknown_references(files.commit, settings, files.paths),
         *find_synced_configuration(_telling_files(repository), settings.clusters, configuration.flags.remote),
     )
     return CheckedFiles(
@@ -98,6 +100,7 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
         *disk.unread,
         *name_findings(commit.unreadable, UNREADABLE),
         *_find_contradicted_costs(settings, declaration),
+        *_find_unknown_on_disk(commit, settings, disk),
     )
     found += tuple(_find_synced_on_disk(disk, settings, configuration.flags.remote))
     return CheckedFiles(
@@ -220,6 +223,21 @@ def _find_contradicted_costs(settings: Settings, declaration: Declaration) -> It
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
     return find_contradicted_costs(variants, currency=settings.currency, places=places)
+
+
+def _find_unknown_references(commit: Commit, settings: Settings, paths: Sequence[str] | None) -> Iterator[Finding]:
+    """What stands in files of other clusters than the chosen ones is not told, but may be what is referred to."""
+    whole = replace(settings, clusters=(*settings.clusters, *settings.other_clusters), other_clusters=())
+    declaration = fold(commit, whole)
+    found = find_unknown_references(whole, declaration, build_catalogs(whole, declaration), paths)
+    return (each for each in found if concerns(commit, each.place.path, settings))
+
+
+def _find_unknown_on_disk(commit: Commit, settings: Settings, disk: DiskFiles) -> Iterator[Finding]:
+    """Of a file of the repository that nobody named, nothing is told; what is absent, only a look at the root tells."""
+    named = {file.path for file in disk.files}
+    found = _find_unknown_references(commit, settings, sorted(named) if disk.holds_root else None)
+    return (each for each in found if each.place.path in named or disk.read(each.place.path) is None)
 
 
 def _find_synced_on_disk(disk: DiskFiles, settings: Settings, remote: str) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """From the pieces of single files to all that the inference gateway declares, and what does not fit together."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.domain.declared.declarations import BrokenResource
@@ -16,7 +16,7 @@ from reconciler.domain.declared.inference import (
     PoolRef,
 )
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
-from reconciler.manifests.wording import escape, join_words, quote
+from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.priorities import list_routed_clusters
 
@@ -83,10 +83,11 @@ def _check_references(declared: Inference, broken: set[ResourceKey]) -> Iterator
         )
         known = groups.get(key, [])
         if each.pool.group not in known and key not in broken:
-            yield _report_reference(each.pool, key, known)
+            beside = (other.name for other in groups if replace(other, name=key.name) == key)
+            yield _report_reference(each.pool, key, known, suggest(key.name, beside))
 
 
-def _report_reference(ref: PoolRef, key: ResourceKey, groups: Sequence[str]) -> Finding:
+def _report_reference(ref: PoolRef, key: ResourceKey, groups: Sequence[str], hint: str) -> Finding:
     if groups:
         known = join_words(sorted(groups), "and")
         return _warn(
@@ -94,7 +95,10 @@ def _report_reference(ref: PoolRef, key: ResourceKey, groups: Sequence[str]) -> 
             f"InferencePool {escape(key.label)} is of {known}, not of {quote(ref.group)}: it is not meant, "
             "as the group must be the same",
         )
-    return _warn(ref.place, f"InferencePool {escape(key.label)} is not in Git: nobody is known whom this is about")
+    words = f"InferencePool {escape(key.label)} is not in Git"
+    if hint:
+        return Finding(place=ref.place, severity=Severity.ERROR, message=words + hint)
+    return _warn(ref.place, f"{words}: nobody is known whom this is about")
 
 
 def _check_names(declared: Inference) -> Iterator[Finding]:

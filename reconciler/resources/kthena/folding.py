@@ -71,10 +71,13 @@ def find_contradictions(resources: KthenaResources, broken: Iterable[ResourceKey
     followed = [each for each in every if isinstance(each, Followed)]
     findings = (*_report_unfollowed(every), *_report_missing(followed), *_report_rivals(followed))
     return Contradictions(
-        broken=tuple(
-            BrokenResource(key=each.key, place=each.place, reason=each.reason)
-            for each in every
-            if isinstance(each, Unfollowed)
+        broken=(
+            *(
+                BrokenResource(key=each.key, place=each.place, reason=each.reason)
+                for each in every
+                if isinstance(each, Unfollowed)
+            ),
+            *_without_targets(followed),
         ),
         findings=(*findings, *_report_stalls(followed)),
     )
@@ -83,14 +86,26 @@ def find_contradictions(resources: KthenaResources, broken: Iterable[ResourceKey
 def _report_unfollowed(every: Iterable[Following]) -> Iterator[Finding]:
     for each in every:
         if isinstance(each, Unfollowed) and not each.is_known:
-            yield Finding(place=each.at, severity=Severity.WARNING, message=each.reason)
+            severity = Severity.ERROR if each.is_mistake else Severity.WARNING
+            yield Finding(place=each.at, severity=severity, message=each.reason)
 
 
 def _report_missing(followed: Iterable[Followed]) -> Iterator[Finding]:
     for each in followed:
         for missing in each.missing:
             severity = Severity.ERROR if missing.is_mistake else Severity.WARNING
-            yield Finding(place=_named(each.place), severity=severity, message=f"{missing.words}: nothing to write to")
+            yield Finding(place=_named(each.place), severity=severity, message=_without_target(missing.words))
+
+
+def _without_target(words: str) -> str:
+    return words if words.endswith("?") else f"{words}: nothing to write to"
+
+
+def _without_targets(followed: Iterable[Followed]) -> Iterator[BrokenResource]:
+    """What has nothing to scale would be seen nowhere in a plan."""
+    for each in followed:
+        if each.missing and len(each.missing) == len(each.target.backends):
+            yield BrokenResource(key=each.target.key, place=each.place, reason=each.missing[0].words)
 
 
 def _report_rivals(followed: Iterable[Followed]) -> Iterator[Finding]:

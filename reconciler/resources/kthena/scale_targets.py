@@ -14,6 +14,7 @@ from reconciler.domain.declared.kthena import (
 from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
+from reconciler.manifests.wording import suggest
 from reconciler.resources.kthena.references import SERVED_BY
 
 _LEADER = "leader"
@@ -62,8 +63,13 @@ class Index:
                 workload=backend.workload,
                 pods_per_replica=pods_of_backend(backend, generation),
             )
-        missing = None if key in self.broken else Missing(words=f"{key.kind} {key.label} is not in Git")
+        missing = None if key in self.broken else self._missing(key)
         return FoundTarget(key=replace(key, part=role), workload=None, missing=missing)
+
+    def _missing(self, key: ResourceKey) -> Missing:
+        beside = (each.name for each in (*self.servings, *self.generated) if replace(each, name=key.name) == key)
+        hint = suggest(key.name, beside)
+        return Missing(words=f"{key.kind} {key.label} is not in Git{hint}", is_mistake=bool(hint))
 
 
 def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:

@@ -31,6 +31,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.variant_settings import MIN_REPLICAS
+from reconciler.manifests.wording import suggest
 from reconciler.resources.kthena.scale_targets import FoundTarget, Index, Missing, index_of, pod_labels, pods_of_backend
 
 _POLICY = "AutoscalingPolicy"
@@ -49,13 +50,17 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfollowed:
-    """A resource whose policy cannot be followed; `reason` says why. No mistake of its own when `is_known`."""
+    """A resource whose policy cannot be followed; `reason` says why. No mistake of its own when `is_known`.
+
+    `is_mistake` when something of nearly that name is there.
+    """
 
     key: ResourceKey
     place: Place
     at: Place
     reason: str
     is_known: bool = False
+    is_mistake: bool = False
 
 
 Following: TypeAlias = Followed | Unfollowed
@@ -110,8 +115,12 @@ def _find_policy(
     if policy is not None:
         return policy
     is_broken = key in index.broken
-    reason = f"{_POLICY} {key.label} " + ("cannot be used" if is_broken else "is not in Git")
-    return Unfollowed(key=near, place=places[0], at=places[1], reason=reason, is_known=is_broken)
+    if is_broken:
+        reason = f"{_POLICY} {key.label} cannot be used"
+        return Unfollowed(key=near, place=places[0], at=places[1], reason=reason, is_known=True)
+    hint = suggest(name, (each.name for each in index.policies if replace(each, name=name) == key))
+    reason = f"{_POLICY} {key.label} is not in Git{hint}"
+    return Unfollowed(key=near, place=places[0], at=places[1], reason=reason, is_mistake=bool(hint))
 
 
 def _follow_target(

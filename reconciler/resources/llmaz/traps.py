@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.manifests.wording import escape, join_words, quote
+from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.kubernetes.command_lines import read_flags
 from reconciler.resources.llmaz.fields import SKIP_LOADER
 from reconciler.resources.llmaz.flavors import rank_flavors
@@ -27,14 +27,22 @@ def find_traps(llmaz: Llmaz, broken: tuple[BrokenResource, ...]) -> Iterator[Fin
         model = shelf.find_model(serving)
         if model is None:
             if shelf.find_broken(serving) is None:
-                name = escape(serving.claim.main.name)
-                yield _warn(serving.claim.main.place, f"OpenModel {name} is not in Git: nothing can be decided")
+                yield _report_absent(serving, shelf)
         else:
             yield from _check_flavors(serving, model)
             yield from _check_loader(serving, model)
         if isinstance(serving, Playground):
             yield from _check_backend(serving, shelf)
     yield from _check_scheduler(llmaz, shelf)
+
+
+def _report_absent(serving: Serving, shelf: Shelf) -> Finding:
+    ref = serving.claim.main
+    hint = suggest(ref.name, (name for cluster, name in shelf.models if cluster == serving.key.cluster))
+    words = f"OpenModel {escape(ref.name)} is not in Git"
+    if hint:
+        return Finding(place=ref.place, severity=Severity.ERROR, message=words + hint)
+    return _warn(ref.place, f"{words}: nothing can be decided")
 
 
 def _check_flavors(serving: Serving, model: OpenModel) -> Iterator[Finding]:

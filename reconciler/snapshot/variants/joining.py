@@ -57,6 +57,11 @@ def join_variants(
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
 
 
+def resources_of(settings: Settings, declaration: Declaration) -> tuple[VariantResource, ...]:
+    """Every resource that declares a variant, before it is joined with anything."""
+    return tuple(_Index.of(settings, declaration, ()).resources)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Index:
     """What a resource is joined with, by key: one pass over the declaration, no scans after it."""

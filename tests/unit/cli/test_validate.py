@@ -25,9 +25,22 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+CLASSES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: service-classes-config, namespace: code}
+data:
+  standard: |
+    name: standard
+    priority: 1
+    data: [{model: ibm/granite-13b, slo-tpot: 80, slo-ttft: 1000}]
+"""
+
+
 def test_a_sound_commit_has_nothing_to_fix(command: Command, desk: Desk) -> None:
+    desk.write("clusters/prod/code/classes.yaml", CLASSES)
     outcome = command("validate", "--repo", desk.workshop.clone)
-    assert outcome == Outcome(code=0, out="4 files, 6 resources: 0 errors, 0 warnings\n", err="")
+    assert outcome == Outcome(code=0, out="5 files, 7 resources: 0 errors, 0 warnings\n", err="")
 
 
 def test_a_commit_is_read_and_not_the_files_beside_it(command: Command, desk: Desk) -> None:
@@ -50,7 +63,8 @@ def test_paths_are_read_from_disk(command: Command, tmp_path: Path) -> None:
     outcome = command("validate", tmp_path)
     assert outcome.code == 3
     assert f"{tmp_path}/bad.yml:7: error: spec.variantCost" in outcome.out
-    assert outcome.out.endswith("2 files, 2 resources: 1 error, 0 warnings\n")
+    assert "good.yaml:5: warning: spec.scaleTargetRef: scale target Deployment chat/other is not in Git" in outcome.out
+    assert outcome.out.endswith("2 files, 2 resources: 1 error, 1 warning\n")
     assert command("validate", tmp_path / "good.yaml").code == 0
 
 
@@ -148,6 +162,7 @@ def test_a_page_that_cannot_be_written_fails_nothing(
 
 @pytest.mark.parametrize("where", ["commit", "path"])
 def test_sarif_names_files_as_the_work_tree_does(command: Command, desk: Desk, where: str) -> None:
+    desk.write("clusters/prod/code/classes.yaml", CLASSES)
     desk.write("clusters/prod/chat/variant.yaml", BAD)
     arguments = ("--repo", desk.workshop.clone) if where == "commit" else (desk.workshop.clone / "clusters",)
     outcome = command("validate", *arguments, "-o", "sarif")

@@ -1,5 +1,6 @@
 """What a commit or a work tree is told, and by which rule."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from reconciler.config.environment import Flags
 from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.validation import disk, synced_configuration, validate
+from reconciler.pipeline.validation import disk, known_names, synced_configuration, validate
 from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths
 from reconciler.resources import undecided
 from reconciler.snapshot.variants import cost_order
@@ -20,6 +21,11 @@ kind: Application
 metadata: {name: fleet, namespace: argocd}
 spec: {source: {repoURL: "https://git.example.com/acme/fleet", path: .}}
 """
+LACKING = (
+    "clusters/prod/code/granite.yaml:9: warning: spec.sloClassRef: ConfigMap service-classes-config, key standard, "
+    "is not in Git [unknown-reference]"
+)
+"""What the sample fleet itself lacks: its class is a configured one."""
 PRICED = """\
 apiVersion: llmd.ai/v1alpha1
 kind: VariantAutoscaling
@@ -118,7 +124,7 @@ def test_a_file_in_the_paths_of_no_cluster_is_checked_by_itself(tmp_path: Path) 
 def test_a_configuration_beside_the_paths_is_used_but_not_told_about(tmp_path: Path) -> None:
     write(tmp_path, {"reconciler.yaml": f"{SETTINGS}unknownKey: 1\n", "clusters/prod/a.yaml": CHAT_VARIANT})
     assert lines(on_disk(tmp_path / "clusters")) == []
-    assert rules(on_disk(tmp_path)) == ["configuration"]
+    assert rules(on_disk(tmp_path)) == ["unknown-reference", "configuration"]
 
 
 def test_what_a_configuration_extends_is_read_from_disk_beside_it(tmp_path: Path) -> None:
@@ -179,23 +185,25 @@ def test_relative_costs_against_prices_are_told_at_their_line(desk: Desk, tmp_pa
         "clusters/prod/chat/small.yaml:7: warning: spec.variantCost: relative cost 8 ranks it above chat/big (5), "
         "but a replica costs 0.70 against 6.88 USD/h [cost-order-contradicts-prices]"
     )
-    assert lines(validate_commit(Flags(repo=str(desk.workshop.clone)))) == [expected]
-    assert lines(on_disk(tmp_path / "fleet")) == [expected]
+    assert lines(validate_commit(Flags(repo=str(desk.workshop.clone)))) == [expected, LACKING]
+    found = on_disk(tmp_path / "fleet")
+    assert [str(finding) for finding in found.findings if finding.rule == cost_order.RULE] == [expected]
 
 
 def test_a_synced_configuration_is_told_of_a_commit_and_of_a_whole_work_tree(desk: Desk) -> None:
     desk.write("bootstrap/app.yaml", APPLICATION)
     flags, clone = Flags(repo=str(desk.workshop.clone)), desk.workshop.clone
-    (finding,) = validate_commit(flags).findings
+    finding, lack = validate_commit(flags).findings
+    assert str(lack) == LACKING
     assert (finding.rule, str(finding.place)) == ("synced-configuration", "bootstrap/app.yaml:4")
-    assert on_disk(clone).findings == (finding,)
+    assert on_disk(clone).findings == (finding, lack)
     assert on_disk(clone / "bootstrap", clone / "reconciler.yaml").findings == ()
 
 
 def test_a_link_in_a_commit_has_a_rule(desk: Desk) -> None:
     (desk.workshop.clone / "clusters/prod/link.yaml").symlink_to("chat/variant.yaml")
     desk.workshop.commit()
-    assert rules(validate_commit(Flags(repo=str(desk.workshop.clone)))) == ["unread-file"]
+    assert rules(validate_commit(Flags(repo=str(desk.workshop.clone)))) == ["unknown-reference", "unread-file"]
 
 
 def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: Desk, tmp_path: Path) -> None:
@@ -203,7 +211,9 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
     text = f'{model}source: {{uri: "ollama://a"}}}}}}\n'
     desk.write("clusters/prod/model.yaml", text)
     write(tmp_path / "fleet", {"model.yaml": text})
-    for checked in (validate_commit(Flags(repo=str(desk.workshop.clone))), on_disk(tmp_path / "fleet")):
+    for whole in (validate_commit(Flags(repo=str(desk.workshop.clone))), on_disk(tmp_path / "fleet")):
+        findings = tuple(finding for finding in whole.findings if str(finding) != LACKING)
+        checked = replace(whole, findings=findings)
         assert [finding.place.field for finding in checked.findings] == ["spec.ownedBy", "spec.source.uri"]
         assert {finding.severity for finding in checked.findings} == {Severity.NOTE}
         assert rules(checked) == ["undecided-field"] * 2
@@ -218,6 +228,7 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
         synced_configuration.RULE,
         cost_order.RULE,
         undecided.RULE,
+        known_names.RULE,
     ],
 )
 def test_every_rule_of_files_is_documented(rule: str) -> None:
