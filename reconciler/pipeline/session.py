@@ -20,7 +20,7 @@ from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.remotes import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
-from reconciler.http.limits import RUN_S, Clock, Limits
+from reconciler.http.limits import RUN_S, Clock
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
 
@@ -208,25 +208,21 @@ def open_forge(
 
 
 def _asker(secrets: SecretReader, progress: Progress, run_ends_s: float) -> Ask:
-    limits = Limits(run_ends_s=run_ends_s)
-
     def ask(cluster: ClusterSettings, queries: Sequence[Query]) -> tuple[Answer, ...]:
         if cluster.prometheus is None:
             return ()
         what = f"asking Prometheus of {cluster.name}"
-        with closing(PrometheusClient(cluster.prometheus, secrets.read, limits=limits)) as client:
+        with closing(PrometheusClient(cluster.prometheus, secrets.read, run_ends_s=run_ends_s)) as client:
             return client.ask_all(queries, progress=lambda done, total: progress(what, done, total))
 
     return ask
 
 
 def _time_asker(secrets: SecretReader, run_ends_s: float) -> AskTime:
-    limits = Limits(run_ends_s=run_ends_s)
-
     def ask_time(cluster: ClusterSettings) -> Answer:
         if cluster.prometheus is None:
             raise ConfigurationError(no_prometheus(cluster.name))
-        with closing(PrometheusClient(cluster.prometheus, secrets.read, limits=limits)) as client:
+        with closing(PrometheusClient(cluster.prometheus, secrets.read, run_ends_s=run_ends_s)) as client:
             return client.ask_time(cluster.name)
 
     return ask_time

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.settings import PrometheusSettings
@@ -37,7 +38,8 @@ def hold_in_memory(content: bytes) -> Body:
 class PrometheusClient:
     """Asks one Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics).
 
-    `read_secret` turns a reference into text on each use. `keep` decides where an answer's bytes live.
+    `read_secret` turns a reference into text on each use. Nothing is asked after `run_ends_s`, in the clock's own
+    seconds. `keep` decides where an answer's bytes live.
     ConfigurationError for a URL that no request can go to.
     """
 
@@ -47,12 +49,13 @@ class PrometheusClient:
         read_secret: ReadSecret,
         *,
         limits: Limits | None = None,
+        run_ends_s: float = math.inf,
         keep: Callable[[bytes], Body] = hold_in_memory,
         clock: Clock | None = None,
     ) -> None:
         self._root = checked_root(settings.url, "prometheus.url")
         self._credentials = functools.partial(read_credentials, settings, read_secret)
-        self._limits = limits or Limits()
+        self._limits = replace(limits or Limits(), run_ends_s=run_ends_s)
         self._keep = keep
         self._has_answered = False
         self._kept_bytes = 0
