@@ -5,6 +5,9 @@
 
 from dataclasses import dataclass, replace
 
+SELDOM = "150s"
+"""The longest time between two scrapes, every two minutes, and their jitter: what is silent for longer has gone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
@@ -57,8 +60,9 @@ class Gauge:
         return f"max by ({self.by}) ({seen})", f"max by ({self.by}) (max_over_time({seen}[1h:1m]))"
 
     def peak(self) -> str:
-        """Its largest value within the window, rank by rank."""
-        return f"max by ({self.by_rank}) (max_over_time({self.selector}[$window]))"
+        """Its largest value within the window, of what is scraped more seldom the newest, rank by rank."""
+        seldom = f"last_over_time({self.selector}[{SELDOM}])"
+        return f"max by ({self.by_rank}) (max_over_time({self.selector}[$window]) or {seldom})"
 
     def latest(self, function: str = "", *labels: str) -> str:
         """Its newest value, rank by rank, apart by `labels` whose values say something; `function` may look back."""

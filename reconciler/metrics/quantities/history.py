@@ -1,9 +1,9 @@
 """What is asked over time, by range queries: the same candidates as for the present, gauges as means of the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.metrics.engines import offered
+from reconciler.metrics.engines import ENGINES, ServingEngine
 from reconciler.metrics.engines.serving_engine import CounterRatio
 from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS, POD_OWNERS
 from reconciler.metrics.quantities.loads import QUANTITIES, RUNNING, WAITING
@@ -56,18 +56,26 @@ def _past(present: Name, past: Name) -> Quantity:
     return _over_pods(past, quantity.candidates, quantity.unit, quantity.reason)
 
 
-def _tokens(name: Name, ratios: Sequence[CounterRatio], reason: str) -> Quantity:
-    """Tokens in a second: by what was finished then, they are those of a request."""
-    return _over_pods(name, [ratio.numerator.gain() for ratio in ratios], "tokens/s", reason)
+def _tokens(name: Name, ratios: Callable[[ServingEngine], Iterable[CounterRatio]], reason: str) -> Quantity:
+    """Tokens in a second: by what was finished then, they are those of a request; both count each series once."""
+    counters = (
+        replace(ratio.numerator, apart=engine.finished[0].apart)
+        for engine in ENGINES.values()
+        for ratio in ratios(engine)
+    )
+    return _over_pods(name, [counter.gain() for counter in counters], "tokens/s", reason)
 
 
-_OUTPUTS, _INPUTS = offered(lambda engine: engine.output_tokens), offered(lambda engine: engine.input_tokens)
 PAST: Mapping[Name, Quantity] = {
     Name.PAST_ENDPOINT_PICKER: replace(_PRESENT[Name.ARRIVALS_ENDPOINT_PICKER], name=Name.PAST_ENDPOINT_PICKER),
     Name.PAST_COMPLETIONS: _past(Name.COMPLETIONS, Name.PAST_COMPLETIONS),
     Name.PAST_QUEUE_GROWTH: _past(Name.QUEUE_GROWTH, Name.PAST_QUEUE_GROWTH),
-    Name.PAST_OUTPUT_TOKENS: _tokens(Name.PAST_OUTPUT_TOKENS, _OUTPUTS, "how long requests were: tokens generated"),
-    Name.PAST_INPUT_TOKENS: _tokens(Name.PAST_INPUT_TOKENS, _INPUTS, "how long requests were: tokens of prompts"),
+    Name.PAST_OUTPUT_TOKENS: _tokens(
+        Name.PAST_OUTPUT_TOKENS, lambda engine: engine.output_tokens, "how long requests were: tokens generated"
+    ),
+    Name.PAST_INPUT_TOKENS: _tokens(
+        Name.PAST_INPUT_TOKENS, lambda engine: engine.input_tokens, "how long requests were: tokens of prompts"
+    ),
 }
 """What the arrivals of models were, by each of those who may have counted their load, and how long they were."""
 USUAL: Mapping[Name, Quantity] = {

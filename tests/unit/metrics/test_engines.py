@@ -128,7 +128,8 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
             "tgi",
             Name.KV_CACHE_USAGE,
             (
-                "max by ($by) (max_over_time(tgi_batch_current_max_tokens{$where}[$window]))"
+                "max by ($by) (max_over_time(tgi_batch_current_max_tokens{$where}[$window])"
+                " or last_over_time(tgi_batch_current_max_tokens{$where}[150s]))"
                 " / max by ($by) (tgi_batch_max_total_tokens{$where})"
             ),
         ),
