@@ -18,7 +18,7 @@ class ArrivalSource(StrEnum):
 class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
-    Lengths are 0 only when nothing arrived.
+    Where nothing arrived, lengths are those of what came before; 0 when nobody knows of any.
     """
 
     arrival_rate_per_s: float
@@ -26,6 +26,11 @@ class Load:
     input_tokens: float | None
     window_s: float
     arrivals_from: ArrivalSource
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether a request has a length, so that what a replica carries of them can be told."""
+        return self.output_tokens > 0
 
     @property
     def is_by_replicas(self) -> bool:

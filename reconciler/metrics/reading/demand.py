@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import ArrivalSource, Load
@@ -17,23 +18,41 @@ Arrivals = tuple[float, ArrivalSource]
 """Requests per second, and who counted them."""
 
 
-def load_of(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Load | NoAnswer:
-    """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Mean tokens of a request, None where nobody told them."""
+
+    output_tokens: float | None = None
+    input_tokens: float | None = None
+
+
+UNKNOWN_LENGTHS = Lengths()
+
+
+def load_of(
+    served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths = UNKNOWN_LENGTHS
+) -> Load | NoAnswer:
+    """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown.
+
+    Where none of its requests has finished lately, as of a few that take long, they are as long as those of `before`.
+    """
     counted = _arrivals(served, replicas, readings)
     if isinstance(counted, NoAnswer):
         return counted
     rate_per_s, source = counted
     if rate_per_s <= NEGLIGIBLE_PER_S:
-        return _idle(served, replicas, readings, source)
+        return _idle(served, replicas, readings, source, before)
     output = mean_length(Name.OUTPUT_TOKENS, served, readings)
+    read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     if output is None:
         return _no(
             Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
         )
+    if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
+        output, read_input = before.output_tokens, before.input_tokens
     if not is_usable(output) or output == 0:
         reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
         return _no(Absence.NAN, reason)
-    read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     return Load(
         arrival_rate_per_s=rate_per_s,
         output_tokens=output,
@@ -148,7 +167,9 @@ def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
     return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
 
 
-def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, source: ArrivalSource) -> Load | NoAnswer:
+def _idle(
+    served: Sequence[Served], replicas: int, readings: MetricReadings, source: ArrivalSource, before: Lengths
+) -> Load | NoAnswer:
     """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
@@ -159,8 +180,8 @@ def _idle(served: Sequence[Served], replicas: int, readings: MetricReadings, sou
         return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
     return Load(
         arrival_rate_per_s=0.0,
-        output_tokens=0.0,
-        input_tokens=0.0,
+        output_tokens=before.output_tokens or 0.0,
+        input_tokens=before.input_tokens if before.output_tokens else 0.0,
         window_s=WINDOW_S,
         arrivals_from=source,
     )

@@ -10,7 +10,7 @@ from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
-from reconciler.metrics.reading.demand import load_of
+from reconciler.metrics.reading.demand import Lengths, load_of
 from reconciler.metrics.reading.readings import MetricReadings, Served, grouped, total
 from reconciler.metrics.reading.sightings import Sightings
 
@@ -49,13 +49,15 @@ def models_of(
         )
 
 
-def loads_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, Load | NoAnswer]:
-    """The load of each model, or why it is not known."""
-    return {model.key: model.obstacle or _load(model, readings) for model in models}
+def loads_of(
+    models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
+) -> dict[ModelKey, Load | NoAnswer]:
+    """The load of each model, or why it is not known; `before` is how long its requests were within `payback`."""
+    return {model.key: model.obstacle or _load(model, readings, before[model.key]) for model in models}
 
 
-def _load(model: Model, readings: MetricReadings) -> Load | NoAnswer:
-    whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings)
+def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
+    whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings, before)
     if isinstance(whole, NoAnswer) or model.share == 1:
         return whole
     if model.share == 0:

@@ -30,6 +30,7 @@ from reconciler.metrics.reading.past_arrivals import (
     PAST_SERVED,
     USUAL_SERVED,
     PastReadings,
+    lengths_in,
     past_of,
     read_past,
     usual_of,
@@ -122,7 +123,7 @@ def _look(
     sightings = sight(readings, attribution, now_s)
     observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
     models = tuple(models_of(variants, sightings, observations))
-    loads = loads_of(models, readings)
+    loads = loads_of(models, readings, {model.key: lengths_in(model, past) for model in models})
     return Observed(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),

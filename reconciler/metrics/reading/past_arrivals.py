@@ -14,6 +14,7 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.queries.expressions import LabelNames
 from reconciler.metrics.reading.attribution import Attribution
 from reconciler.metrics.reading.decoding import is_usable, printable
+from reconciler.metrics.reading.demand import Lengths
 from reconciler.metrics.reading.folding import picked_model, written_model
 from reconciler.metrics.reading.loads import Model
 from reconciler.metrics.reading.matrices import decode_matrix
@@ -76,6 +77,24 @@ def past_of(
         if isinstance(load, Load) and readings.grid is not None:
             found[model.key] = _past_of(model, load, readings, readings.grid)
     return found
+
+
+def lengths_in(model: Model, readings: PastReadings) -> Lengths:
+    """How long the requests of a model were that were finished in all this time."""
+    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable) or ()
+    return Lengths(
+        output_tokens=_mean_length(Name.PAST_OUTPUT_TOKENS, finished, model.served, readings),
+        input_tokens=_mean_length(Name.PAST_INPUT_TOKENS, finished, model.served, readings),
+    )
+
+
+def _mean_length(
+    name: Name, finished: Sequence[float], served: Sequence[Served], readings: PastReadings
+) -> float | None:
+    tokens = _summed(name, served, readings, is_usable) or ()
+    known = [pair for pair in zip(tokens, finished, strict=False) if all(map(is_usable, pair))]
+    count = math.fsum(each for _, each in known)
+    return math.fsum(told for told, _ in known) / count if count > 0 else None
 
 
 def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, UsualLoad]:

@@ -8,6 +8,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, UpstreamQueue
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement
+from reconciler.sizing.saturation.capacities import MeanLengths
 from reconciler.sizing.saturation.compute_bound import BoundHistory
 from reconciler.sizing.saturation.replicas import Screened, number_fault, screen
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, Thresholds, layer_thresholds
@@ -35,7 +36,10 @@ class ZeroRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReadings:
-    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here."""
+    """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
+
+    `lengths_before` are those of the last hour's requests: they stand for those of now while no replica finishes any.
+    """
 
     model: ModelKey
     variants: tuple[VariantFacts, ...]
@@ -43,6 +47,7 @@ class ModelReadings:
     queue: UpstreamQueue | None = None
     zero_rule: ZeroRule = field(default_factory=ZeroRule)
     history: BoundHistory = field(default_factory=dict)
+    lengths_before: MeanLengths | None = None
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
 
     @property

@@ -54,7 +54,7 @@ class _RoleAnswer:
 def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     """Return what a model needs, one requirement per role, and what must not shrink or move for want of evidence."""
     screened = readings.screened()
-    lengths = mean_lengths(screened.replicas)
+    lengths = mean_lengths(screened.replicas) or readings.lengths_before
     tokens, described = described_in_tokens(readings, screened, lengths)
     seen = _ScreenedModel(
         readings=readings,

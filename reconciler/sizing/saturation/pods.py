@@ -38,16 +38,18 @@ def sort_pods(variant: VariantFacts, screened: Screened, clear: Set[str] | None 
 
 
 def clear_labels(variant: VariantFacts, tokens: Sequence[ReplicaTokens], screened: Screened) -> Set[str]:
-    """Return the replicas whose demand and capacity are known: a record, or the others' lengths, is a guess.
+    """Return the replicas whose demand and capacity are known: a record is a guess.
 
-    One that works on something must say how long its requests are: what waits, and what it can hold, hang on it.
+    Of one in which requests wait its own lengths must be known, for what waits will need as much; of one that works and
+    finished nothing lately, those of the others will do.
     """
     reported = {each.label: each for each in screened.of(variant.key)}
 
     def is_clear(token: ReplicaTokens) -> bool:
         replica = reported[token.replica.label]
         is_idle = replica.kv_cache_usage == 0 and replica.num_waiting == 0
-        has_lengths = replica.input_tokens is not None and replica.output_tokens is not None
+        lengths = replica if replica.num_waiting else token.replica
+        has_lengths = lengths.input_tokens is not None and lengths.output_tokens is not None
         return token.origin is not Origin.STORED and (is_idle or has_lengths)
 
     return {token.replica.label for token in tokens if is_clear(token)}

@@ -93,7 +93,7 @@ class QueueingEngine(SizingEngine):
                 capacities=capacities.of,
                 devices=given.devices,
                 variation=variations.get(model),
-            ).problem(load.arrival_rate_per_s)
+            ).problem(load)
             for model, members in models.items()
             if (load := members[0].load) is not None
         }
@@ -106,7 +106,7 @@ def _rows(state: VariantState, correction: Correction | None) -> Iterable[Sizing
     What is observed on the current accelerator corrects nothing on the others.
     """
     variant, load = state.variant, state.load
-    if variant.service_class is None or load is None or load.arrival_rate_per_s <= 0 or state.gap is not None:
+    if variant.service_class is None or load is None or not load.has_lengths or state.gap is not None:
         return
     for option in variant.options:
         is_current = option.accelerator == variant.current.accelerator
@@ -237,7 +237,7 @@ def _profiled(members: Iterable[Variant]) -> str:
 
 def _lacks_prompt(variant: Variant, load: Load | None) -> Hold | None:
     """Why a law with prefill has no answer: the length of the prompts is not known."""
-    if load is None or load.input_tokens is not None or load.arrival_rate_per_s <= 0:
+    if load is None or load.input_tokens is not None or not load.has_lengths:
         return None
     if all(option.profile.law == DECODE_ONLY for option in variant.options):
         return None

@@ -18,6 +18,7 @@ from reconciler.decision.problem.terms import (
 from reconciler.decision.variant_states import VariantState, beside_unknown, load_partial
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.measured.loads import Load
 from reconciler.domain.plan import RATE
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
 from reconciler.domain.snapshot import Option, Variant
@@ -45,15 +46,15 @@ class QueueProblem:
         self.partial = "; ".join(state.partial.words for state in self.members if state.partial is not None)
         self.kept = next((state.kept.words for state in self.members if state.kept is not None), "")
 
-    def problem(self, load_per_s: float) -> ModelProblem:
+    def problem(self, load: Load) -> ModelProblem:
         """The model's problem under its load."""
         if self.partial:
             for state in self.members:
                 self.notes[state.variant.key] = (f"{self.partial}: nothing is scaled down until all do",)
-        demand = self._demand(load_per_s)
+        demand = self._demand(load.arrival_rate_per_s)
         candidates: list[Candidate] = []
         weights: dict[ResourceKey, float] = {}
-        if load_per_s > 0:
+        if load.has_lengths:
             offered = self._offered()
             is_priced = all(option.cost_per_hour is not None for options in offered.values() for option in options)
             variants = {state.variant.key: state.variant for state in self.members}
@@ -94,7 +95,7 @@ class QueueProblem:
         return Requirement(model=self.model, unit=RATE, segments=segments, per_replica=self._carried())
 
     def _idle(self) -> Requirement:
-        """Without load there are no lengths, so no capacity: the answer is the fewest replicas, where they are.
+        """Without lengths there is no capacity: the answer is the fewest replicas, where they are.
 
         While some arrived within `payback`, nobody can tell how many replicas that took, so none goes.
         """

@@ -75,7 +75,7 @@ def _longest(
     for model, variation in given.variations.items():
         past = given.snapshot.observed.past.get(model)
         load = models[model][0].load if model in models else None
-        if load is None or not isinstance(past, PastArrivals) or load.arrival_rate_per_s <= 0:
+        if load is None or not isinstance(past, PastArrivals) or not load.has_lengths:
             continue
         lengths, now = np.array(lengths_of(past)), length_of(load)
         ages_s = given.snapshot.now_s - past.start_s - past.step_s * np.arange(len(lengths))

@@ -1,17 +1,21 @@
 """What saturation is told of a model: its variants, what their replicas report and did, its queue, its thresholds."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from reconciler.decision.engines.saturation.past import COARSE_S
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import NoAnswer
-from reconciler.domain.measured.replicas import UpstreamQueue, role_of
+from reconciler.domain.measured.replicas import Trace, UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
+from reconciler.metrics.quantities.quantity import Name
 from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
+from reconciler.sizing.saturation.capacities import MeanLengths
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.thresholds import layer_thresholds
 from reconciler.sizing.saturation.variants import DEFAULT_COST, StoredCapacity, VariantFacts
@@ -45,8 +49,21 @@ def read_model(
         queue=snapshot.observed.queues.get(model, UpstreamQueue(num_waiting=None) if _is_asleep(members) else None),
         zero_rule=_zero_rule(snapshot, model, members),
         history=history,
+        lengths_before=_lengths_in(traces) if corrects_history else None,
         layered=layered,
     )
+
+
+def _lengths_in(traces: Iterable[Trace]) -> MeanLengths | None:
+    """How long requests were in histories; None where these do not tell both lengths."""
+    told: dict[Name, list[float]] = {Name.INPUT_TOKENS: [], Name.OUTPUT_TOKENS: []}
+    for trace in traces:
+        for name in told:
+            told[name] += filter(math.isfinite, trace.series.get(name, ()))
+    if not all(told.values()):
+        return None
+    inputs, outputs = (fmean(lengths) for lengths in told.values())
+    return MeanLengths(input_tokens=inputs, output_tokens=outputs, prefix_hit_rate=0.0)
 
 
 def _is_asleep(members: Iterable[Variant]) -> bool:
