@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.observed import ResourceQuota
+from reconciler.domain.measured.replicas import is_usual_churn
 from reconciler.domain.snapshot import Snapshot, Variant
-
-USUAL_CHURN = 0.05
-"""Of the replicas: where there are many, one of them is always being started again."""
 
 
 def why_unproven(snapshot: Snapshot, variant: Variant, waits_s: float) -> Hold | None:
@@ -23,7 +21,7 @@ def why_unproven(snapshot: Snapshot, variant: Variant, waits_s: float) -> Hold |
         return None
     missing = asked - observation.replicas_reporting
     unschedulable = snapshot.observed.unschedulable.get(variant.key, 0)
-    is_usual = missing <= USUAL_CHURN * asked or not _is_awaited(snapshot, waits_s)
+    is_usual = is_usual_churn(missing, asked) or not _is_awaited(snapshot, waits_s)
     if missing <= 0 or waits_s == 0 or (is_usual and not unschedulable):
         return None
     pending = f", {unschedulable} find no node" if unschedulable else ""

@@ -12,6 +12,14 @@ LARGEST_COUNT = 2.0**53
 MOST_KV_TOKENS = 1e12
 """No KV cache holds that many tokens: a larger number is a broken one."""
 
+USUAL_CHURN = 0.05
+"""Of many replicas: one of them is always being started again."""
+
+
+def is_usual_churn(missing: int, asked: int) -> bool:
+    """Whether no more replicas are away than always are of so many that are asked for; among few none ever is."""
+    return missing <= USUAL_CHURN * asked
+
 
 class Role(StrEnum):
     """The share of the work that a variant's replicas do."""

@@ -100,7 +100,7 @@ def need_in_tokens(
         asked = dict.fromkeys((*pods.judged, *pods.doubtful), 0.0)
         for token in tokens[each.key]:
             asked[token.replica.pod] += token.demand_tokens
-        demand.extend(asked.values())
+        demand.extend((*asked.values(), pods.silent * capacity * up))
         wanted.extend(asked[pod] / up for pod in pods.judged)
         wanted.extend(max(asked[pod] / up, capacity) for pod in pods.doubtful)
         wanted.append(pods.silent * capacity)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from reconciler.domain.measured.replicas import is_usual_churn
 from reconciler.sizing.saturation.compute_bound import Origin
 from reconciler.sizing.saturation.replicas import Screened
 from reconciler.sizing.saturation.tokens import ReplicaTokens
@@ -11,7 +12,10 @@ from reconciler.sizing.saturation.variants import VariantFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pods:
-    """Pods of a variant, sorted: those that say all, those that say some, and how many say nothing."""
+    """Pods of a variant, sorted: those that say all, those that say some, and how many say nothing.
+
+    `words` are the doubts about all of them: none about those few of many that are always being started again.
+    """
 
     judged: tuple[str, ...]
     doubtful: tuple[str, ...]
@@ -32,7 +36,7 @@ def sort_pods(variant: VariantFacts, screened: Screened, clear: Set[str] | None 
         (judged if is_whole and is_clear else doubtful).append(pod)
     silent = max(variant.ready_replicas - len(judged) - len(doubtful), 0)
     words = [f"{pod} does not report all that its load is judged by" for pod in doubtful]
-    if silent:
+    if not is_usual_churn(silent, variant.ready_replicas):
         words.append(f"{silent} of {variant.ready_replicas} replicas of {variant.key.label} report nothing")
     return Pods(judged=tuple(judged), doubtful=tuple(doubtful), silent=silent, words=tuple(words))
 

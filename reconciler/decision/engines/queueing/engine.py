@@ -23,6 +23,7 @@ from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
+from reconciler.domain.measured.replicas import is_usual_churn
 from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
@@ -138,12 +139,15 @@ def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> H
 
 
 def _unreported(variant: Variant, load: Load | None, observation: Observation | None) -> Hold | None:
-    """Replicas that start or are not scraped carry load that nobody counted."""
+    """Replicas that start or are not scraped carry load that nobody counted.
+
+    Among many one always does: what a twentieth of them carries is within the headroom.
+    """
     if load is None or observation is None or not load.is_by_replicas:
         return None
     reporting, expected = observation.replicas_reporting, variant.current.replicas
     words = f"{reporting} of {expected} replicas of {variant.key.label} report"
-    return load_partial(words) if reporting < expected else None
+    return None if is_usual_churn(expected - reporting, expected) else load_partial(words)
 
 
 def _missing_means(variant: Variant, load: Load | None) -> Hold | None:
