@@ -131,6 +131,11 @@ class SizingEngine(Protocol):
         """Whether no replica goes that was needed within `payback`; reproductions have rules of their own."""
         return False
 
+    @property
+    def reads_fullness(self) -> bool:
+        """Whether what it requires hangs on what replicas say of their KV caches."""
+        return False
+
     def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
         """Why it is not known what the model of these variants needed within `payback_s`; empty where it is."""
         return ""

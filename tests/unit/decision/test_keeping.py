@@ -76,6 +76,16 @@ def usual(fleet: Any, outputs: float, rate_per_s: float = 20.0, inputs: float = 
     )
 
 
+def vary(fleet: Any, *factors: float) -> None:
+    """What is usual is in turn so many times as long."""
+    day = fleet.observed.usual[MODEL_KEY]
+    lengths = {
+        name: tuple(each * factors[index % len(factors)] for index, each in enumerate(getattr(day, name)))
+        for name in ("output_tokens", "input_tokens")
+    }
+    fleet.observed = replace(fleet.observed, usual={MODEL_KEY: replace(day, **lengths)})
+
+
 def lengthen(fleet: Any, outputs: Sequence[float], inputs: Sequence[float] = ()) -> None:
     fleet.past[MODEL_KEY] = replace(
         fleet.past[MODEL_KEY], output_tokens=tuple(outputs), input_tokens=tuple(inputs or [100.0] * len(outputs))
@@ -208,6 +218,21 @@ def test_requests_that_are_shorter_by_a_third_are_another_day(queue: Any) -> Non
     assert told(queue) == (3, "", "")
 
 
+def test_a_few_requests_may_be_short_by_chance(queue: Any) -> None:
+    """Of three a window, their mean is a quarter of the usual one now and then; of a thousand it never is."""
+    usual(queue, 100.0, rate_per_s=0.01)
+    queue.offer(0.01, output_tokens=25.0)
+    queue.remember(*[0.01] * 61)
+    assert told(queue)[1] == "lengths-changed"  # no two requests ever differed
+    vary(queue, 0.5, 1.5)
+    assert told(queue) == (1, "", "")
+    usual(queue, 100.0)
+    queue.offer(20.0, output_tokens=25.0)
+    queue.remember(*[20.0] * 61)
+    vary(queue, 0.99, 1.01)
+    assert told(queue)[1] == "lengths-changed"
+
+
 def test_saturation_lets_replicas_go_after_a_calm_hour(full: Any) -> None:
     assert told(full) == (1, "", "")
 
@@ -295,6 +320,16 @@ def test_a_silence_that_other_days_do_not_know_is_told(queue: Any) -> None:
         "llm/llama: no requests arrive, but 40 req/s did at this hour yesterday: this looks like an outage"
     )
     assert decision.caution in queue.plan().notes
+
+
+def test_a_silence_between_few_requests_is_none(queue: Any) -> None:
+    """Of one that comes every ten minutes none is missed within an hour and a half of silence, of one a minute many."""
+    queue.remember(*[0.0] * 61)
+    queue.offer(0.0)
+    usual(queue, 100.0, rate_per_s=1 / 600)
+    assert queue.decision().caution == ""
+    usual(queue, 100.0, rate_per_s=1 / 60)
+    assert "this looks like an outage" in queue.decision().caution
 
 
 def test_a_count_that_nobody_schedules_is_held(queue: Any) -> None:

@@ -46,6 +46,7 @@ class SaturationEngine(SizingEngine):
     name: Engine
     size_cluster: SizeCluster
     corrects_history: bool = False
+    reads_fullness = True
     wants_traces: Callable[[SaturationRules], bool] = _never
     remembers: bool = False
 
