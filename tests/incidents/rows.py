@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.incidents.answers import Spoil
+from tests.incidents.lives import Life
 from tests.incidents.stage import Stage
 
 Play = Callable[[Stage], None]
@@ -20,7 +21,8 @@ class Incident:
 
     `holds` are kinds of which one must be told, `told` words that must be; both empty where it is as any other day.
     `engine` is `queueing`, `saturation`, or `given` by `settings`, which are added to reconciler.yaml. `answers` is
-    what comes of each answer of Prometheus on its way.
+    what comes of each answer of Prometheus on its way. A `life` takes the place of the stage. Where all is well nothing
+    `may_hold`.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Incident:
     has_kube_state_metrics: bool = True
     settings: str = ""
     answers: Spoil | None = None
+    life: Life | None = None
+    may_hold: bool = True
 
     @property
     def allowed(self) -> tuple[int, ...]:
