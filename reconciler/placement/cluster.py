@@ -26,6 +26,8 @@ MAX_DEPLOYERS: Final = 20_000
 ELSEWHERE: Final = "(elsewhere)"
 """What the repository builds in the paths of no cluster belongs to; no name of a cluster has brackets."""
 _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
+_RELEASING: Final = frozenset({"Application", "HelmRelease"})
+"""Kinds whose charts may take their values from a file that a cluster's charts take theirs from, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,8 @@ class ClusterBuild:
     """What a cluster gets: objects in the order of their keys, findings, and who deploys which root.
 
     `paths` are all files that any of its builds read, and `roots_reading` counts these builds; `unbuilt` are files that
-    look like manifests and that nobody builds, `plain` those that are applied as they stand.
+    look like manifests and that nobody builds, `plain` those that are applied as they stand. `hidden` says of roots
+    what in them is not read, because it is somewhere else or a chart makes it.
     """
 
     cluster: str
@@ -44,6 +47,7 @@ class ClusterBuild:
     roots_reading: Counter[str]
     unbuilt: frozenset[str]
     plain: frozenset[str] = frozenset()
+    hidden: Mapping[Root, tuple[Finding, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +67,7 @@ class _Job:
     plain: set[str] = field(default_factory=set)
     pointed: frozenset[str] = frozenset()
     outside: dict[str, Gathering] = field(default_factory=dict)
+    hidden: dict[Root, tuple[Finding, ...]] = field(default_factory=dict)
     paths_of: dict[Root, frozenset[str]] = field(default_factory=dict)
 
 
@@ -99,6 +104,7 @@ def build_cluster(
         paths=frozenset(job.roots_reading),
         roots_reading=job.roots_reading,
         plain=frozenset(job.plain),
+        hidden=job.hidden,
         unbuilt=frozenset(unbuilt_files(builder.repository, used, charts, holds, job.roots_reading)),
     )
 
@@ -128,6 +134,10 @@ def build_elsewhere(
             gathering = _try_build(job, directory)
             if gathering is not None:
                 _keep(job, Root(cluster=ELSEWHERE, path=directory), gathering)
+    for path in plain_files(repository, used, charts, job.holds):
+        values = (document.value for document in repository.files.get(path, ()))
+        if any(isinstance(each, dict) and each.get("kind") in _RELEASING for each in values):
+            _keep(job, Root(cluster=ELSEWHERE, path=path), builder.build_files((path,)))
     own = {_written_as(each) for build in builds for each in build.objects}
     documents = {document for document, *_ in own}
     other = {each.root for each in job.objects if _written_as(each)[0] in documents and _written_as(each) not in own}
@@ -139,7 +149,7 @@ def build_elsewhere(
     reading = Counter(path for root in shared for path in job.paths_of[root])
     return ClusterBuild(
         cluster=ELSEWHERE,
-        objects=tuple(each for each in job.objects if each.root in shared),
+        objects=tuple(each for each in job.objects if each.root in shared or each.key.kind in _RELEASING),
         findings=(),
         deployers={root: each for root, each in job.deployers.items() if root in shared},
         paths=frozenset(reading),
@@ -335,6 +345,8 @@ def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None
     job.roots_reading.update(gathering.paths)
     job.paths_of[root] = frozenset(gathering.paths)
     job.findings += gathering.findings
+    if gathering.findings:
+        job.hidden[root] = tuple(gathering.findings)
     job.findings += [finding_of(error) for error in gathering.failures]
     shared = tuple(_failed(error, root) for error in gathering.failures[:1])
     if deployer is not None and deployer.fallback_namespace:

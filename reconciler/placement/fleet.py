@@ -9,7 +9,7 @@ from reconciler.placement.cluster import ELSEWHERE, ClusterBuild, build_cluster,
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.markers import IGNORE, MarkerComment
-from reconciler.placement.objects import BuiltObject
+from reconciler.placement.objects import BuiltObject, Root
 from reconciler.placement.origins import Address, ValueOrigin
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_charts, find_used
@@ -112,6 +112,23 @@ class Fleet:
     def deployer_of(self, built: BuiltObject) -> Deployer | None:
         """Who deploys an object, if Git shows it."""
         return self.clusters[built.key.cluster].deployers.get(built.root)
+
+    def hidden_from(self, key: ResourceKey, beside: ResourceKey) -> Finding | None:
+        """What is not read and may hold an object: in a root that builds `beside`, or is all in its namespace."""
+        hidden = self.clusters[key.cluster].hidden
+        roots = [built.root for built in self.objects.get(beside, ()) if built.root in hidden]
+        roots += [root for root in hidden if self._namespace_of(root) == key.namespace]
+        return hidden[roots[0]][0] if roots else None
+
+    def _namespace_of(self, root: Root) -> str:
+        """The namespace that a root gives all its objects, empty where it gives none."""
+        deployer = self.clusters[root.cluster].deployers.get(root)
+        if deployer is not None and (deployer.namespace is not None or deployer.fallback_namespace):
+            return str(deployer.namespace.value) if deployer.namespace is not None else deployer.fallback_namespace
+        files = self.repository.kustomizations_in(root.path)
+        values = [document.value for document in (self.repository.files.get(files[0], ()) if files else ())]
+        found = values[0].get("namespace") if values and isinstance(values[0], dict) else None
+        return found if isinstance(found, str) else ""
 
     def holders_of(self, path: str) -> frozenset[str]:
         """The clusters that a file belongs to or is built into; all of them when it is in the paths of none."""

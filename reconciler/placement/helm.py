@@ -12,6 +12,7 @@ from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_sections
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.flux_sources import GIT, SourceName
 from reconciler.placement.kustomize.patches import parse_inline
 from reconciler.placement.objects import BuiltObject, Obstacle, split_version
 from reconciler.placement.origins import Embedding, OriginKind, SourceField, origin_of_source
@@ -87,11 +88,15 @@ def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
 def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
     """Every release that a cluster's repository names."""
     for built in fleet.of_kinds(cluster, (HELM_RELEASE, APPLICATION)):
-        group, _ = split_version(built.api_version)
-        if built.key.kind == HELM_RELEASE and group == _FLUX_HELM:
-            yield _flux_release(built)
-        elif built.key.kind == APPLICATION and group == ARGO_GROUP:
-            yield from _argo_releases(built)
+        yield from _releases_of(fleet.repository, built)
+
+
+def _releases_of(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
+    group, _ = split_version(built.api_version)
+    if built.key.kind == HELM_RELEASE and group == _FLUX_HELM:
+        yield _flux_release(built)
+    elif built.key.kind == APPLICATION and group == ARGO_GROUP:
+        yield from _argo_releases(repository, built)
 
 
 def _flux_release(built: BuiltObject) -> Release:
@@ -101,16 +106,24 @@ def _flux_release(built: BuiltObject) -> Release:
     return Release(name=name, namespace=namespace or built.key.namespace, built=built)
 
 
-def _argo_releases(built: BuiltObject) -> Iterator[Release]:
+def _argo_releases(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
     namespace = _text(built, "spec", "destination", "namespace")
     sources = built.value_at("spec", "sources")
     prefixes: list[Field] = [
         ("spec", "sources", index) for index in range(len(sources) if isinstance(sources, list) else 0)
     ]
     for prefix in prefixes or [("spec", "source")]:
-        if built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None:
+        is_told = built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None
+        if is_told or _chart_directory(repository, built, prefix) is not None:
             name = _text(built, *prefix, "helm", "releaseName") or built.key.name
             yield Release(name=name, namespace=namespace, built=built, prefix=prefix)
+
+
+def _chart_directory(repository: ManifestRepository, built: BuiltObject, source: Field) -> str | None:
+    """The chart of this repository that a source of an Application is, with or without a word of Helm."""
+    path = _text(built, *source, "path")
+    directory = resolve("", path) if path and repository.is_ours(_text(built, *source, "repoURL")) else None
+    return directory if directory is not None and repository.has_file(join(directory, CHART_NAME)) else None
 
 
 def _text(built: BuiltObject, *path: str | int) -> str:
@@ -177,10 +190,11 @@ def _other_readers(fleet: Fleet, release: Release, source: SourceField, path: Fi
     if own.address_of(inline) == source.address:
         return
     file = source.document.path
-    for cluster in fleet.clusters:
-        for other in releases_in(fleet, cluster):
-            if other.built is not own and file in set(_files_named(fleet, other)):
-                yield str(other.built.key)
+    for build in fleet.clusters.values():
+        for built in build.objects:
+            others = () if built is own else _releases_of(fleet.repository, built)
+            if any(file in set(_files_named(fleet, other)) for other in others):
+                yield str(built.key)
 
 
 def split_setting(setting: str) -> Field:
@@ -342,12 +356,14 @@ def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[s
     """The values of a chart that lies in this repository, the winning file first."""
     built = release.built
     if not release.is_flux:
-        directory = resolve("", _text(built, *release.prefix, "path"))
-        if directory and repository.has_file(join(directory, CHART_NAME)):
+        directory = _chart_directory(repository, built, release.prefix)
+        if directory is not None:
             yield join(directory, _DEFAULT_KEY)
         return
     chart = ("spec", "chart", "spec")
-    if _text(built, *chart, "sourceRef", "kind") != "GitRepository":
+    kind, namespace, name = (_text(built, *chart, "sourceRef", key) for key in ("kind", "namespace", "name"))
+    source = SourceName(kind=kind, namespace=namespace or built.key.namespace, name=name)
+    if kind != GIT or repository.flux_sources.is_ours(source) is False:
         return
     listed = built.value_at(*chart, "valuesFiles")
     files = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []

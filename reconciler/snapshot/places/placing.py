@@ -34,6 +34,8 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
     known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
     made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
     charted = [found for each in made.values() for found in builds.find_charted(each)]
+    told = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
+    unseen = [_unseen(fleet, each) for target, each in made.items() if target not in told]
     return replace(
         declaration,
         workloads=(
@@ -45,9 +47,23 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
             *(builds.place_bounds(owner) for owner in declaration.owners),
             *(each for each in charted if isinstance(each, ReplicaOwner)),
         ),
-        broken=(*declaration.broken, *(each for each in charted if isinstance(each, BrokenResource))),
+        broken=(
+            *declaration.broken,
+            *(each for each in charted if isinstance(each, BrokenResource)),
+            *(each for each in unseen if each is not None),
+        ),
         shared_paths=declaration.shared_paths | fleet.shared_paths,
     )
+
+
+def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
+    """A scale target that nobody declares, where something beside it is not read that may."""
+    target = replace(variant.scale_target, part="")
+    hidden = fleet.hidden_from(target, variant.key)
+    if hidden is None:
+        return None
+    reason = f"scale target {target.kind} {target.label} is not in Git, but perhaps in this: {hidden.message}"
+    return BrokenResource(key=variant.scale_target, place=hidden.place, reason=reason)
 
 
 def _ref(built: BuiltObject) -> DocumentRef:

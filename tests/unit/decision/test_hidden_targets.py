@@ -1,0 +1,53 @@
+"""Scale targets that nobody reads: the hold says where they may be."""
+
+import pytest
+
+from reconciler.domain.recording import ManifestFile
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+
+VARIANT = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: llama, namespace: llm, labels: {inference.optimization/acceleratorName: H100}}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: llama}
+  modelID: org/llama
+"""
+REMOTE = "resources: ['https://github.com/acme/base//llama?ref=v1']\n"
+CHART = "helmCharts: [{name: vllm, repo: 'https://example.com', releaseName: llama}]\n"
+SETTINGS = Settings(clusters=(ClusterSettings(name="prod"),))
+
+
+def hold_of(files: dict[str, str]) -> str:
+    manifests = [ManifestFile(path=path, body=text.encode()) for path, text in files.items()]
+    declaration = read_declaration(manifests, (), SETTINGS, files)
+    (variant,) = join_variants(SETTINGS, declaration, build_catalogs(SETTINGS, declaration))
+    return variant.hold.words if variant.hold is not None else ""
+
+
+MISSING = "scale target Deployment llm/llama is not in Git"
+
+
+@pytest.mark.parametrize(
+    ("files", "cause"),
+    [
+        (
+            {"prod/kustomization.yaml": REMOTE.replace("]", ", va.yaml]"), "prod/va.yaml": VARIANT},
+            'what stands at "https://github.com/acme/base//llama?ref=v1" is not read: nothing is fetched',
+        ),
+        (
+            {"prod/kustomization.yaml": f"namespace: llm\n{CHART}", "va.yaml": VARIANT},
+            "what a chart makes is not read: no chart is rendered",
+        ),
+    ],
+)
+def test_what_is_not_read_may_hold_a_missing_target(files: dict[str, str], cause: str) -> None:
+    line = 2 if "chart" in cause else 1
+    assert hold_of(files) == f"{MISSING}, but perhaps in this: {cause} (prod/kustomization.yaml:{line})"
+
+
+def test_what_is_not_read_elsewhere_is_no_cause() -> None:
+    other = {"other/kustomization.yaml": f"namespace: other\n{CHART}", "va.yaml": VARIANT}
+    assert hold_of(other) == MISSING
