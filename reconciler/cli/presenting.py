@@ -9,6 +9,7 @@ from reconciler.cli.options import Common
 from reconciler.pipeline.run import Prepared
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
+from reconciler.report.outcome import outcome_lines
 from reconciler.report.pull_request import plan_view
 from reconciler.report.text import plan_text
 
@@ -50,7 +51,8 @@ def _print_run(common: Common, result: "RunResult") -> None:
     if common.output == "json":
         content = dict(plan_json(result.prepared.plan))
         published = [_published_json(each) for each in result.published]
-        write_json({**content, "paused": result.paused or None, "published": published})
+        told = [{"number": each.number, "group": each.group, "kept": not each.is_broken} for each in result.told]
+        write_json({**content, "paused": result.paused or None, "published": published, "told": told})
         return
     if common.quiet:
         return
@@ -60,6 +62,8 @@ def _print_run(common: Common, result: "RunResult") -> None:
         write(f"\nPaused by {result.paused}: nothing was written.")
     else:
         write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
+    for outcome in result.told:
+        write("\n".join(outcome_lines(outcome)))
     if result.prepared.plan.is_all_held:
         write("Every variant is held: nothing could be decided.")
 

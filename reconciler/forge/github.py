@@ -10,7 +10,7 @@ from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_re
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
 from reconciler.forge.github_rights import read_rights
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, RepositoryAddress
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
@@ -139,6 +139,13 @@ class GitHub:
         updated = pull_request_of(self._client.patch(path, form, action=action)) if form else current
         self._request_reviews(number, reviewers)
         return self._label(updated, labels)
+
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """See `Forge`."""
+        action, path = f"update pull request {number}", self._path(f"pulls/{number}")
+        current = pull_request_of(self._client.get(path, action=action))
+        if current.state is PullRequestState.MERGED and current.body != body:
+            self._client.patch(path, {"body": body}, action=action)
 
     def note_merge(self, number: int) -> None:
         """See `Forge`: GitHub marks it a moment after the push."""

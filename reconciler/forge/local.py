@@ -122,6 +122,14 @@ class Local:
         )
         return current if updated == current else self._rewrite(updated)
 
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """See `Forge`; the time of the file's last change stays, for it is when it was merged."""
+        path = self._path(number)
+        current = self._read(path)
+        if current.state is PullRequestState.MERGED and current.body != body and current.closed_at_s is not None:
+            self._rewrite(replace(current, body=body))
+            os.utime(path, (current.closed_at_s, current.closed_at_s))
+
     def note_merge(self, number: int) -> None:
         """See `Forge`."""
         current = self._read(self._path(number))

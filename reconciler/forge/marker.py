@@ -29,10 +29,14 @@ ESCAPES = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("--", "-\\u002
 
 
 class MarkerState(StrEnum):
-    """OPEN as proposed; WITHDRAWN is written by us, before we close a pull request that became needless."""
+    """OPEN as proposed; WITHDRAWN is written by us, before we close a pull request that became needless.
+
+    TOLD: it was merged, and its text says what became of it.
+    """
 
     OPEN = "open"
     WITHDRAWN = "withdrawn"
+    TOLD = "told"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,15 @@ def withdrawn(body: str) -> str:
         return body
     marker = write_marker(replace(found.marker, state=MarkerState.WITHDRAWN))
     return body[: found.start] + marker + body[found.end :]
+
+
+def with_outcome(body: str, text: str) -> str:
+    """`body` with `text` before its marker, whose state says that it was told; without a marker as it was."""
+    found = _find(body)
+    if found is None:
+        return body
+    marker = write_marker(replace(found.marker, state=MarkerState.TOLD))
+    return f"{body[: found.start].rstrip()}\n{text}\n{marker}{body[found.end :]}"
 
 
 def body_digest(body: str) -> str:

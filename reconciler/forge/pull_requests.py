@@ -162,6 +162,10 @@ class Forge(Protocol):
         """
         ...
 
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """Replace the text of a merged one, which tells then what became of it; nothing where it is not merged."""
+        ...
+
     def note_merge(self, number: int) -> None:
         """Learn that git merged an open one; nothing where the forge sees that by itself."""
         ...

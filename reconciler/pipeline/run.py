@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.decision.outcomes import judge_merges
 from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.outcomes import MergedOutcome
 from reconciler.domain.plan import Outcome, Plan
 from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
@@ -22,6 +24,7 @@ from reconciler.pipeline.pausing import find_pause
 from reconciler.pipeline.publish import Published, publish
 from reconciler.pipeline.recording import fingerprint, write_recording
 from reconciler.pipeline.session import Doors
+from reconciler.pipeline.telling import tell_outcomes
 from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
@@ -77,13 +80,15 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
 class RunResult:
     """A run's plan, its drafts, and what became of each group.
 
-    `paused` says who stopped all writing (empty: nobody); nothing became of any group then.
+    `paused` says who stopped all writing (empty: nobody); nothing became of any group then. `told` is what became of
+    pull requests that were merged, where this run told them.
     """
 
     prepared: Prepared
     drafts: tuple[Draft, ...]
     published: tuple[Published, ...]
     paused: str = ""
+    told: tuple[MergedOutcome, ...] = ()
 
 
 @paused_collector()
@@ -107,8 +112,11 @@ def run(
         sign_off=_sign_off(doors, settings),
     )
     paused = find_pause(paused, observed.forge)
-    published = () if paused else publish(doors, doors.repository, observed, prepared.plan, drafts)
-    return RunResult(prepared=prepared, drafts=drafts, published=published, paused=paused)
+    if paused:
+        return RunResult(prepared=prepared, drafts=drafts, published=(), paused=paused)
+    published = publish(doors, doors.repository, observed, prepared.plan, drafts)
+    told = tuple(tell_outcomes(doors, observed.forge, judge_merges(prepared.snapshot, prepared.plan)))
+    return RunResult(prepared=prepared, drafts=drafts, published=published, told=told)
 
 
 @paused_collector()

@@ -1,11 +1,12 @@
 """What every forge promises, the same for each of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.domain.proposals import ProposalState
-from reconciler.forge.marker import Marker, withdrawn, write_marker
+from reconciler.forge.marker import Marker, MarkerState, read_marker, with_outcome, withdrawn, write_marker
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 
@@ -138,6 +139,23 @@ def test_a_body_of_the_greatest_length_is_kept(stage: Any) -> None:
     marker = write_marker(Marker(group="g", decision=DECISION))
     body = "è" * (stage.forge.body_limit - len(marker)) + marker
     assert propose(stage, body=body).body == body
+
+
+def test_a_merged_one_is_told_what_became_of_it_and_stays_merged_when_it_was(stage: Any) -> None:
+    created = propose(stage)
+    stage.forge.amend_merged(created.number, body="Too early")
+    assert listed(stage) == (created,)
+    stage.merge(created.number)
+    (merged,) = listed(stage)
+    told = with_outcome(merged.body, "It serves.")
+    stage.forge.amend_merged(created.number, body=told)
+    assert listed(stage) == (replace(merged, body=told),)
+    before = stage.trace()
+    stage.forge.amend_merged(created.number, body=told)
+    assert stage.trace() == before
+    marker = read_marker(told)
+    assert marker is not None
+    assert (marker.decision, marker.state) == (DECISION, MarkerState.TOLD)
 
 
 @pytest.mark.parametrize("text", ["---", "---\n---", "\n\nstate: merged\n", "", " \n", "\u2028---\u2028"])

@@ -30,6 +30,7 @@ from reconciler.report.entries import (
     ReplicaEntryView,
     entries_view,
 )
+from reconciler.report.outcome import OutcomeView
 from reconciler.report.pull_request import (
     CommitView,
     PullRequestView,
@@ -55,6 +56,7 @@ def held_for(words: str) -> Hold:
 
 
 VIEWS: Mapping[str, type] = {
+    "pull_request/outcome": OutcomeView,
     "pull_request/": PullRequestView,
     "commit/": CommitView,
     "manifests/variantautoscaling-": StatusView,

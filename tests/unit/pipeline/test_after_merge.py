@@ -1,0 +1,185 @@
+"""What the next runs say of a merged pull request; and a day of runs with merges, a stuck rollout and a pause."""
+
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from reconciler.domain.holds import HoldKind
+from reconciler.forge.marker import MarkerState, read_marker
+from reconciler.forge.pull_requests import PullRequestState
+from reconciler.metrics.quantities.quantity import Name
+from reconciler.pipeline.run import RunResult
+from reconciler.pipeline.session import Ask
+from tests.servers.answers import Replica, answering
+from tests.servers.desk import BUSY, GRANITE, QUIET, QWEN, Desk
+from tests.servers.git_workshop import run_git
+from tests.servers.speeds import LLAMA_H100
+
+MINUTE_S = 60.0
+HOUR_S = 3600.0
+
+
+def merge(desk: Desk) -> int:
+    """Merge the open pull request at the desk's time, delete its branch, and return its number."""
+    (open_one,) = (each for each in desk.pull_requests() if each.is_open)
+    person = desk.workshop
+    person.git("fetch", "-q", "origin", "main", open_one.head_branch)
+    person.git("reset", "-q", "--hard", "origin/main")
+    person.git("fetch", "-q", "origin", open_one.head_branch)
+    when = f"{int(desk.now_s)} +0000"
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    for role in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{role}_NAME": "Ann", f"GIT_{role}_EMAIL": "ann@example.com", f"GIT_{role}_DATE": when}
+    command = ["git", "merge", "-q", "--no-ff", "-m", "Merge", "FETCH_HEAD"]
+    subprocess.run(command, cwd=person.clone, env=environment, check=True)
+    person.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    file = person.remote / "reconciler" / "pulls" / f"{open_one.number}.md"
+    file.write_text(file.read_text().replace("state: open", "state: merged", 1))
+    os.utime(file, (desk.now_s, desk.now_s))
+    run_git(person.remote, "update-ref", "-d", f"refs/heads/{open_one.head_branch}")
+    return open_one.number
+
+
+def serving(replicas: int, per_s: float, *, itl_s: float | None = None, stuck: int = 0) -> Ask:
+    """A Prometheus that sees so many chat replicas, which finish `per_s` together; `stuck` more wait for a node."""
+    speed = LLAMA_H100 if itl_s is None else replace(LLAMA_H100, alpha_s=itl_s, beta_s=0.0)
+    pods = [f"llama-5d4c8b7f9-{'bcdfghjklm'[index]}xwvz" for index in range(replicas)]
+    chat = (Replica(namespace="chat", pod=pod, model="llama", per_s=per_s / replicas, speed=speed) for pod in pods)
+    pending = [
+        ({"namespace": "chat", "pod": f"llama-5d4c8b7f9-{'bcdfghjklm'[index]}ppqx"}, 1.0) for index in range(stuck)
+    ]
+    return answering(*chat, GRANITE, QWEN, rows={Name.UNSCHEDULABLE: pending})
+
+
+def proposed_replicas(desk: Desk) -> int:
+    """What the first pull request asks for."""
+    marker = read_marker(desk.pull_requests()[0].body)
+    assert marker is not None
+    return marker.changes[0].replicas_after
+
+
+def told(result: RunResult) -> list[tuple[int, bool]]:
+    return [(each.number, each.is_broken) for each in result.told]
+
+
+@pytest.fixture
+def merged(desk: Desk) -> Desk:
+    """A desk whose first pull request was merged just now."""
+    desk.run(BUSY)
+    merge(desk)
+    return desk
+
+
+def test_a_kept_promise_is_told_once_at_the_end_of_the_text(merged: Desk) -> None:
+    asked = proposed_replicas(merged)
+    before = merged.pull_requests()[0]
+    assert told(merged.run(serving(asked, 110.0))) == [], "it has had no time to act"
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(serving(asked, 110.0))) == [(1, False)]
+    after = merged.pull_requests()[0]
+    assert (after.state, after.closed_at_s) == (PullRequestState.MERGED, before.closed_at_s)
+    assert "**After the merge**: it does what it was merged for" in after.body
+    assert f"{asked} of {asked} replicas serve, " in after.body
+    assert "mean ITL is " in after.body
+    marker = read_marker(after.body)
+    assert marker is not None
+    assert marker.state is MarkerState.TOLD
+    assert told(merged.run(serving(asked, 110.0))) == []
+    assert merged.pull_requests()[0] == after
+
+
+def test_a_rollout_that_is_stuck_is_told_and_nothing_is_added(merged: Desk) -> None:
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(BUSY)) == [], "a rollout may take a while"
+    merged.now_s += 10 * MINUTE_S
+    result = merged.run(serving(2, 170.0, stuck=2))
+    assert told(result) == [(1, True)]
+    assert "only 2 of 4 replicas serve, 2 find no node" in merged.pull_requests()[0].body
+    assert not any(each.is_open for each in merged.pull_requests())
+
+
+def test_a_target_that_is_missed_at_a_load_that_was_promised_is_told(merged: Desk) -> None:
+    asked = proposed_replicas(merged)
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(serving(asked, 40.0, itl_s=0.09))) == [(1, True)]
+    assert "but mean ITL is 90 ms (target 60 ms)" in merged.pull_requests()[0].body
+    assert "To undo it, revert this pull request" in merged.pull_requests()[0].body
+
+
+def test_what_somebody_changed_again_is_not_judged(merged: Desk) -> None:
+    path = "clusters/prod/chat/deployment.yaml"
+    content = (merged.workshop.clone / path).read_bytes()
+    merged.write(path, content.replace(f"replicas:   {proposed_replicas(merged)}".encode(), b"replicas:   2"))
+    merged.now_s += 30 * MINUTE_S
+    assert told(merged.run(QUIET)) == []
+
+
+def test_a_day_later_it_is_no_longer_its_doing(merged: Desk) -> None:
+    merged.now_s += 25 * HOUR_S
+    assert told(merged.run(serving(proposed_replicas(merged), 110.0))) == []
+
+
+def test_a_text_without_our_marker_is_left_alone(merged: Desk) -> None:
+    file = merged.workshop.remote / "reconciler" / "pulls" / "1.md"
+    at_s = file.stat().st_mtime
+    file.write_text(file.read_text().replace("<!-- reconciler:", "<!-- mine:"))
+    os.utime(file, (at_s, at_s))
+    before = file.read_text()
+    merged.now_s += 15 * MINUTE_S
+    merged.run(serving(5, 110.0))
+    assert file.read_text() == before
+
+
+def test_thirty_runs_over_a_day(desk: Desk) -> None:
+    """Quiet, then busy: merged, stuck for two hours, then served; an hour's pause at the peak; and calm again."""
+    start_s = desk.now_s
+
+    def runs(number: int, ask: Ask) -> list[RunResult]:
+        results = []
+        for _ in range(number):
+            desk.now_s += 47 * MINUTE_S
+            results.append(desk.run(ask))
+        return results
+
+    def open_ones() -> list[int]:
+        return [each.number for each in desk.pull_requests() if each.is_open]
+
+    runs(5, QUIET)
+    assert open_ones() == []
+    runs(3, BUSY)
+    assert open_ones() == [1], "the same decision is one pull request"
+    asked = proposed_replicas(desk)
+    assert merge(desk) == 1
+
+    stuck = runs(3, serving(2, 170.0, stuck=asked - 2))
+    assert [told(each) for each in stuck] == [[(1, True)], [], []]
+    assert open_ones() == [], "nothing is added to what does not serve"
+    holds = [each.hold or each.waiting for each in stuck[-1].prepared.plan.decisions]
+    assert HoldKind.GROWTH_UNPROVEN in [each.kind for each in holds if each is not None]
+
+    runs(3, serving(asked, 110.0))
+    assert open_ones() == []
+
+    desk.variables = {"RECONCILER_PAUSED": "true"}
+    before = desk.state()
+    paused = runs(2, serving(asked, 170.0))
+    assert desk.state() == before
+    assert all(each.paused and each.prepared.plan.decisions for each in paused)
+    desk.variables = {}
+
+    runs(4, serving(asked, 170.0))
+    assert open_ones() == [2]
+    more = read_marker(desk.pull_requests()[1].body)
+    assert more is not None
+    assert more.changes[0].replicas_before == asked
+    assert merge(desk) == 2
+    last = runs(5, serving(more.changes[0].replicas_after, 170.0))
+    assert [told(each) for each in last] == [[(2, False)], [], [], [], []]
+    assert open_ones() == []
+
+    runs(5, serving(more.changes[0].replicas_after, 45.0))
+    assert open_ones() == [3], "what is no longer needed is given back"
+    assert [each.state for each in desk.pull_requests()[:2]] == [PullRequestState.MERGED] * 2
+    assert desk.now_s - start_s == pytest.approx(30 * 48 * MINUTE_S)
