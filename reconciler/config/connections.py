@@ -100,6 +100,8 @@ class PrometheusSection(ConfigSection):
 
     url: Annotated[Url, Field(repr=False)]
     """a URL like https://prometheus.example.com"""
+    external_url: Annotated[Url | None, Field(repr=False)] = None
+    """the URL where people open it, for links in pull requests (= none)"""
     match_labels: dict[LabelName, Text] = {}
     """labels that are added to every query, for a server with several clusters (= none)"""
     label_names: LabelNamesSection = LabelNamesSection()

@@ -78,6 +78,7 @@ def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -
     }
     return PrometheusSettings(
         url=prometheus.url,
+        external_url=prometheus.external_url or "",
         match_labels=prometheus.match_labels,
         label_names=prometheus.label_names.model_dump(exclude_none=True),
         bearer_token=_secret(prometheus.bearer_token),

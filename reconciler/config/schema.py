@@ -150,8 +150,8 @@ class PullRequestsSection(ConfigSection):
 
     group_by: list[Grouping] = list(_PULL_REQUESTS.group_by)
     """a list of cluster, namespace, model, path, label:KEY (= [cluster, namespace]); [] is one group for all"""
-    labels: list[Text] = []
-    """a list of labels (= none)"""
+    labels: list[Text] | None = None
+    """a list of labels (= reconciler, and of scale-up, saving, move what fits)"""
     reviewers: list[Name] = []
     """a list of accounts, or team:NAME (= none)"""
     draft: bool = _PULL_REQUESTS.draft

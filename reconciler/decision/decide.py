@@ -8,6 +8,7 @@ from reconciler.decision.engines.port import SizingInput
 from reconciler.decision.engines.registry import size_models
 from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import broken_decision, decision_for
+from reconciler.decision.explanation.histories import HistoriesOnDemand, asked_prometheus
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import formulate, load_variations
 from reconciler.decision.problem.guarding import Guard
@@ -88,6 +89,8 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         greedy_value=None if solution.greedy_value is None else round(solution.greedy_value, DIGITS),
         sensitivity=solution.sensitivity,
         coverages=solution.coverages,
+        histories=HistoriesOnDemand(snapshot),
+        asked=asked_prometheus(snapshot),
         figures=FiguresOnDemand(context, context.situation.states),
     )
 

@@ -10,6 +10,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
+from reconciler.domain.pages import AskedPrometheus
 from reconciler.domain.proposals import MovedFile, Part, ProposedChange
 from reconciler.domain.provenance import Figure
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
@@ -252,6 +253,12 @@ class Plan:
     sensitivity: tuple[Sensitivity, ...] = ()
     coverages: tuple[ModelCoverage, ...] = ()
     """By model what it needs and what the solution gives it, before passes hold anything back."""
+    histories: Mapping[ModelKey, tuple[tuple[float, float], ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """What was measured of a model's load: how many seconds ago, and req/s; the oldest first."""
+    asked: Mapping[str, AskedPrometheus] = field(default_factory=dict, compare=False, repr=False)
+    """By cluster what was asked, where people can open its Prometheus."""
     figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)
     """Every number behind the decision of a variant, inputs first; of what could not be read there is none."""
 

@@ -115,6 +115,7 @@ class Draft:
     commit_message: str
     title: str
     body: str
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

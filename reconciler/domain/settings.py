@@ -56,10 +56,11 @@ class PrometheusSettings:
     """One Prometheus: where, with which credentials, and how its labels are spelled.
 
     `label_names` maps our names (namespace, pod, model) to the server's; `queries` maps a quantity to PromQL that
-    is tried before the built-in candidates.
+    is tried before the built-in candidates. `external_url` is where people open it; empty is nowhere.
     """
 
     url: str
+    external_url: str = ""
     match_labels: Mapping[str, str] = field(default_factory=dict)
     label_names: Mapping[str, str] = field(default_factory=dict)
     bearer_token: SecretRef | None = None
@@ -162,10 +163,10 @@ class ForgeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestSettings:
-    """How proposals are grouped and presented."""
+    """How proposals are grouped and presented; `labels` None are ours and what kinds of changes there are."""
 
     group_by: tuple[str, ...] = ("cluster", "namespace")
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
     reviewers: tuple[str, ...] = ()
     draft: bool = False
     reopen_after_s: float = 7 * 86400.0

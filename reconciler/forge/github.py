@@ -37,6 +37,7 @@ class GitHub:
 
     name = "github"
     body_limit = 58_000  # GitHub takes 65,536; the rest is for people
+    draws_mermaid = True
 
     def __init__(self, address: RepositoryAddress, client: GitHubClient) -> None:
         self._address = address
@@ -55,6 +56,14 @@ class GitHub:
     def rights(self, *, base: str, head: str) -> Rights:
         """See `Forge`."""
         return read_rights(self._client, self._path(), base=base, head=head)
+
+    def commit_address(self, commit: str) -> str:
+        """A page of the repository."""
+        return f"https://{self._address}/commit/{commit}"
+
+    def files_address(self, commit: str) -> str:
+        """A page of the repository."""
+        return f"https://{self._address}/blob/{commit}/"
 
     def author(self) -> Identity:
         """The token's user with GitHub's no-reply address; neutral for a workflow's or App's token: it has no user."""

@@ -32,6 +32,7 @@ class Local:
 
     name = "local"
     body_limit = 250_000
+    draws_mermaid = False
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,6 +52,16 @@ class Local:
         """All that there are: whoever may write to the directory may do everything."""
         del base, head
         return Rights()
+
+    def commit_address(self, commit: str) -> str:
+        """None: a directory has no pages."""
+        del commit
+        return ""
+
+    def files_address(self, commit: str) -> str:
+        """None: a directory has no pages."""
+        del commit
+        return ""
 
     def author(self) -> Identity:
         """A neutral one: a directory has no credential."""

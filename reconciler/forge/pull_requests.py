@@ -106,6 +106,8 @@ class Forge(Protocol):
     name: str
     body_limit: int
     """Characters that fit into a body."""
+    draws_mermaid: bool
+    """Whether it draws a chart that a body holds as text; else people see characters."""
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
@@ -113,6 +115,14 @@ class Forge(Protocol):
 
     def rights(self, *, base: str, head: str) -> Rights:
         """What may be done with a pull request from a branch like `head` to `base`; nothing is changed by asking."""
+        ...
+
+    def commit_address(self, commit: str) -> str:
+        """Where people see a commit; empty where they cannot."""
+        ...
+
+    def files_address(self, commit: str) -> str:
+        """Where people see the files of a commit, to be followed by a path and `#L12`; empty where they cannot."""
         ...
 
     def author(self) -> Identity:

@@ -183,24 +183,17 @@ class _Press:
         pull_request = state.pull_request if state.proposal is not None else None
         if pull_request is None:
             return self._create(state, draft, commit or state.tip_oid)
-        if not pushed and _tells_of(pull_request, draft) and not self._is_unfinished(pull_request):
+        if not pushed and _tells_of(pull_request, draft) and not _is_unfinished(pull_request, draft):
             return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
         updated = self._forge.update(
             pull_request.number,
             title=draft.title,
             body=draft.body,
-            labels=self.settings.labels,
-            reviewers=self.settings.reviewers if self._is_unfinished(pull_request) else (),
+            labels=draft.labels,
+            reviewers=self.settings.reviewers if _is_unfinished(pull_request, draft) else (),
         )
         return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
-
-    def _is_unfinished(self, pull_request: PullRequest) -> bool:
-        """Whether it was made and then nothing more: a killed run, or a forge that refused, left it without a label.
-
-        Who removes one of several labels keeps that; who removes all of them gets them again.
-        """
-        return bool(self.settings.labels) and not set(self.settings.labels) & set(pull_request.labels)
 
     def _create(self, state: GroupState, draft: Draft, commit: str) -> Published:
         self._check_access()
@@ -210,7 +203,7 @@ class _Press:
             title=draft.title,
             body=draft.body,
             draft=self.settings.draft,
-            labels=self.settings.labels,
+            labels=draft.labels,
             reviewers=self.settings.reviewers,
         )
         if created is None:
@@ -243,3 +236,11 @@ def _tells_of(pull_request: PullRequest, draft: Draft) -> bool:
         and marker.part == draft.change_set.part
         and marker.state is not MarkerState.WITHDRAWN
     )
+
+
+def _is_unfinished(pull_request: PullRequest, draft: Draft) -> bool:
+    """Whether it was made and then nothing more: a killed run, or a forge that refused, left it without a label.
+
+    Who removes one of several labels keeps that; who removes all of them gets them again.
+    """
+    return bool(draft.labels) and not set(draft.labels) & set(pull_request.labels)

@@ -10,15 +10,17 @@ from pathlib import Path
 from reconciler.decision.outcomes import judge_merges
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.outcomes import MergedOutcome
+from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Outcome, Plan
 from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
+from reconciler.forge.pull_requests import Forge
 from reconciler.git.clone import Clone
 from reconciler.pipeline.confidential import warning_of
-from reconciler.pipeline.drafting.draft import draft_plan, write_texts
+from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.pausing import find_pause
 from reconciler.pipeline.publish import Published, publish
@@ -104,13 +106,13 @@ def run(
     observed = observe(doors, settings, now_s, repository)
     _keep(observed, record)
     prepared = prepare(observed.recording, doors.renderer, observed.declaration)
-    drafts = write_texts(
-        prepared.plan,
-        prepared.edited,
-        doors.renderer,
+    style = Style(
         body_limit=doors.forge.body_limit,
+        pages=_pages(doors.forge, doors.repository.commit, record),
+        labels=settings.pull_requests.labels,
         sign_off=_sign_off(doors, settings),
     )
+    drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)
     paused = find_pause(paused, observed.forge)
     if paused:
         return RunResult(prepared=prepared, drafts=drafts, published=(), paused=paused)
@@ -125,6 +127,15 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
     observed = observe(doors, settings, now_s, repository)
     _keep(observed, record)
     return prepare(observed.recording, doors.renderer, observed.declaration)
+
+
+def _pages(forge: Forge, commit: str, record: Path | None) -> Pages:
+    return Pages(
+        files_at=forge.files_address(commit),
+        commit_at=forge.commit_address(commit),
+        draws_mermaid=forge.draws_mermaid,
+        recording="" if record is None else record.name,
+    )
 
 
 def _keep(observed: ObservedRun, record: Path | None) -> None:

@@ -4,6 +4,7 @@ Every filter answers `Filtered`; the renderer refuses to print anything else.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 
 from reconciler.report.plain import LABEL_LENGTH, TEXT_LENGTH, one_line
@@ -18,6 +19,10 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A mention notifies, a reference closes issues or links them, `[skip ci]` switches a repository's checks off.
 _EFFECTS = re.compile(r"(@|#|!(?=\d)|\[|://|\bGH-|\bwww(?=\.))", re.IGNORECASE)
 _LINE_START = re.compile(r"^(/|[-+](?=\s|$)|[-=](?=[-=\s]*$)|\d+(?=[.)](?:\s|$)))")
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
+_CLOSING = str.maketrans({"(": "%28", ")": "%29", "[": "%5B", "]": "%5D", "'": "%27"})
+_UNCHARTED = re.compile(r"[^A-Za-z0-9 ,./:_-]")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)*")
 _YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Plain words that some reader takes for something else than text."""
@@ -50,6 +55,32 @@ def code_span(value: object) -> Filtered:
     return Filtered(f"{fence}{padding}{text}{padding}{fence}")
 
 
+def link(value: object) -> Filtered:
+    """A name between backticks that leads to its address, where it has one.
+
+    Of an address no character is left that could end it, a table's cell or an attribute: we made it, from what we read.
+    """
+    name, address = code_span(getattr(value, "text", "")), str(getattr(value, "address", ""))
+    is_safe = _ADDRESS.fullmatch(address) is not None
+    return Filtered(f"[{name}]({address.translate(_CLOSING)})" if is_safe else name)
+
+
+def replay_command(value: object) -> Filtered:
+    """The command that decides again from a recording of this name."""
+    return code_span(f"reconciler plan --replay {shlex.quote(str(value))}")
+
+
+def quoted(value: object) -> Filtered:
+    """A name in a chart, between double quotes: letters, digits and what else a chart's grammar leaves alone."""
+    return Filtered('"' + _UNCHARTED.sub(" ", one_line(str(value), limit=LABEL_LENGTH)) + '"')
+
+
+def number(value: object) -> Filtered:
+    """A plain decimal number of a chart; 0 for what is none."""
+    text = str(value)
+    return Filtered(text if _NUMBER.fullmatch(text) else "0")
+
+
 def plain_line(value: object) -> Filtered:
     """One line of a title or a commit message: no new line, no trailer, no mention, no reference that acts."""
     return Filtered(_EFFECTS.sub(rf"\1{ZERO_WIDTH}", one_line(str(value), limit=LINE_LENGTH)))
@@ -80,6 +111,10 @@ def verbatim(value: object) -> Filtered:
 FILTERS: Mapping[str, Callable[[object], Filtered]] = {
     "md": escape_markdown,
     "code": code_span,
+    "link": link,
+    "replay": replay_command,
+    "quoted": quoted,
+    "number": number,
     "line": plain_line,
     "trailer": trailer_value,
     "yaml_string": yaml_string,

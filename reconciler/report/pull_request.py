@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
-from reconciler.domain.proposals import MovedFile
 from reconciler.report.fleet import fleet_lines, prices
+from reconciler.report.links import Link, commit_link, file_link, hold_link, query_links
 from reconciler.report.numbers import UNKNOWN, count
+from reconciler.report.picture import Picture, picture_of
 from reconciler.report.plain import one_line, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.scarcity import losers
@@ -42,17 +44,44 @@ class VerdictRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRow:
+    """A file in which another accelerator is written, and what kind of file it is."""
+
+    file: Link
+    is_patch: bool
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DetailRow:
     """How one variant's number came about."""
 
     variant: str
     model: str
-    place: str
-    written_at: tuple[str, ...]
+    place: Link
+    written_at: tuple[Link, ...]
     written_as: str
     moved_to: str
-    moved_in: tuple[MovedFile, ...]
+    moved_in: tuple[MovedRow, ...]
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One change, its name a link to the line that it changes."""
+
+    name: Link
+    change: ChangeRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRow:
+    """Variants that stay or wait for one reason, where that stands (empty text: nowhere), and the page about it."""
+
+    variants: tuple[str, ...]
+    reason: str
+    place: Link
+    page: Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +100,14 @@ class PullRequestView:
     losers: tuple[str, ...]
     shortcoming: str
     proof: str
-    rows: tuple[ChangeRow, ...]
+    rows: tuple[TableRow, ...]
     cost_unit: str
-    shows_slo: bool
     shows_cost: bool
+    picture: Picture | None
+    draws_mermaid: bool
     verdicts: tuple[VerdictRow, ...]
-    held: tuple[HoldRow, ...]
-    waiting: tuple[HoldRow, ...]
+    held: tuple[HeldRow, ...]
+    waiting: tuple[HeldRow, ...]
     restarted: tuple[str, ...]
     cautions: tuple[str, ...]
     problems: tuple[str, ...]
@@ -85,7 +115,9 @@ class PullRequestView:
     unchanged: tuple[str, ...]
     assumptions: tuple[str, ...]
     fleet: tuple[str, ...]
-    commit: str
+    queries: tuple[Link, ...]
+    commit: Link
+    fingerprint: str
     recording: str
     is_proposal: bool
     marker: str = ""
@@ -102,10 +134,13 @@ class CommitView:
     sign_off: str = ""
 
 
-def pull_request_view(plan: Plan, group: GroupPlan, *, marker: str = "") -> PullRequestView:
+PLAIN = Pages()
+
+
+def pull_request_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, marker: str = "") -> PullRequestView:
     """One group's pull request; `marker` is the hidden comment that identifies it, placed last and never cut."""
     heading = title(group.changes, group.name, currency_of(plan, group.changes))
-    view = _view(plan, group.decisions, heading)
+    view = _view(plan, group.decisions, heading, pages)
     return replace(view, is_proposal=True, marker=marker)
 
 
@@ -114,7 +149,7 @@ def plan_view(plan: Plan) -> PullRequestView:
     changes = plan.with_outcome(Outcome.CHANGE)
     heading = title(changes, plan.branch, currency_of(plan, changes))
     problems = (*plan.refusals, *plan.failures, *map(str, plan.findings), *plan.warnings)
-    return replace(_view(plan, plan.decisions, heading), problems=tuple(map(one_line, problems)))
+    return replace(_view(plan, plan.decisions, heading, PLAIN), problems=tuple(map(one_line, problems)))
 
 
 def commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
@@ -142,20 +177,21 @@ def reductions(view: PullRequestView) -> Iterator[PullRequestView]:
 
 
 _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ...] = (
-    ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=())),
+    ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=(), queries=())),
+    ("the picture", lambda view: replace(view, picture=None)),
     ("what is held", lambda view: replace(view, held=(), waiting=())),
     ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
     ("what a merge restarts", lambda view: replace(view, restarted=(), cautions=())),
 )
 
 
-def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullRequestView:
+def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages) -> PullRequestView:
     changes = by_urgency(of_outcome(decisions, Outcome.CHANGE))
     held = of_outcome(decisions, Outcome.HELD)
     labels = short_labels_of(decision.variant for decision in decisions)
     served = Counter(decision.model for decision in plan.decisions)
     rows = tuple(
-        change_row(change, labels[change.variant], marked=_differ(changes), is_alone=served[change.model] == 1)
+        _table_row(change, labels[change.variant], pages, marked=_differ(changes), is_alone=served[change.model] == 1)
         for change in changes
     )
     lost = losers(plan, decisions)
@@ -170,20 +206,23 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str) -> PullReques
         proof=" ".join(filter(None, (proof(plan), prices(plan)))),
         rows=rows,
         cost_unit=cost_unit(plan, changes),
-        shows_slo=any(row.slo for row in rows),
-        shows_cost=any(row.cost != UNKNOWN for row in rows),
+        shows_cost=any(row.change.cost != UNKNOWN for row in rows),
+        picture=picture_of(plan, changes),
+        draws_mermaid=pages.draws_mermaid,
         verdicts=_verdict_rows(changes, labels),
-        held=hold_rows((labels[each.variant], each.hold) for each in held),
-        waiting=hold_rows((labels[each.variant], each.waiting) for each in decisions),
+        held=_held_rows(hold_rows((labels[each.variant], each.hold) for each in held), pages),
+        waiting=_held_rows(hold_rows((labels[each.variant], each.waiting) for each in decisions), pages),
         restarted=tuple(labels[change.variant] for change in changes if _restarts(change)),
         cautions=tuple(dict.fromkeys(map(one_line, _cautions(changes, decisions, labels)))),
         problems=(),
-        details=tuple(_detail_row(decision, labels) for decision in (*changes, *held) if decision.steps),
+        details=tuple(_detail_row(decision, labels, pages) for decision in (*changes, *held) if decision.steps),
         unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
         assumptions=plan.assumptions,
         fleet=tuple(map(one_line, fleet_lines(plan))),
-        commit=plan.commit[:7],
-        recording=plan.recording[:6],
+        queries=_queries(plan, changes),
+        commit=commit_link(plan.commit, pages),
+        fingerprint=plan.recording[:6],
+        recording=pages.recording,
         is_proposal=False,
     )
 
@@ -230,15 +269,50 @@ def _verb(kind: VerdictKind, number: int) -> str:
     return {VerdictKind.CLAMP: "clamped", VerdictKind.HOLD: "held", VerdictKind.REFUSE: "refused"}.get(kind, str(kind))
 
 
-def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str]) -> DetailRow:
+def _table_row(change: Decision, label: str, pages: Pages, *, marked: bool, is_alone: bool) -> TableRow:
+    place = change.written_at[0] if change.written_at else change.place
+    row = change_row(change, label, marked=marked, is_alone=is_alone)
+    return TableRow(name=file_link(place, pages, text=label), change=row)
+
+
+def _held_rows(rows: Iterable[HoldRow], pages: Pages) -> tuple[HeldRow, ...]:
+    return tuple(
+        HeldRow(
+            variants=row.variants,
+            reason=row.reason.removesuffix(f" ({row.place})") if row.place else row.reason,
+            place=file_link(row.place, pages),
+            page=hold_link(row.kind),
+        )
+        for row in rows
+    )
+
+
+def _queries(plan: Plan, changes: Sequence[Decision]) -> tuple[Link, ...]:
+    """What was asked for the numbers of these changes, each once, cluster by cluster."""
+    names: dict[tuple[str, str], None] = {}
+    for change in changes if plan.asked else ():
+        figures = (figure for figure in plan.figures.get(change.variant, ()) if figure.value is not None)
+        names.update(dict.fromkeys((change.variant.cluster, name) for figure in figures for name in figure.queries))
+    links = (link for cluster, name in names for link in query_links(plan, cluster, [name]))
+    return tuple(links)
+
+
+def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str], pages: Pages) -> DetailRow:
     return DetailRow(
         variant=labels[decision.variant],
         model=decision.model.model_id,
-        place=decision.place,
-        written_at=decision.written_at,
+        place=file_link(decision.place, pages),
+        written_at=tuple(file_link(place, pages) for place in decision.written_at),
         written_as=_written_as(decision),
         moved_to=decision.desired.accelerator,
-        moved_in=decision.moved_in,
+        moved_in=tuple(
+            MovedRow(
+                file=file_link(f"{each.path}:1", PLAIN if each.is_new else pages, text=each.path),
+                is_patch=each.is_patch,
+                is_new=each.is_new,
+            )
+            for each in decision.moved_in
+        ),
         steps=decision.steps,
     )
 

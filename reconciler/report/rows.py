@@ -81,10 +81,12 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRow:
-    """Variants that stay as they are, or wait, for one reason."""
+    """Variants that stay as they are, or wait, for one reason; `kind` and `place` are of the first one's hold."""
 
     variants: tuple[str, ...]
     reason: str
+    kind: str = ""
+    place: str = ""
 
 
 def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone: bool = False) -> ChangeRow:
@@ -182,16 +184,30 @@ def verdict_text(verdict: Verdict) -> str:
 
 def hold_rows(holds: Iterable[tuple[str, Hold | None]]) -> tuple[HoldRow, ...]:
     """Labels of variants by the reason of their hold, in the order in which the reasons first occur."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[tuple[str, Hold]]] = {}
     for label, hold in holds:
         if hold is not None:
-            reasons.setdefault(one_line(hold.words), []).append(label)
-    return tuple(HoldRow(variants=tuple(names), reason=reason) for reason, names in reasons.items())
+            reasons.setdefault(one_line(hold.words), []).append((label, hold))
+    return tuple(
+        HoldRow(
+            variants=tuple(label for label, _ in found),
+            reason=reason,
+            kind=str(found[0][1].kind),
+            place="" if found[0][1].place is None else str(found[0][1].place),
+        )
+        for reason, found in reasons.items()
+    )
 
 
 def by_urgency(changes: Iterable[Decision]) -> tuple[Decision, ...]:
-    """The odd case first: targets missed now or still missed afterwards, then moves; else the plan's order."""
-    return tuple(sorted(changes, key=lambda decision: (not misses(decision), not decision.is_accelerator_change)))
+    """What matters most first: targets missed now or still missed afterwards, then moves; by money among these."""
+    return tuple(sorted(changes, key=_urgency))
+
+
+def _urgency(change: Decision) -> tuple[bool, bool, float]:
+    before, after = change.cost_before_per_hour, change.cost_after_per_hour
+    amount = abs(after - before) if before is not None and after is not None else 0.0
+    return not misses(change), not change.is_accelerator_change, -amount
 
 
 def misses(decision: Decision) -> bool:

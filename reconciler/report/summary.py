@@ -37,12 +37,12 @@ class Miss:
 
 
 def title(changes: Sequence[Decision], group: str, currency: str) -> str:
-    """`Scale llama-3.1-8b and 2 more in prod/llm (+$19.50/h)`; no amount while a price is unknown or nothing is due."""
+    """`Scale up llama-3.1-8b and 2 more: +$19.50/h in prod/llm`; no amount while a price is unknown or none is due."""
     place = one_line(group, limit=80)
     if not changes:
         return f"Change nothing in {place}"
     amount = cost_amount(changes, currency)
-    return f"{_action(changes)} in {place}" + (f" ({amount})" if amount else "")
+    return f"{_action(changes)}{f': {amount}' if amount else ''} in {place}"
 
 
 def subject(changes: Sequence[Decision], group: str) -> str:
@@ -219,9 +219,32 @@ def _action(changes: Sequence[Decision]) -> str:
     ordered = by_urgency(changes)
     label = short_labels_of(change.variant for change in changes)[ordered[0].variant]
     name = one_line(label, limit=NAME_LENGTH)
+    verbs = {_verb(change) for change in changes}
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-    if not all(change.is_accelerator_change for change in changes):
-        return f"Scale {name}{more}"
-    wanted = {change.desired.accelerator for change in changes}
+    # What others do that is another thing is counted and not told.
+    others = more if len(verbs) == 1 else f", {count(len(changes) - 1, 'other change')}"
+    if not ordered[0].is_accelerator_change:
+        return f"{_verb(ordered[0])} {name}{others}"
+    wanted = {change.desired.accelerator for change in (changes if len(verbs) == 1 else ordered[:1])}
     accelerator = one_line(wanted.pop(), limit=40) if len(wanted) == 1 else ""
-    return f"Move {name}{more} to {accelerator}" if accelerator else f"Move {name}{more}"
+    to = f" to {accelerator}" if accelerator else ""
+    return f"Move {name}{others}{to}" if len(verbs) == 1 else f"Move {name}{to}{others}"
+
+
+def _verb(change: Decision) -> str:
+    if change.is_accelerator_change:
+        return "Move"
+    return "Scale up" if change.desired.replicas > change.current.replicas else "Scale down"
+
+
+def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
+    """The labels of a pull request: ours, and what kinds of changes are in it."""
+    verbs = {_verb(change) for change in changes}
+    saves = any(
+        change.cost_after_per_hour < change.cost_before_per_hour
+        if change.cost_before_per_hour is not None and change.cost_after_per_hour is not None
+        else change.desired.replicas < change.current.replicas
+        for change in changes
+    )
+    kinds = (("scale-up", "Scale up" in verbs), ("saving", saves), ("move", "Move" in verbs))
+    return ("reconciler", *(name for name, applies in kinds if applies))

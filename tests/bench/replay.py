@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.decision.decide import decide
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.drafting.draft import draft_plan, write_texts
+from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.text import plan_text
@@ -108,7 +108,7 @@ def time_acts(path: Path) -> dict[str, object]:
         plan, edited = draft_plan(snapshot, recording, renderer)
     watch.acts_s["draft"] -= watch.acts_s.pop("decide again")  # settling decides too, by now without an import
     with watch("pull requests"):
-        write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)
+        write_texts(plan, edited, renderer, Style(body_limit=BODY_LIMIT))
     with watch("report"):
         plan_text(plan)
     return {"acts_s": watch.acts_s, "changes": len(plan.with_outcome(Outcome.CHANGE))}

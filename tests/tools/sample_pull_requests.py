@@ -12,7 +12,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.reading.attribution import target_of
-from reconciler.pipeline.drafting.draft import draft_plan, write_texts
+from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
@@ -73,7 +73,7 @@ def _draft(files: Mapping[str, bytes], settings: Settings, declaration: Declarat
     renderer = Renderer()
     snapshot = read_snapshot(recording, declaration, FINGERPRINT)
     plan, edited = draft_plan(snapshot, recording, renderer)
-    drafts = write_texts(plan, edited, renderer, body_limit=BODY_LIMIT)
+    drafts = write_texts(plan, edited, renderer, Style(body_limit=BODY_LIMIT))
     return Proposed(
         files={path: body for each in edited.change_sets for path, body in each.files.items()},
         text="\n".join(map(_show, drafts)),

@@ -9,6 +9,7 @@ from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
+from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, Draft, Edited, MovedFile
 from reconciler.domain.recording import Recording
@@ -22,7 +23,8 @@ from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.pipeline.drafting.touching import find_touching
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.pull_request import commit_view, pull_request_view, reductions
+from reconciler.report.pull_request import PLAIN, commit_view, pull_request_view, reductions
+from reconciler.report.summary import labels_for
 
 
 def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
@@ -290,28 +292,34 @@ def _words(error: InputError) -> str:
     return f"cannot be written: {error}"
 
 
-def write_texts(
-    plan: Plan, edited: Edited, renderer: Renderer, *, body_limit: int, sign_off: str = ""
-) -> tuple[Draft, ...]:
-    """The drafts: each change set with its commit message, title and body of at most `body_limit` characters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How texts are written: for which forge, with which labels (None: ours), and signed off by whom."""
+
+    body_limit: int
+    pages: Pages = PLAIN
+    labels: tuple[str, ...] | None = None
+    sign_off: str = ""
+
+
+def write_texts(plan: Plan, edited: Edited, renderer: Renderer, style: Style) -> tuple[Draft, ...]:
+    """The drafts: each change set with its commit message, title, labels and a body that keeps to the limit."""
     groups = {group.head_branch: group for group in plan.groups}
     return tuple(
-        _draft(plan, groups[change_set.head_branch], change_set, renderer, body_limit, sign_off)
-        for change_set in edited.change_sets
+        _draft(plan, groups[change_set.head_branch], change_set, renderer, style) for change_set in edited.change_sets
     )
 
 
-def _draft(
-    plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, body_limit: int, sign_off: str
-) -> Draft:
+def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, style: Style) -> Draft:
     marker = write_marker(
         Marker(group=group.name, part=group.part, decision=change_set.decision, changes=change_set.changes)
     )
-    view = pull_request_view(plan, group, marker=marker)
-    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=body_limit, marker=marker)
+    view = pull_request_view(plan, group, pages=style.pages, marker=marker)
+    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=style.body_limit, marker=marker)
     return Draft(
         change_set=change_set,
-        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=sign_off)),
+        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=style.sign_off)),
         title=renderer.render("pull_request/title.j2", view).strip(),
         body=body,
+        labels=labels_for(group.changes) if style.labels is None else style.labels,
     )

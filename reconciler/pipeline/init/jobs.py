@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from reconciler import __version__
+from reconciler.domain.pages import HOME
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import parse_remote
 from reconciler.pipeline.init.generated import GeneratedFile
 from reconciler.pipeline.init.looking import Found
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 
-HOME = "inference-reconciler/reconciler"
-"""Where action and image are published."""
 IMAGE = f"ghcr.io/{HOME}"
 JOB_FOLDER = "reconciler"
 WORKFLOW = ".github/workflows/reconciler.yml"

@@ -212,7 +212,7 @@ def test_the_text_shows_the_plan_the_pull_requests_and_commands(finished: Demo) 
     text = demo_text(finished)
     assert "5 changes" in text
     assert f"In {finished.repository}" in text
-    assert "pull request #1 created: Scale llama-8b" in text
+    assert "pull request #1 created: Scale up llama-8b" in text
     assert "cat fleet.git/reconciler/pulls/1.md" in text
     assert "reconciler explain chat/llama-8b --replay recording.zip" in text
 

@@ -11,9 +11,9 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / ".github" / "docs" / "holds.md").read_text()
 ROWS = {
-    cells[0].strip(" `"): [cell.strip() for cell in cells[1:]]
+    cells[0].strip(" `").partition("`")[2]: [cell.strip() for cell in cells[1:]]
     for line in PAGE.splitlines()
-    if line.startswith("| `")
+    if line.startswith('| <a id="')
     for cells in [re.split(r"(?<!\\)\|", line)[1:-1]]
 }
 
@@ -26,6 +26,7 @@ def test_every_kind_is_documented_and_nothing_else() -> None:
 def test_every_kind_has_an_example_what_it_means_and_what_to_do(kind: HoldKind) -> None:
     example, meaning, remedy = ROWS[str(kind)]
     assert re.fullmatch(r"`[^`]+`", example)
+    assert f'| <a id="{kind}"></a>`{kind}` |' in PAGE, "pull requests link to it"
     assert meaning
     assert remedy
 

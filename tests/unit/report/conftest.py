@@ -227,3 +227,8 @@ def match_golden() -> Callable[[str, str], None]:
 def render() -> Callable[[Plan], str]:
     """The body of a plan's only pull request."""
     return lambda plan: Renderer().render("pull_request/body.md.j2", pull_request_view(plan, plan.groups[0]))
+
+
+@pytest.fixture
+def renderer() -> Renderer:
+    return Renderer()

@@ -16,11 +16,11 @@ from reconciler.report.text import plan_text
 
 def test_the_title_names_the_most_urgent_change_the_group_and_the_cost(priced_plan: Plan) -> None:
     view = pull_request_view(priced_plan, priced_plan.groups[0])
-    assert view.title == "Scale llama-8b-h100 and 2 more in us-east/llm (+$9.18/h)"
+    assert view.title == "Scale up llama-8b-h100, 2 other changes: +$9.18/h in us-east/llm"
 
 
 def test_the_title_has_no_amount_while_a_price_is_unknown(plan: Plan) -> None:
-    assert pull_request_view(plan, plan.groups[0]).title == "Scale llama-8b-h100 and 2 more in us-east/llm"
+    assert pull_request_view(plan, plan.groups[0]).title == "Scale up llama-8b-h100, 2 other changes in us-east/llm"
 
 
 def test_no_currency_is_named_while_a_price_is_missing_elsewhere(plan_of: Callable[..., Plan], moved: Decision) -> None:
@@ -40,7 +40,7 @@ def test_one_accelerator_change_is_a_move(decide: Callable[..., Decision]) -> No
     [
         ("A100", "Move granite and 1 more to A100"),
         ("L4", "Move granite and 1 more"),
-        ("H100", "Scale granite and 1 more"),
+        ("H100", "Move granite to A100, 1 other change"),
     ],
 )
 def test_several_changes_are_moves_where_all_move(decide: Callable[..., Decision], second: str, title: str) -> None:
@@ -92,7 +92,7 @@ def test_what_an_autoscaler_may_pass_is_said_of_its_lower_bound(overloaded_plan:
     view = pull_request_view(overloaded_plan, bounded)
     assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler misses its" in view.consequence
     assert "Llama-3.1-8B-Instruct at the lower bound of its autoscaler would still miss" in view.shortcoming
-    assert view.rows[0].count == "at least 3 → 5"
+    assert view.rows[0].change.count == "at least 3 → 5"
     assert commit_view(bounded).lines[0].startswith("llama-8b-h100: at least 3 → 5 replicas")
 
 
@@ -131,8 +131,8 @@ def test_a_sign_marks_verdicts_only_where_they_differ(
 ) -> None:
     clamped = decide("b", verdict=Verdict(kind=VerdictKind.CLAMP, rule="step-down", reason="1 to 2"))
     mixed, same = plan_of(decide("a"), clamped), plan_of(decide("a"), decide("b"))
-    assert [row.mark for row in pull_request_view(mixed, mixed.groups[0]).rows] == ["✋", "✂"]
-    assert [row.mark for row in pull_request_view(same, same.groups[0]).rows] == ["", ""]
+    assert [row.change.mark for row in pull_request_view(mixed, mixed.groups[0]).rows] == ["✋", "✂"]
+    assert [row.change.mark for row in pull_request_view(same, same.groups[0]).rows] == ["", ""]
     assert pull_request_view(mixed, mixed.groups[0]).verdicts[0].rule == "step-down"
 
 
@@ -198,7 +198,10 @@ def test_a_row_shows_what_is_measured_expected_and_wanted(
     change = decide(slos=(slo,), observed=Performance(ttft_s=0.43), load=load, demand=46.2, capacity_after=53.0)
     body = render(plan_of(change))
     assert "| measured now → expected after (target) |" in body
-    assert "39.1 → 46.2 of 53.0 req/s<br>✅ TTFT mean 430 ms → p95 **310 ms** (500 ms)<br>without it 1.9 s |" in body
+    assert (
+        "load 39.1 measured → 46.2 expected, capacity 53.0 req/s<br>"
+        "TTFT mean 430 ms measured → p95 **310 ms** expected, target 500 ms ✅<br>without it 1.9 s expected |"
+    ) in body
 
 
 def test_capacity_below_demand_has_no_check_mark(
@@ -207,7 +210,7 @@ def test_capacity_below_demand_has_no_check_mark(
     slo = SloProjection(name="itl", statistic="mean", target_s=0.5, before_s=0.1, after_s=0.1)
     body = render(plan_of(decide(slos=(slo,), demand=144.0, capacity_after=98.7)))
     assert "✅" not in body
-    assert "⚠️ ITL" in body
+    assert "target 500 ms ⚠️" in body
 
 
 COVERAGE = ModelCoverage(
