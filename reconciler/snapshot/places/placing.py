@@ -18,6 +18,7 @@ from reconciler.placement.origins import ValueOrigin
 from reconciler.placement.overlays import overlay_insertion
 from reconciler.placement.ownership import has_sets, owners_of
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
+from reconciler.placement.sync_holds import find_sync_holds
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.places.charts import Made, describe, find_charted, moved
 from reconciler.snapshot.variants.settings import Layers
@@ -122,6 +123,7 @@ class _Builds:
                 replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
                 considered=tuple(considered) if len(considered) > len(fields) else (),
                 unwritable=self._owned(built),
+                caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
             ),
             built,
         )
