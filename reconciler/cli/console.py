@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from reconciler.pipeline.session import Progress
 
 PIPE_WIDTH = 0
+RUN_ID_BYTES = 6
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
 _HEADINGS = (
@@ -163,10 +165,22 @@ def set_up_logging(*, quiet: bool, verbose: int, as_json: bool) -> None:
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object a line; no time, which the collector of a cluster's logs adds."""
+    """One JSON object a line; no time, which the collector of a cluster's logs adds.
+
+    `run` is the same in all lines of a command, and in those of no other: chance alone makes it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._run = secrets.token_hex(RUN_ID_BYTES)
 
     def format(self, record: logging.LogRecord) -> str:
-        entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        entry = {
+            "level": record.levelname.lower(),
+            "run": self._run,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

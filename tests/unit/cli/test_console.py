@@ -1,13 +1,14 @@
 """Stdout carries data, whoever else prints."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 
 import pytest
 
-from reconciler.cli.console import spelled
+from reconciler.cli.console import set_up_logging, spelled
 
 NOISY = """
 import ctypes, sys
@@ -45,3 +46,17 @@ def test_json_stays_json_where_stdout_is_ascii() -> None:
         command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     )
     assert json.loads(finished.stdout.decode("ascii")) == {"name": "模型 →"}
+
+
+def test_lines_of_json_logs_share_the_id_of_their_command(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    for _ in range(2):
+        set_up_logging(quiet=False, verbose=0, as_json=True)
+        for word in ("one", "two"):
+            logging.getLogger("reconciler.test").warning(word)
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert [line["message"] for line in lines] == ["one", "two"]
+        runs.append({line["run"] for line in lines})
+    first, second = runs
+    assert len(first) == len(second) == 1
+    assert first.isdisjoint(second)
