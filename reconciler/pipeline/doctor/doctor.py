@@ -63,8 +63,8 @@ class _Doctor:
         yield from self._observed(doors)
 
     def _forge(self, doors: Doors) -> Iterator[Check]:
-        secrets = SecretReader(environment=self._environment)
         try:
+            secrets = SecretReader(environment=self._environment)
             forge, _ = open_forge(self._session.repository, self._settings, secrets, writes=True)
         except ReconcilerError as error:
             yield failed_by(FORGE, "forge-access", error)
@@ -80,7 +80,8 @@ class _Doctor:
     def _observed(self, doors: Doors) -> Iterator[Check]:
         now_s = self._now()
         try:
-            observed = observe(replace(doors, forge=None, needs_forge=False), self._settings, now_s, "")
+            plain = replace(doors, forge=None, needs_forge=False)
+            observed = observe(plain, self._settings, now_s, self._session.repository)
         except ReconcilerError as error:  # several clusters behind one Prometheus that nobody told apart
             yield failed_by(self._settings.clusters[0].name, "prometheus", error)
             return
