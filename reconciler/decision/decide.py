@@ -12,6 +12,7 @@ from reconciler.decision.explanation.histories import HistoriesOnDemand, asked_p
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import formulate, load_variations
 from reconciler.decision.problem.guarding import Guard
+from reconciler.decision.problem.sharing import with_shared_rules
 from reconciler.decision.proposing.groups import group_plans
 from reconciler.decision.proposing.parts import Bonds
 from reconciler.decision.staging.passes import stage
@@ -43,7 +44,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     variations = load_variations((state.variant for state in states), snapshot)
     answers = size_models(SizingInput(snapshot=snapshot, devices=devices, variations=variations), states)
     models = {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
-    formulated = formulate(states, models, devices, guard, snapshot.settings.objective)
+    formulated = with_shared_rules(formulate(states, models, devices, guard, snapshot.settings.objective))
     solution = SOLVERS[SOLVER].solve(formulated.problem)
     situation = Situation.of(snapshot, states, formulated)
     staged = stage(situation, solution)

@@ -139,6 +139,33 @@ class DeadbandRule:
     width: Amount
 
 
+class Period(StrEnum):
+    """What a budget is for, by UTC."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRule:
+    """What the variants in scope may cost together, or those of `each` namespace, cluster, model or `label:KEY`."""
+
+    kind: Literal["budget"] = "budget"
+    amount: float
+    per: Period
+    each: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeLimitRule:
+    """How many variants change at once, in a run or of a group."""
+
+    kind: Literal["changeLimit"] = "changeLimit"
+    changes: int
+    by_group: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorsRule:
     """On which accelerators replicas may be added: globs; those of `allowed` where there are any, never `denied`."""
@@ -180,6 +207,8 @@ Asks = (
     | CooldownRule
     | FreezeRule
     | ScheduleRule
+    | BudgetRule
+    | ChangeLimitRule
     | AcceleratorsRule
     | AvailabilityRule
     | MetricsRule

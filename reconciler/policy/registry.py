@@ -7,6 +7,8 @@ from reconciler.policy.kinds.accelerators import ACCELERATORS
 from reconciler.policy.kinds.approval import APPROVAL
 from reconciler.policy.kinds.availability import AVAILABILITY
 from reconciler.policy.kinds.bounds import BOUNDS
+from reconciler.policy.kinds.budget import BUDGET
+from reconciler.policy.kinds.change_limit import CHANGE_LIMIT
 from reconciler.policy.kinds.cooldown import COOLDOWN
 from reconciler.policy.kinds.deadband import DEADBAND
 from reconciler.policy.kinds.freeze import FREEZE
@@ -24,6 +26,8 @@ KINDS: Mapping[str, RuleKind[Any]] = {
         COOLDOWN,
         FREEZE,
         SCHEDULE,
+        BUDGET,
+        CHANGE_LIMIT,
         ACCELERATORS,
         AVAILABILITY,
         METRICS,

@@ -41,13 +41,28 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetShare:
+    """A budget that a variant shares: what may be spent an hour, and what the plan spends."""
+
+    limit: float
+    spent: float
+    words: str
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the plan spends more."""
+        return self.spent > self.limit * (1 + 1e-9) + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a plan does to a subject; costs are per hour, None without a price.
 
     `group_cost_before` is of all variants of its group, `group_cost_added` what the changes of the group add that cost
     more: each of its pull requests may be merged without the others. `learned_on` is the day on which the profile was
     learned that it rests on (empty: given). `is_repair`: its model's load exceeds what runs now. It is the change
-    number `turn` (from 0) of its model, of whose `of_model` variants some may change.
+    number `turn` (from 0) of its model, of whose `of_model` variants some may change. `budgets` and `ranks` (from 0,
+    the most urgent first) are by the name of the rule that counts them.
     """
 
     subject: Subject
@@ -58,6 +73,8 @@ class Change:
     group_cost_added: float | None = None
     learned_on: str = ""
     is_repair: bool = False
+    budgets: Mapping[str, BudgetShare] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
     turn: int = 0
     of_model: int = 1
 
@@ -82,6 +99,13 @@ class Change:
             Direction.FIRST: not self.subject.merges,
         }
         return frozenset(each for each, is_done in does.items() if is_done)
+
+    @property
+    def costs_more(self) -> bool:
+        """Whether it adds to the cost, as far as anybody knows."""
+        if self.cost_before is None or self.cost_after is None:
+            return self.added > 0 or self.is_move
+        return self.cost_after > self.cost_before
 
     @property
     def is_move(self) -> bool:

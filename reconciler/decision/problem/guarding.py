@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.problem.devices import Devices
+from reconciler.decision.problem.shared_rules import Shared, shared_rules
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
@@ -19,15 +20,16 @@ from reconciler.policy.subjects import Merge, Spoken, Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The rules of a run, what they are asked about, and the numbers that they leave each variant that may change.
+    """The rules of a run, what they are asked about, and the numbers that they leave what may change.
 
-    `stopped` says which rule keeps a variant from changing at all.
+    `stopped` says which rule keeps a variant from changing at all, `shared` are budgets and limits on changes.
     """
 
     rules: tuple[Rule, ...] = ()
     subjects: Mapping[ResourceKey, Subject] = field(default_factory=dict)
     limits: Mapping[ResourceKey, Limits] = field(default_factory=dict)
     stopped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
+    shared: tuple[Shared, ...] = ()
 
     @classmethod
     def of(cls, snapshot: Snapshot, states: Iterable[VariantState], devices: Devices) -> "Guard":
@@ -47,11 +49,12 @@ class Guard:
                 devices=devices.taken(state.variant),
             )
             for state in states
-            if state.is_free
         }
-        stopped = {key: said for key, each in subjects.items() if (said := broken(rules, each)) is not None}
-        limits = {key: limits_of(rules, each) for key, each in subjects.items() if key not in stopped}
-        return cls(rules=rules, subjects=subjects, limits=limits, stopped=stopped)
+        free = {state.variant.key: subjects[state.variant.key] for state in states if state.is_free}
+        stopped = {key: said for key, each in free.items() if (said := broken(rules, each)) is not None}
+        limits = {key: limits_of(rules, each) for key, each in free.items() if key not in stopped}
+        shared = shared_rules(rules, subjects)
+        return cls(rules=rules, subjects=subjects, limits=limits, stopped=stopped, shared=shared)
 
     def held(self, states: Sequence[VariantState]) -> tuple[VariantState, ...]:
         """The states, with a hold where rules leave no change."""

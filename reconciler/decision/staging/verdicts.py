@@ -1,12 +1,13 @@
 """What rules say of the finished plan: changes that may not be stay as they are, and every other gets its verdict."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from reconciler.decision.costs import cost_of
 from reconciler.decision.problem.needs import TOLERANCE
+from reconciler.decision.problem.sharing import is_short
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
@@ -14,13 +15,13 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
+from reconciler.domain.rules import BudgetRule, ChangeLimitRule
 from reconciler.domain.snapshot import Variant
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, judge, strictest
-from reconciler.policy.subjects import Change, Spoken
+from reconciler.policy.subjects import BudgetShare, Change, Spoken
 
 STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
 """Verdicts after which a change is not proposed, and the hold that tells it."""
-_NOISE = 1 + TOLERANCE
 STANDING = Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a change without a person")
 """The verdict of every change where there are no rules."""
 
@@ -110,30 +111,58 @@ def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceK
 
 def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
     """Every change of a variant, with what it costs and what its pull request does."""
-    guard, formulated = situation.formulated.guard, situation.formulated
+    guard, needs = situation.formulated.guard, situation.formulated.needs
+    changing = [
+        state.variant
+        for state in situation.states
+        if state.variant.key in guard.subjects and staged.outcome(situation, state.variant.key) is Outcome.CHANGE
+    ]
     before, added = _group_costs(situation, staged)
-    needs, turns = formulated.needs, defaultdict[ModelKey, int](int)
-    for state in situation.states:
-        variant = state.variant
-        if staged.outcome(situation, variant.key) is not Outcome.CHANGE or variant.key not in guard.subjects:
-            continue
-        desired, group = staged.allocations[variant.key], situation.group_of[variant.key]
-        model = needs.owner_of.get(variant.key)
-        is_short = model is not None and formulated.load_of(model) > needs.total(model, situation.current) * _NOISE
-        turn = turns[variant.model]
-        turns[variant.model] += 1
+    budgets, ranks = _budgets(situation, staged), _ranks(situation, [variant.key for variant in changing])
+    turns: defaultdict[ModelKey, int] = defaultdict(int)
+    for variant in changing:
+        key, desired, group = variant.key, staged.allocations[variant.key], situation.group_of[variant.key]
+        model = needs.owner_of.get(key)
         yield Change(
-            subject=guard.subjects[variant.key],
+            subject=guard.subjects[key],
             desired=desired,
             cost_before=cost_of(variant, variant.current),
             cost_after=cost_of(variant, desired),
             group_cost_before=before[group],
             group_cost_added=added[group],
             learned_on=_learned_on(variant, desired),
-            is_repair=is_short,
-            turn=turn,
+            is_repair=is_short(situation.formulated, key),
+            budgets=budgets.get(key, {}),
+            ranks=ranks.get(key, {}),
+            turn=turns[variant.model],
             of_model=1 if model is None else len(needs.variants_of[model]),
         )
+        turns[variant.model] += 1
+
+
+def _budgets(situation: Situation, staged: StagedPlan) -> Mapping[ResourceKey, Mapping[str, BudgetShare]]:
+    """By variant and rule, what the plan makes of the budgets that the variant shares."""
+    guard = situation.formulated.guard
+    found: defaultdict[ResourceKey, dict[str, BudgetShare]] = defaultdict(dict)
+    for shared in guard.shared:
+        if isinstance(shared.rule.asks, BudgetRule):
+            share = shared.share(guard.subjects, staged.allocations)
+            for key in shared.members:
+                found[key][shared.rule.name] = share
+    return found
+
+
+def _ranks(situation: Situation, changing: Sequence[ResourceKey]) -> Mapping[ResourceKey, Mapping[str, int]]:
+    """By variant and rule, which of the changes that a limit counts it is: repairs first, then by priority."""
+    guard = situation.formulated.guard
+    found: defaultdict[ResourceKey, dict[str, int]] = defaultdict(dict)
+    for shared in guard.shared:
+        if isinstance(shared.rule.asks, ChangeLimitRule):
+            members = (key for key in changing if key in shared.members)
+            urgent = ((not is_short(situation.formulated, key), -guard.subjects[key].priority, key) for key in members)
+            for rank, (_, _, key) in enumerate(sorted(urgent)):
+                found[key][shared.rule.name] = rank
+    return found
 
 
 Costs: TypeAlias = Mapping[str, float | None]
@@ -168,9 +197,23 @@ def _clamp(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken
     limits = situation.formulated.guard.limits.get(key, NO_LIMITS)
     limits = limits.on(is_move=desired.replicas > 0 and desired.accelerator != current.accelerator)
     replicas, wanted = desired.replicas, _wanted(situation, staged, key)
-    if wanted is None or limits.admitted(wanted) != replicas:
+    if wanted is None:
         return None
-    return limits.stopped(wanted)
+    if limits.admitted(wanted) == replicas:
+        return limits.stopped(wanted)
+    return _over_budget(situation, staged, key) if wanted > replicas else None
+
+
+def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken | None:
+    """The budget that has nothing left for one more replica of a variant; None where each has."""
+    guard = situation.formulated.guard
+    more = {**staged.allocations, key: replace(staged.allocations[key], replicas=staged.allocations[key].replicas + 1)}
+    for shared in guard.shared:
+        if key in shared.members and isinstance(shared.rule.asks, BudgetRule):
+            share = shared.share(guard.subjects, more)
+            if share.is_exceeded:
+                return Spoken(rule=shared.rule, kind=VerdictKind.CLAMP, words=share.words)
+    return None
 
 
 def _wanted(situation: Situation, staged: StagedPlan, key: ResourceKey) -> int | None:

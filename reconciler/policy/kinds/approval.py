@@ -72,11 +72,7 @@ def _costs(asks: ApprovalRule, change: Change) -> Iterator[str]:
     """What a group adds, of which this is a part that costs more; without a price nobody knows."""
     if asks.cost_per_hour is None and asks.cost_fraction is None:
         return
-    if change.cost_before is None or change.cost_after is None:
-        if change.added > 0 or change.is_move:
-            yield "nobody knows what it costs"
-        return
-    if change.cost_after <= change.cost_before:
+    if not change.costs_more:
         return
     before, added = change.group_cost_before, change.group_cost_added
     if before is None or added is None:

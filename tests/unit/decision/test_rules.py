@@ -307,3 +307,81 @@ def test_one_variant_of_a_model_changes_at_a_time(ruled: Any, make: Any) -> None
     held = plan.with_outcome(Outcome.HELD)
     assert held
     assert all(each.hold.words.startswith("rule canary (p.yaml:4): at most 1 of the 3 variants") for each in held)
+
+
+def test_a_budget_stops_what_is_asked_for_more_and_never_what_runs(ruled: Any) -> None:
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    for amount, replicas in ((1, 6), (36, 6), (42, 7), (48, 8), (54, 9), (100, 9)):
+        rules(f"{{name: money, budget: {{amount: {amount}, per: hour}}}}")
+        decision = fleet.decision()
+        assert decision.desired.replicas == replicas, amount
+        told = decision.waiting.words if decision.waiting else decision.verdict.reason
+        assert (f"the budget of {amount} an hour is used up" in told) is (replicas < 9)
+
+
+def test_a_repair_beyond_a_budget_needs_a_person(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: money, budget: {amount: 12, per: hour}}")
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    assert said(fleet.decision()) == ("2 -> 6", APPROVAL, "money")
+    fleet.offer(12.0)
+    assert said(fleet.decision()) == ("2 -> 2", ALLOW, "")
+
+
+def test_each_namespace_has_its_own_budget(ruled: Any) -> None:
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules("{name: money, budget: {amount: 24, per: hour, each: namespace}}")
+    for namespace, replicas in (("llm", 3), ("batch", 4)):
+        fleet.add(namespace, model_id=namespace, namespace=namespace, replicas=replicas)
+        fleet.offer(29.0, namespace, namespace)
+    assert fleet.desired() == {"llm": "4 x H100", "batch": "4 x H100"}
+
+
+# Now is the 15th of January, 08:00: 344 of 744 hours are gone, 400 are left.
+@pytest.mark.parametrize(
+    ("amount", "merged", "replicas"),
+    [
+        (344 * 36 + 400 * 42 + 1, "", 7),
+        (344 * 36 + 400 * 42 - 1, "", 6),
+        # Until 100 hours ago it were three: 244 * 18 + 100 * 36 are spent.
+        (244 * 18 + 100 * 36 + 400 * 54 + 1, "3 x H100", 9),
+        (244 * 18 + 100 * 36 + 400 * 54 - 1, "3 x H100", 8),
+    ],
+)
+def test_a_month_has_spent_what_our_merges_tell(ruled: Any, make: Any, amount: int, merged: str, replicas: int) -> None:
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules(f"{{name: money, budget: {{amount: {amount}, per: month}}}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    if merged:
+        fields = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - 100 * HOUR_S}
+        fleet.propose(make.change("llama", merged, "6 x H100"), **fields)
+    assert fleet.decision().desired.replicas == replicas
+
+
+def test_without_a_price_a_budget_holds_what_is_asked_for_more(ruled: Any) -> None:
+    fleet, rules = ruled
+    fleet.price(H100=None)
+    fleet.default(headroom=0.5)
+    rules("{name: money, budget: {amount: 1000, per: hour}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    decision = fleet.decision()
+    assert (decision.outcome, decision.verdict.kind) == (Outcome.HELD, VerdictKind.HOLD)
+    assert "rule money" in decision.hold.words
+
+
+def test_so_many_variants_change_at_once_repairs_first(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: few, changeLimit: {changes: 1}}")
+    for name, replicas in (("a", 9), ("b", 1), ("c", 9)):
+        fleet.add(name, model_id=name, replicas=replicas)
+        fleet.offer(30.0, name)
+    plan = fleet.plan()
+    assert [each.variant.name for each in plan.with_outcome(Outcome.CHANGE)] == ["b"]
