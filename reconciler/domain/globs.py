@@ -1,6 +1,7 @@
 """Globs as GitOps users know them: `*` within a path segment, `**` across segments."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 
@@ -30,3 +31,28 @@ def matches_any(pattern: str, path: str) -> bool:
     """Whether a path fits a glob of Argo CD, or one of those in `{a,b}`; its `*` crosses directories."""
     inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
     return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))
+
+
+def fits_ignore_line(pattern: str, path: str) -> bool:
+    """Whether a pattern in the syntax of .gitignore means a file, or a directory that it lies in.
+
+    Character classes are not read: such a pattern fits nothing.
+    """
+    return any(_fits(pattern, each) for each in _with_parents(path))
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """The path, then each directory that it is in with a slash behind it."""
+    yield path
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{path}/"
+
+
+def _fits(pattern: str, candidate: str) -> bool:
+    if pattern.endswith("/") and not candidate.endswith("/"):
+        return False
+    wanted, found = pattern.rstrip("/"), candidate.rstrip("/")
+    if "/" not in wanted:
+        found = found.rpartition("/")[2]
+    return path_matches(wanted.removeprefix("/"), found)

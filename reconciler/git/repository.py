@@ -105,6 +105,16 @@ class Repository:
         output = self.git.run("cat-file", "--batch", "--buffer", action="read files", stdin=asked.encode())
         return parse_batch(output)
 
+    def find_lines(self, pattern: str, paths: Iterable[str]) -> frozenset[str]:
+        """Those of some files in which a line fits an extended regular expression; git looks, nothing is held here."""
+        specs = list(paths)  # the environment has git take them literally
+        if not specs:
+            return frozenset()
+        arguments = ("grep", "-l", "-z", "-E", "--text", "-e", pattern, self.commit, "--", *specs)
+        found = self.git.attempt(*arguments, action="look into large files")
+        prefix = f"{self.commit}:".encode()
+        return frozenset(name.removeprefix(prefix).decode() for name in found.stdout.split(b"\0") if name)
+
     def read_file_at(self, commit: str, path: str) -> bytes | None:
         """The bytes of a file at `commit`; None without such a file (a symbolic link is none and is not followed)."""
         entry = self._files_of(commit).get(path)

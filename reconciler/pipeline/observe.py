@@ -1,7 +1,7 @@
 """Observe: one commit's manifests, Prometheus' answers, our own pull requests, as they came."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.questions import Asking, ask_by_cluster
@@ -25,14 +25,23 @@ from reconciler.metrics.reading.decoding import clusters_seen
 from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.pipeline.base_history import ComparedBranches, compare_with_base
 from reconciler.pipeline.session import Doors, Progress, no_progress
-from reconciler.snapshot.declarations import Commit, clusters_of, fold, read_commit
+from reconciler.pipeline.unread import (
+    ATTRIBUTES,
+    MAX_READ_BYTES,
+    OURS_PATTERN,
+    find_templates,
+    find_vendored,
+    tell_giant,
+)
+from reconciler.placement.paths import name_of
+from reconciler.snapshot.declarations import Commit, Skipped, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory.nodes import device_names
 
 logger = logging.getLogger(__name__)
 
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
-MAX_READ_BYTES = 16 * 1024 * 1024
-"""Larger files are not even fetched from git; up to here the parser's own cap says what is wrong."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""As much of Git's files is held at once."""
 CLOSED_WINDOW_S = 30 * 86400.0
 """How far back closed and merged pull requests are read."""
 
@@ -103,23 +112,49 @@ class Files:
 
 def read_files(repository: Repository, settings: Settings, remote: str, progress: Progress = no_progress) -> Files:
     """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address."""
-    entries = [entry for entry in repository.list_files() if is_manifest(entry.path)]
+    listed = repository.list_files()
+    entries = [entry for entry in listed if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
+    giants = {entry.path: entry for entry in entries if _is_giant(entry)}
 
     def fetch(paths: Sequence[str]) -> Iterator[ManifestFile]:
-        named = [path for path in paths if path in readable]
-        contents = repository.read_files(readable[path].oid for path in named)
-        for number, (path, (_, body)) in enumerate(zip(named, contents, strict=True), start=1):
-            progress("reading manifests", number, len(named))
-            yield ManifestFile(path=path, body=body)
+        named = [readable[path] for path in paths if path in readable]
+        done = 0
+        for batch in _batches(named):
+            for entry, (_, body) in zip(batch, repository.read_files(each.oid for each in batch), strict=True):
+                done += 1
+                progress("reading manifests", done, len(named))
+                yield ManifestFile(path=entry.path, body=body)
 
-    commit = read_commit(fetch(list(readable)), readable, clusters_of(settings), fetch, remote=remote)
-    unread = (_unread(each) for each in entries if not _is_readable(each) and _is_held(each, settings))
-    return Files(
-        commit=commit,
-        paths=tuple(readable),
-        unread=(*unread, *commit.unreadable),
+    attributes = [each for each in listed if name_of(each.path) == ATTRIBUTES and _is_readable(each)]
+    bodies = repository.read_files(each.oid for each in attributes)
+    written = {each.path: body for each, (_, body) in zip(attributes, bodies, strict=True)}
+    skipped = Skipped(templates=find_templates(readable), vendored=find_vendored(written, readable))
+    left_out = skipped.templates | skipped.vendored
+    commit = read_commit(
+        fetch([path for path in readable if path not in left_out]),
+        {*readable, *giants},
+        clusters_of(settings),
+        fetch,
+        remote=remote,
+        skipped=skipped,
     )
+    odd = (_unread(each) for each in entries if each.kind is not EntryKind.FILE and _is_held(each, settings))
+    ours = repository.find_lines(OURS_PATTERN, (path for path, each in giants.items() if _is_held(each, settings)))
+    told = (tell_giant(path, giants[path].size_bytes) for path in sorted(ours))
+    return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
+
+
+def _batches(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
+    batch: list[TreeEntry] = []
+    size = 0
+    for entry in entries:
+        if batch and size + entry.size_bytes > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size_bytes
+    yield batch
 
 
 def _is_held(entry: TreeEntry, settings: Settings) -> bool:
@@ -133,18 +168,21 @@ def is_manifest(path: str) -> bool:
 
 
 def _is_readable(entry: TreeEntry) -> bool:
-    return entry.kind is EntryKind.FILE and (entry.size_bytes or 0) <= MAX_READ_BYTES
+    return entry.kind is EntryKind.FILE and not _is_giant(entry)
+
+
+def _is_giant(entry: TreeEntry) -> bool:
+    return entry.kind is EntryKind.FILE and entry.size_bytes > MAX_READ_BYTES
 
 
 def _unread(entry: TreeEntry) -> Finding:
-    """A link or a giant is named, never followed or loaded."""
+    """A link is named, never followed."""
     words = {
         EntryKind.SYMLINK: "expected a file, found a symbolic link: links are not followed, so it is not read",
         EntryKind.SUBMODULE: "expected a file, found a submodule: it is not read",
         EntryKind.UNREADABLE_NAME: "expected a name in UTF-8: it is not read",
     }
-    message = words.get(entry.kind, f"expected at most 1 MiB, found {(entry.size_bytes or 0) // 2**20} MiB: not read")
-    return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=message)
+    return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=words[entry.kind])
 
 
 def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:

@@ -17,9 +17,10 @@ from reconciler.placement.flux_sources import GENERATOR_GROUP
 from reconciler.placement.flux_sources import GROUP as SOURCE_GROUP
 from reconciler.placement.flux_sources import KINDS as SOURCE_KINDS
 from reconciler.placement.markers import MarkerComment, read_markers
-from reconciler.placement.paths import is_kustomization
+from reconciler.placement.origins import texts_in
+from reconciler.placement.paths import directory_of, is_kustomization, resolve
 from reconciler.placement.repository import ManifestRepository
-from reconciler.placement.roots import find_used
+from reconciler.placement.roots import find_used, is_below
 from reconciler.resources.folding import merge
 from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.reading import names_kind, read_file
@@ -39,6 +40,19 @@ _ARGO_SOURCE = ".argocd-source"
 _SOURCE_GROUPS = (SOURCE_GROUP, GENERATOR_GROUP)
 _GROUPS = (*_DEPLOYING_GROUPS, *_SOURCE_GROUPS)
 _WORDS = KIND_WORDS | {group.encode() for group in _GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Files that are read only where something names them: templates of charts, and what is not this repository's own.
+
+    What is vendored is read where a deployer points to it, too.
+    """
+
+    templates: frozenset[str] = frozenset()
+    vendored: frozenset[str] = frozenset()
+
+
 Clusters = Mapping[str, Callable[[str], bool]]
 Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
 
@@ -87,6 +101,8 @@ class Commit:
     fleet: Fleet
     unreadable: tuple[Finding, ...] = ()
     """What is wrong with files that are withheld, for they may hold one."""
+    paths: frozenset[str] = frozenset()
+    """All that it has but for what is skipped."""
 
     @property
     def manifests(self) -> tuple[ManifestFile, ...]:
@@ -121,10 +137,12 @@ def read_commit(
     fetch: Fetch,
     withheld: Sequence[WithheldFile] = (),
     remote: str = "",
+    skipped: Skipped | None = None,
 ) -> Commit:
     """Read a commit's files and build its clusters.
 
-    `paths` are all that it has, `remote` is where it comes from. `fetch` gives files again, which then are read in
+    `paths` are all that it has, `remote` is where it comes from, `skipped` which are not among the files but where
+    something names them. `fetch` gives files again, which then are read in
     full: what kustomizations name as patches and the like, and what holds no objects but is named by what deploys
     charts or directories.
     """
@@ -137,6 +155,8 @@ def read_commit(
         elif reading.is_kindless:
             kindless.append(file.path)
     paths = frozenset(paths)
+    if skipped is not None:
+        paths -= _add_reached(readings, paths, skipped, fetch)
     named = find_used(_repository(readings, paths, remote)).rules
     deployers = [reading for reading in readings.values() if reading.is_deployer]
     named = named.union(path for path in kindless if _may_be_named(path, deployers))
@@ -147,7 +167,35 @@ def read_commit(
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
     fleet = build_fleet(_repository(readings, paths, remote), clusters, _markers_in(readings))
     kept = {path: reading for path, reading in readings.items() if path in named or _is_read(path, fleet)}
-    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable)
+    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable, paths=paths)
+
+
+def _add_reached(
+    readings: dict[str, FileReading], paths: frozenset[str], skipped: Skipped, fetch: Fetch
+) -> frozenset[str]:
+    """Read what of the skipped files something names that is read itself; what is left of them comes back."""
+    left = skipped.templates | skipped.vendored
+    while left:
+        used = find_used(_repository(readings, paths, ""))
+        deployed = {each for reading in readings.values() if reading.is_deployer for each in _deployed_by(reading)}
+        named = (path for path in left if path in used.files or is_below(directory_of(path), used.directories))
+        reached = {*named, *(path for path in left & skipped.vendored if is_below(path, deployed))}
+        if not reached:
+            break
+        left -= reached
+        for file in fetch(sorted(reached)):
+            reading = read_manifest(file.path, file.body)
+            readings.update({file.path: reading} if reading.is_relevant else {})
+    return left
+
+
+def _deployed_by(reading: FileReading) -> Iterator[str]:
+    """The directories that a file of deployers speaks of."""
+    for document in reading.documents:
+        for where, text in texts_in(document.value):
+            directory = resolve("", text) if where[-1:] == ("path",) else None
+            if directory:
+                yield directory
 
 
 def read_declaration(

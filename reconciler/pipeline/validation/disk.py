@@ -1,20 +1,25 @@
 """Files as they lie on disk, uncommitted: within caps, no link followed, one that cannot be read told as a finding."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.recording import ManifestFile
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.observe import MANIFEST_NAMES, MAX_READ_BYTES
+from reconciler.pipeline.observe import MANIFEST_NAMES
+from reconciler.pipeline.unread import ATTRIBUTES, MAX_READ_BYTES, OURS_PATTERN, tell_giant
 
 MAX_FILES = 100_000
 GIT_DIRECTORY = ".git"
 UNREAD = "unread-file"
+PIECE_BYTES = 256 * 1024
+_LONGEST_LINE = 256
+_OURS = re.compile(OURS_PATTERN.encode(), re.MULTILINE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +37,9 @@ class DiskFiles:
     typed: dict[str, str] = field(default_factory=dict)
     in_work_tree: dict[str, str] = field(default_factory=dict)
     holds_root: bool = False
+    giants: set[str] = field(default_factory=set)
+    attributes: dict[str, bytes] = field(default_factory=dict)
+    """What `.gitattributes` files say, by their paths."""
 
     def name(self, file: Path) -> str:
         """The file's path from the root, remembered under its other names."""
@@ -124,7 +132,10 @@ def _files_below(path: Path, found: DiskFiles) -> Iterator[Path]:
         folders[:] = sorted(folder for folder in folders if folder != GIT_DIRECTORY)
         for name in sorted(names):
             file = Path(directory) / name
-            if _is_manifest(name) and not file.is_symlink() and file.is_file():
+            is_plain = not file.is_symlink() and file.is_file()
+            if name == ATTRIBUTES and is_plain:
+                found.attributes[_path_from(found.root, file)] = _read(file)
+            if _is_manifest(name) and is_plain:
                 yield file
 
 
@@ -141,15 +152,25 @@ def _add(found: DiskFiles, file: Path) -> None:
         found.unread.append(_finding(name, Severity.WARNING, "expected a name in UTF-8: it is not read"))
         return
     try:
-        body = _read(file)
+        size_bytes = file.stat().st_size
+        if size_bytes > MAX_READ_BYTES:
+            found.giants.add(name)
+            found.unread += [replace(tell_giant(name, size_bytes), rule=UNREAD)] if _holds_ours(file) else []
+        else:
+            found.files.append(ManifestFile(path=name, body=_read(file)))
     except OSError as error:
         found.unread.append(_unread(name, error))
-        return
-    if len(body) > MAX_READ_BYTES:
-        message = f"expected at most 1 MiB, found more than {MAX_READ_BYTES // 2**20} MiB: not read"
-        found.unread.append(_finding(name, Severity.WARNING, message))
-    else:
-        found.files.append(ManifestFile(path=name, body=body))
+
+
+def _holds_ours(giant: Path) -> bool:
+    """Whether a giant holds a resource of ours; read in pieces, never as a whole."""
+    rest = b""
+    with giant.open("rb") as stream:
+        while piece := stream.read(PIECE_BYTES):
+            if _OURS.search(rest + piece):
+                return True
+            rest = (rest + piece)[-_LONGEST_LINE:]
+    return False
 
 
 def _read(file: Path) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.config.files import REPOSITORY_FILE
-from reconciler.domain.globs import matches_any, path_matches
+from reconciler.domain.globs import fits_ignore_line, matches_any
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import InputError
@@ -204,23 +204,6 @@ def is_ignored(rules: str, path: str) -> bool:
     for line in rules.splitlines():
         rule = line.strip()
         pattern = rule.removeprefix("!")
-        if pattern and not pattern.startswith("#") and any(_fits(pattern, each) for each in _with_parents(path)):
+        if pattern and not pattern.startswith("#") and fits_ignore_line(pattern, path):
             ignored = not rule.startswith("!")
     return ignored
-
-
-def _with_parents(path: str) -> Iterator[str]:
-    """The path, then each directory that it is in with a slash behind it."""
-    yield path
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield f"{path}/"
-
-
-def _fits(pattern: str, candidate: str) -> bool:
-    if pattern.endswith("/") and not candidate.endswith("/"):
-        return False
-    wanted, found = pattern.rstrip("/"), candidate.rstrip("/")
-    if "/" not in wanted:
-        found = found.rpartition("/")[2]
-    return path_matches(wanted.removeprefix("/"), found)

@@ -13,12 +13,13 @@ from reconciler.domain.identity import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
-from reconciler.pipeline.observe import MAX_READ_BYTES, read_files
+from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.unread import MAX_READ_BYTES, find_templates, find_vendored
 from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.validation.references import find_unknown_references
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.snapshot.built_objects import count_objects
-from reconciler.snapshot.declarations import Clusters, Commit, clusters_of, concerns, fold, read_commit
+from reconciler.snapshot.declarations import Clusters, Commit, Skipped, clusters_of, concerns, fold, read_commit
 from reconciler.snapshot.variants.cost_order import find_contradicted_costs
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -200,7 +201,15 @@ def _held_by_none(clusters: Clusters) -> Callable[[str], bool]:
 
 def _read_on_disk(disk: DiskFiles, clusters: Clusters, remote: str) -> Commit:
     files = {file.path: file for file in disk.files}
-    return read_commit(disk.files, files, clusters, lambda paths: [files[path] for path in paths], remote=remote)
+    skipped = Skipped(templates=find_templates(files), vendored=find_vendored(disk.attributes, files))
+    return read_commit(
+        [file for file in disk.files if file.path not in skipped.templates | skipped.vendored],
+        {*files, *disk.giants},
+        clusters,
+        lambda paths: [files[path] for path in paths],
+        remote=remote,
+        skipped=skipped,
+    )
 
 
 def _named(commit: Commit) -> Commit:

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.observe import MAX_READ_BYTES
+from reconciler.pipeline.unread import MAX_READ_BYTES
 from reconciler.pipeline.validation import disk
 from reconciler.pipeline.validation.disk import find_root, read_disk
 
@@ -127,12 +127,24 @@ def test_a_file_that_cannot_be_read_is_a_finding(tmp_path: Path, monkeypatch: py
     )
 
 
-def test_a_giant_is_a_finding_and_not_loaded(tmp_path: Path) -> None:
-    with (tmp_path / "giant.yaml").open("wb") as file:
-        file.truncate(MAX_READ_BYTES + 2)
+@pytest.mark.parametrize(
+    ("text", "is_ours"),
+    [
+        ("kind: CustomResourceDefinition\nspec:\n  names:\n    kind: VariantAutoscaling\n", False),
+        ('{"panels": [{"kind": "row"}]}\n', False),
+        ("---\nkind: VariantAutoscaling\n", True),
+        ("kind: List\nitems:\n- kind: VariantAutoscaling\n", True),
+        ('{\n  "kind": "VariantAutoscaling"\n}', True),
+    ],
+)
+def test_a_giant_is_told_where_it_holds_something_of_ours(tmp_path: Path, text: str, is_ours: bool) -> None:
+    filling = "# filling\n" * (MAX_READ_BYTES // 10)
+    (tmp_path / "giant.yaml").write_text(filling + text + filling, encoding="utf-8")
     found = read_disk([tmp_path])
     assert found.files == []
-    assert str(found.unread[0]).startswith("giant.yaml: warning: expected at most 1 MiB, found more than 16 MiB")
+    assert found.giants == {"giant.yaml"}
+    told = [str(each).partition(", got")[0] for each in found.unread]
+    assert told == (["giant.yaml: error: expected at most 1048576 bytes"] if is_ours else [])
 
 
 def test_a_name_that_is_no_text_is_a_finding(tmp_path: Path) -> None:

@@ -85,9 +85,10 @@ def test_only_files_that_matter_are_recorded(desk: Desk) -> None:
     ]
 
 
-def test_links_submodules_and_giants_are_named_and_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_submodules_and_our_giants_are_named_and_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observing, "MAX_READ_BYTES", 2048)
-    desk.write("clusters/prod/giant.yaml", "# " + "x" * 4096)
+    desk.write("clusters/prod/dashboard.yaml", "# " + "x" * 4096)
+    desk.write("clusters/prod/giant.yaml", "# " + "x" * 4096 + "\nkind: VariantAutoscaling\n")
     link = desk.workshop.clone / "clusters/prod/link.yaml"
     link.symlink_to("../../README.md")
     commit = desk.workshop.git("rev-parse", "HEAD")
@@ -95,12 +96,13 @@ def test_links_submodules_and_giants_are_named_and_not_read(desk: Desk, monkeypa
     (desk.workshop.clone / "clusters/prod/module.yaml").mkdir()
     desk.workshop.commit()
     findings = [str(each) for each in desk.plan(QUIET).plan.findings]
-    assert [each.partition(": ")[0] for each in findings] == [
+    assert sorted(each.partition(": ")[0] for each in findings) == [
         "clusters/prod/giant.yaml",
         "clusters/prod/link.yaml",
         "clusters/prod/module.yaml",
     ]
-    assert ["MiB" in findings[0], "symbolic link" in findings[1], "submodule" in findings[2]] == [True] * 3
+    told = sorted(findings)
+    assert ["bytes" in told[0], "symbolic link" in told[1], "submodule" in told[2]] == [True] * 3
 
 
 def test_every_tip_that_decides_something_is_looked_at(desk: Desk) -> None:

@@ -234,3 +234,49 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
 def test_every_rule_of_files_is_documented(rule: str) -> None:
     reference = Path(__file__).parents[3] / ".github" / "docs" / "configuration.md"
     assert f"\n| `{rule}` | " in reference.read_text(encoding="utf-8")
+
+
+BROKEN = "kind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\n"
+
+
+def test_the_templates_of_a_chart_are_no_documents(tmp_path: Path) -> None:
+    files = {"charts/llama/Chart.yaml": "name: llama\n", "charts/llama/templates/a/deployment.yaml": BROKEN}
+    write(tmp_path, files)
+    assert lines(on_disk(tmp_path)) == []
+    write(tmp_path, {"other/templates/deployment.yaml": BROKEN})
+    assert len(lines(on_disk(tmp_path))) == 1, "without a chart they are"
+
+
+def test_a_template_that_a_kustomization_lists_is_a_document(tmp_path: Path) -> None:
+    chart = {"charts/llama/Chart.yaml": "name: llama\n", "charts/llama/templates/crd.yaml": BROKEN}
+    write(tmp_path, {**chart, "prod/kustomization.yaml": "resources: [../charts/llama/templates/crd.yaml]\n"})
+    (line,) = lines(on_disk(tmp_path))
+    assert line.startswith("charts/llama/templates/crd.yaml:3: error")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_read"),
+    [
+        ("vendor/** linguist-vendored\n", False),
+        ("vendor/ linguist-vendored=true\n", False),
+        ("vendor/** linguist-vendored\nvendor/llama.yaml -linguist-vendored\n", True),
+        ("vendor/** linguist-vendored=false\n", True),
+        ("# vendor/** linguist-vendored\n", True),
+        ("other/** linguist-vendored\n", True),
+        ("vendor/** text eol=lf\n", True),
+    ],
+)
+def test_what_is_vendored_is_not_read(tmp_path: Path, attributes: str, is_read: bool) -> None:
+    write(tmp_path, {"vendor/llama.yaml": BROKEN, ".gitattributes": attributes})
+    assert bool(lines(on_disk(tmp_path))) is is_read
+
+
+def test_what_is_vendored_is_read_where_something_builds_or_deploys_it(tmp_path: Path) -> None:
+    vendored = {"vendor/x/llama.yaml": BROKEN, "vendor/y/llama.yaml": BROKEN}
+    application = "kind: Application\napiVersion: argoproj.io/v1alpha1\nmetadata: {name: x}\n"
+    application += "spec: {source: {path: vendor/x}}\n"
+    write(tmp_path, {"vendor/.gitattributes": "* linguist-vendored"})
+    write(tmp_path, {**vendored, "app.yaml": application, "prod/kustomization.yaml": "resources: [../vendor/y]\n"})
+    write(tmp_path, {"vendor/y/kustomization.yaml": "resources: [llama.yaml]\n", "vendor/z/llama.yaml": BROKEN})
+    found = [line.partition(":")[0] for line in lines(on_disk(tmp_path))]
+    assert found == ["vendor/x/llama.yaml", "vendor/y/llama.yaml"]
