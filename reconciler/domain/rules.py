@@ -193,6 +193,16 @@ class MetricsRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionRule:
+    """What an expression in CEL says of a change: denied, held, cut to `to` replicas, or left to a person."""
+
+    kind: Literal["deny", "hold", "clamp", "requireApproval"]
+    when: str
+    reason: str = ""
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
     """A rule that could not be read: nothing in its scope is proposed until it is mended."""
 
@@ -213,6 +223,7 @@ Asks = (
     | AvailabilityRule
     | MetricsRule
     | ApprovalRule
+    | ExpressionRule
     | BrokenRule
 )
 """What a rule of each kind asks."""

@@ -11,6 +11,7 @@ from reconciler.policy.kinds.budget import BUDGET
 from reconciler.policy.kinds.change_limit import CHANGE_LIMIT
 from reconciler.policy.kinds.cooldown import COOLDOWN
 from reconciler.policy.kinds.deadband import DEADBAND
+from reconciler.policy.kinds.expressions import CLAMP, DENY, HOLD, REQUIRE_APPROVAL
 from reconciler.policy.kinds.freeze import FREEZE
 from reconciler.policy.kinds.metrics import METRICS
 from reconciler.policy.kinds.schedule import SCHEDULE
@@ -32,5 +33,9 @@ KINDS: Mapping[str, RuleKind[Any]] = {
         AVAILABILITY,
         METRICS,
         APPROVAL,
+        DENY,
+        HOLD,
+        CLAMP,
+        REQUIRE_APPROVAL,
     )
 }

@@ -41,6 +41,19 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetChange:
+    """What a plan does to all variants; costs are per hour, None without a price."""
+
+    variants: int = 0
+    changes: int = 0
+    cost_before: float | None = None
+    cost_added: float | None = None
+
+
+NO_FLEET = FleetChange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetShare:
     """A budget that a variant shares: what may be spent an hour, and what the plan spends."""
 
@@ -62,7 +75,8 @@ class Change:
     more: each of its pull requests may be merged without the others. `learned_on` is the day on which the profile was
     learned that it rests on (empty: given). `is_repair`: its model's load exceeds what runs now. It is the change
     number `turn` (from 0) of its model, of whose `of_model` variants some may change. `budgets` and `ranks` (from 0,
-    the most urgent first) are by the name of the rule that counts them.
+    the most urgent first) are by the name of the rule that counts them. `needed` and `carried_before` and
+    `carried_after` are of its model, in the unit of its engine; `load_per_s` are requests that arrive for it.
     """
 
     subject: Subject
@@ -75,6 +89,11 @@ class Change:
     is_repair: bool = False
     budgets: Mapping[str, BudgetShare] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
+    load_per_s: float | None = None
+    needed: float | None = None
+    carried_before: float | None = None
+    carried_after: float | None = None
+    fleet: FleetChange = NO_FLEET
     turn: int = 0
     of_model: int = 1
 
@@ -120,6 +139,8 @@ class Spoken:
     rule: Rule
     kind: VerdictKind
     words: str
+    replicas: int | None = None
+    """Where it ends a change; None where it says nothing of numbers, or the optimizer has heard it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

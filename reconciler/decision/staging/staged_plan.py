@@ -91,7 +91,7 @@ class StagedPlan:
 
     `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
     proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand.
-    `said` is what every rule says of a change, the strictest first.
+    `said` is what every rule says of a change, the strictest first; `clamped` what ended a change after the optimizer.
     """
 
     allocations: Allocations
@@ -101,6 +101,7 @@ class StagedPlan:
     kept: Mapping[ResourceKey, int] = field(default_factory=dict)
     verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
     said: Mapping[ResourceKey, tuple[Spoken, ...]] = field(default_factory=dict)
+    clamped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
 
     @classmethod
     def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":

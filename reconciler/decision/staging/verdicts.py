@@ -1,7 +1,8 @@
 """What rules say of the finished plan: changes that may not be stay as they are, and every other gets its verdict."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -14,11 +15,12 @@ from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.measured.loads import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
 from reconciler.domain.rules import BudgetRule, ChangeLimitRule
 from reconciler.domain.snapshot import Variant
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, judge, strictest
-from reconciler.policy.subjects import BudgetShare, Change, Spoken
+from reconciler.policy.subjects import BudgetShare, Change, FleetChange, Spoken
 
 STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
 """Verdicts after which a change is not proposed, and the hold that tells it."""
@@ -47,17 +49,27 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
     holds one change more, so they end.
     """
     while True:
-        stopped = {
-            key: _hold_of(said)
-            for key, each in _said_of_changes(situation, staged).items()
-            for said in each[:1]
-            if said.kind in STOPPING
-        }
-        if not stopped:
+        heard = _said_of_changes(situation, staged)
+        stopped = {key: _hold_of(said) for key, each in heard.items() for said in each[:1] if said.kind in STOPPING}
+        ended = {key: said for key, each in heard.items() if key not in stopped for said in _ends(each, staged, key)}
+        if not stopped and not ended:
             return staged
         as_now = {key: situation.current[key] for key in stopped}
-        staged = replace(staged, allocations={**staged.allocations, **as_now}, holds={**staged.holds, **stopped})
+        cut = {key: replace(staged.allocations[key], replicas=said.replicas or 0) for key, said in ended.items()}
+        staged = replace(
+            staged,
+            allocations={**staged.allocations, **as_now, **cut},
+            holds={**staged.holds, **stopped},
+            clamped={**staged.clamped, **ended},
+        )
         staged = make_independent(situation, keep_serving(situation, staged))
+
+
+def _ends(said: Iterable[Spoken], staged: StagedPlan, key: ResourceKey) -> Iterator[Spoken]:
+    """What ends a change before it gets where it was to."""
+    for each in said:
+        if each.replicas is not None and each.replicas != staged.allocations[key].replicas:
+            yield each
 
 
 def _hold_of(said: Spoken) -> Hold:
@@ -103,8 +115,8 @@ def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceK
     said = {}
     for change in _changes(situation, staged):
         key = change.subject.variant.key
-        clamp = _clamp(situation, staged, key)
-        found = (*judge(guard.rules, change), *([clamp] if clamp is not None else []))
+        clamps = filter(None, (_clamp(situation, staged, key), staged.clamped.get(key)))
+        found = (*judge(guard.rules, change), *clamps)
         said[key] = tuple(sorted(found, key=lambda each: STRICTNESS.index(each.kind)))
     return said
 
@@ -120,9 +132,15 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
     before, added = _group_costs(situation, staged)
     budgets, ranks = _budgets(situation, staged), _ranks(situation, [variant.key for variant in changing])
     turns: defaultdict[ModelKey, int] = defaultdict(int)
+    fleet = FleetChange(
+        variants=len(situation.states),
+        changes=len(changing),
+        cost_before=_total(before),
+        cost_added=_total(added),
+    )
     for variant in changing:
         key, desired, group = variant.key, staged.allocations[variant.key], situation.group_of[variant.key]
-        model = needs.owner_of.get(key)
+        model, load = needs.owner_of.get(key), situation.snapshot.observed.loads.get(variant.model)
         yield Change(
             subject=guard.subjects[key],
             desired=desired,
@@ -134,6 +152,11 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             is_repair=is_short(situation.formulated, key),
             budgets=budgets.get(key, {}),
             ranks=ranks.get(key, {}),
+            load_per_s=load.arrival_rate_per_s if isinstance(load, Load) else None,
+            needed=None if model is None else needs.requirements[model].amount,
+            carried_before=None if model is None else needs.total(model, situation.current),
+            carried_after=None if model is None else needs.total(model, staged.allocations),
+            fleet=fleet,
             turn=turns[variant.model],
             of_model=1 if model is None else len(needs.variants_of[model]),
         )
@@ -183,6 +206,10 @@ def _group_costs(situation: Situation, staged: StagedPlan) -> tuple[Costs, Costs
 
 def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
+
+
+def _total(costs: Costs) -> float | None:
+    return None if None in costs.values() else math.fsum(cost or 0.0 for cost in costs.values())
 
 
 def _learned_on(variant: Variant, desired: Allocation) -> str:
