@@ -1,10 +1,13 @@
 """How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from datetime import UTC, datetime
+from itertools import islice, pairwise
 from typing import TypeGuard
+
+from cronsim import CronSim, CronSimError
 
 from reconciler.domain.identity import Place
 from reconciler.git.repository import EntryKind, Repository
@@ -13,13 +16,13 @@ from reconciler.pipeline.observe import is_manifest
 
 OURS = "reconciler"
 WORKFLOWS = ".github/workflows/"
-MINUTE_S, HOUR_MIN, DAY_MIN, WEEK_DAYS = 60.0, 60, 1440, 7
-LOOKED_AT_DAYS = 28
+LOOKED_AT = 200
+"""Starts: of a cron that rests at night or on weekends most are a day's."""
 ON = "true"
 """The key `on`, as YAML reads it."""
 MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
-_FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-_DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+_FROM = datetime(2024, 1, 1, tzinfo=UTC)
+"""Any day will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,40 +47,13 @@ def find_schedules(repository: Repository) -> tuple[Schedule, ...]:
 
 
 def gap_s(cron: str) -> float | None:
-    """The most frequent gap between two starts of a cron expression, in seconds; None for what is none, or monthly."""
-    fields = MACROS.get(cron.strip(), cron).lower().split()
-    if len(fields) != len(_FIELDS):
-        return None
+    """The most frequent gap between two starts of a cron expression, in seconds; None for what is none."""
     try:
-        minutes, hours, days, _, weekdays = (
-            _values(text, *bounds) for text, bounds in zip(fields, _FIELDS, strict=True)
-        )
-    except ValueError:
+        starts = [start.timestamp() for start in islice(CronSim(MACROS.get(cron.strip(), cron), _FROM), LOOKED_AT)]
+    except CronSimError:
         return None
-    in_a_day = [hour * HOUR_MIN + minute for hour in sorted(hours) for minute in sorted(minutes)]
-    on = [day for day in range(LOOKED_AT_DAYS) if _is_on(day, days, weekdays, fields)]
-    starts = [day * DAY_MIN + minute for day in on for minute in in_a_day]
     gaps = Counter(later - earlier for earlier, later in pairwise(starts))
-    return gaps.most_common(1)[0][0] * MINUTE_S if gaps else None
-
-
-def _is_on(day: int, days: set[int], weekdays: set[int], fields: Sequence[str]) -> bool:
-    """Of a month that begins on a Sunday; as in cron, one of two restricted days is enough."""
-    by_month, by_week = day + 1 in days, bool({day % WEEK_DAYS, day % WEEK_DAYS or WEEK_DAYS} & weekdays)
-    both_restricted = fields[2] != "*" and fields[4] != "*"
-    return by_month or by_week if both_restricted else by_month and by_week
-
-
-def _values(text: str, first: int, last: int) -> set[int]:
-    """The values of one field, such as `*/10`, `8-18/2` or `mon,wed`; ValueError for anything else."""
-    found: set[int] = set()
-    for part in text.split(","):
-        span, _, step = part.partition("/")
-        lower, _, upper = span.partition("-")
-        low = first if span == "*" else int(_DAYS.get(lower, lower))
-        high = last if span == "*" or (step and not upper) else int(_DAYS.get(upper or lower, upper or lower))
-        found.update(range(max(low, first), min(high, last) + 1, int(step or 1)))
-    return found
+    return gaps.most_common(1)[0][0] if gaps else None
 
 
 def _schedules_in(path: str, body: bytes) -> Iterator[Schedule]:
