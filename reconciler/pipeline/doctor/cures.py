@@ -27,9 +27,12 @@ def _set(words: str) -> Cure:
 CURES: Mapping[HoldKind, Cure | None] = {
     HoldKind.IGNORED: None,
     HoldKind.DECLINED: None,
+    HoldKind.RULE: None,
+    HoldKind.REFUSED: None,
     HoldKind.WAITING_FOR_REPLICAS: None,
     HoldKind.WAITING_FOR_MERGE: None,
     HoldKind.WAITING_FOR_DEVICES: None,
+    HoldKind.RULE_UNREADABLE: _must("mend the rule here: `reconciler validate` says what is wrong with it"),
     HoldKind.RESOURCE_UNREADABLE: _must(
         "mend the resource here; `reconciler validate` shows all that is wrong with it"
     ),
