@@ -21,8 +21,11 @@ FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit 3 whe
 def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
     """Propose the plan as pull requests."""
     from reconciler.cli.console import progress
+    from reconciler.cli.exits import exit_for
     from reconciler.cli.presenting import present_run
     from reconciler.config.environment import read_environment
+    from reconciler.errors import ReconcilerError
+    from reconciler.pipeline.gauges import failed_outcome, outcome_of, tell_gauges
     from reconciler.pipeline.run import run as run_now
     from reconciler.pipeline.session import open_session
 
@@ -30,16 +33,22 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
         progress(common) as step,
         open_session(common.flags, read_environment(), writes=True, progress=step) as session,
     ):
-        result = run_now(
-            session.doors,
-            session.settings,
-            time.time(),
-            repository=session.repository,
-            record=record,
-            paused=session.paused,
-        )
+        try:
+            result = run_now(
+                session.doors,
+                session.settings,
+                time.time(),
+                repository=session.repository,
+                record=record,
+                paused=session.paused,
+            )
+        except ReconcilerError as error:
+            tell_gauges(session, failed_outcome(session, exit_for(error), time.time()))
+            raise
+        code = exit_of_run(result, fails_when_held=fail_when_held)
+        tell_gauges(session, outcome_of(session, result, code, time.time()))
     present_run(common, result)
-    return exit_of_run(result, fails_when_held=fail_when_held)
+    return code
 
 
 def exit_of_run(result: "RunResult", *, fails_when_held: bool = False) -> "Exit":

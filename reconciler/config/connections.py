@@ -12,7 +12,16 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from reconciler.config.section import ConfigSection
-from reconciler.config.values import HeaderName, HiddenText, LabelName, QuantityName, Query, Text, Url
+from reconciler.config.values import (
+    HeaderName,
+    HiddenText,
+    LabelName,
+    QuantityName,
+    Query,
+    Text,
+    TextfilePath,
+    Url,
+)
 
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
 # With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
@@ -84,6 +93,42 @@ class LabelNamesSection(ConfigSection):
     """the label of the pod (= pod)"""
     model: LabelName | None = None
     """the label of the model (= model_name)"""
+
+
+class PushgatewaySection(ConfigSection):
+    """A Prometheus Pushgateway: where it is, and how to speak to it."""
+
+    url: Annotated[Url, Field(repr=False)]
+    """a URL like https://pushgateway.example.com"""
+    bearer_token: MaybeSecret = None
+    """{file: PATH} or {env: NAME}, never the token itself (= none)"""
+    basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
+    """{username: NAME, password: {file: PATH}} (= none)"""
+    tls: TlsSection = TlsSection()
+    """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
+
+    @model_validator(mode="after")
+    def _sends_no_secret_twice(self) -> Self:
+        if self.bearer_token is not None and self.basic_auth is not None:
+            raise ValueError("expected one of bearerToken and basicAuth")
+        return self
+
+
+class GaugesSection(ConfigSection):
+    """Where our own gauges go after each run."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    pushgateway: PushgatewaySection | None = None
+    """a Pushgateway, {url: URL} (= none)"""
+    textfile: TextfilePath | None = None
+    """the absolute path of a file for the node exporter, which ends in .prom (= none)"""
+
+    @model_validator(mode="after")
+    def _goes_somewhere(self) -> Self:
+        if self.pushgateway is None and self.textfile is None:
+            raise ValueError("expected pushgateway or textfile")
+        return self
 
 
 def _tell_header(value: object) -> str:

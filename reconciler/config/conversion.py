@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from reconciler.config import connections, facts, schema
 from reconciler.config.layers import PlacedValue
@@ -14,6 +14,7 @@ from reconciler.domain.settings import (
     BasicAuth,
     ClusterSettings,
     ForgeSettings,
+    GaugeSettings,
     GitSettings,
     Identity,
     ModelSettings,
@@ -21,6 +22,7 @@ from reconciler.domain.settings import (
     PoolSettings,
     PrometheusSettings,
     PullRequestSettings,
+    Pushgateway,
     SecretRef,
     Setting,
     Settings,
@@ -72,7 +74,6 @@ def _same(kind: type[Value], section: ConfigSection, **other: object) -> Value:
 
 
 def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
-    basic = prometheus.basic_auth
     headers = {
         name: value if isinstance(value, str) else _reference(value) for name, value in prometheus.headers.items()
     }
@@ -81,12 +82,36 @@ def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -
         external_url=prometheus.external_url or "",
         match_labels=prometheus.match_labels,
         label_names=prometheus.label_names.model_dump(exclude_none=True),
-        bearer_token=_secret(prometheus.bearer_token),
-        basic_auth=None if basic is None else BasicAuth(username=basic.username, password=_reference(basic.password)),
-        tls=Tls(ca=_secret(prometheus.tls.ca), cert=_secret(prometheus.tls.cert), key=_secret(prometheus.tls.key)),
+        **_credentials(prometheus),
         headers=headers,
         queries=prometheus.queries,
         place=entry.place,
+    )
+
+
+def convert_gauges(gauges: connections.GaugesSection | None) -> GaugeSettings | None:
+    """Where our own gauges go; None: nowhere."""
+    if gauges is None:
+        return None
+    pushed = gauges.pushgateway
+    return GaugeSettings(
+        pushgateway=None if pushed is None else Pushgateway(url=pushed.url, **_credentials(pushed)),
+        textfile=gauges.textfile or "",
+    )
+
+
+class _Credentials(TypedDict):
+    bearer_token: SecretRef | None
+    basic_auth: BasicAuth | None
+    tls: Tls
+
+
+def _credentials(section: connections.PrometheusSection | connections.PushgatewaySection) -> _Credentials:
+    basic = section.basic_auth
+    return _Credentials(
+        bearer_token=_secret(section.bearer_token),
+        basic_auth=None if basic is None else BasicAuth(username=basic.username, password=_reference(basic.password)),
+        tls=Tls(ca=_secret(section.tls.ca), cert=_secret(section.tls.cert), key=_secret(section.tls.key)),
     )
 
 

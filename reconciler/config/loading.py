@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from reconciler.config.conversion import convert
+from reconciler.config.conversion import convert, convert_gauges
 from reconciler.config.environment import FORGE_TOKEN, PAUSED, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
 from reconciler.config.files import EMPTY, RepositoryReader, read_layers
 from reconciler.config.layers import PlacedValue, merge
@@ -15,7 +15,7 @@ from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.products import PRODUCTS
-from reconciler.domain.settings import Assumption, ClusterSettings, PrometheusSettings, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
@@ -30,7 +30,7 @@ class LoadedSettings:
 
     `findings` are warnings, and errors of rules, which hold what they are for. Secrets may be sent to `trusted_origins`
     and nowhere else. `paused` says who stops all writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody
-    does. `run_interval_s` is how often a run is started.
+    does. `run_interval_s` is how often a run is started, `gauges` where our own go after it.
     """
 
     settings: Settings
@@ -38,6 +38,7 @@ class LoadedSettings:
     trusted_origins: frozenset[str] = frozenset()
     paused: str = ""
     run_interval_s: float = RUN_INTERVAL_S
+    gauges: GaugeSettings | None = None
 
 
 def load_settings(
@@ -104,9 +105,9 @@ def _load(
     if _has_errors(findings):
         return None, findings
     settings = replace(_select(settings, flags, environment), rules=policy.rules)
-    urls = urls_of(root)
+    urls, gauges = urls_of(root), convert_gauges(validated.value.gauges)
     trusted = trusted_origins(urls, flags, environment)
-    findings += tuple(find_untrusted(settings, urls, trusted, environment))
+    findings += tuple(find_untrusted(settings, gauges, urls, trusted, environment))
     if _has_errors(findings):
         return None, findings
     findings += policy.findings
@@ -116,6 +117,7 @@ def _load(
         trusted_origins=trusted,
         paused=_who_pauses(validated.value, root, environment),
         run_interval_s=validated.value.run_interval,
+        gauges=gauges,
     )
     return loaded, findings
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.config.connections import MaybeSecret
+from reconciler.config.connections import GaugesSection, MaybeSecret
 from reconciler.config.facts import (
     AcceleratorEntry,
     ClusterEntry,
@@ -207,7 +207,8 @@ class ConfigurationFile(ConfigSection):
     policies: list[Text] = ["default"]
     """a list of presets (default), files and folders with rules (= [default])"""
     templates: NotYet = None
-    gauges: NotYet = None
+    gauges: GaugesSection | None = None
+    """where our own gauges go after each run: {pushgateway: {url: URL}} or {textfile: PATH} (= none)"""
 
 
 class _EditorSchema(GenerateJsonSchema):

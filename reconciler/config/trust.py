@@ -10,7 +10,7 @@ from reconciler.config.connections import SecretSection
 from reconciler.config.environment import Environment, Flags, find_refusal, join_origins
 from reconciler.config.layers import PlacedValue
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.domain.settings import PrometheusSettings, SecretRef, Settings
+from reconciler.domain.settings import GaugeSettings, PrometheusSettings, Pushgateway, SecretRef, Settings
 from reconciler.http.addresses import origin_of
 
 _SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
@@ -29,11 +29,15 @@ class NamedUrl:
 
 
 def urls_of(root: PlacedValue) -> tuple[NamedUrl, ...]:
-    """Every URL of a merged, valid tree: `cluster NAME` for each Prometheus, and `forge`."""
+    """Every URL of a merged, valid tree: `cluster NAME` for each Prometheus, `forge`, and `gauges`."""
     named = [(f"cluster {item.key}", item.at("prometheus", "url")) for item in root.at("clusters").items]
     return tuple(
         NamedUrl(server=server, url=entry.value, place=entry.place, by_operator=entry.by_operator)
-        for server, entry in [*named, ("forge", root.at("forge", "url"))]
+        for server, entry in [
+            *named,
+            ("forge", root.at("forge", "url")),
+            ("gauges", root.at("gauges", "pushgateway", "url")),
+        ]
         if isinstance(entry.value, str)
     )
 
@@ -52,7 +56,11 @@ def trusted_origins(urls: tuple[NamedUrl, ...], flags: Flags, environment: Envir
 
 
 def find_untrusted(
-    settings: Settings, urls: tuple[NamedUrl, ...], trusted: frozenset[str], environment: Environment
+    settings: Settings,
+    gauges: GaugeSettings | None,
+    urls: tuple[NamedUrl, ...],
+    trusted: frozenset[str],
+    environment: Environment,
 ) -> Iterator[Finding]:
     """A finding for every server that the repository alone names and that a secret would be sent to.
 
@@ -66,6 +74,8 @@ def find_untrusted(
     }
     if settings.forge.token is not None and settings.forge.kind != "local":
         senders["forge"] = settings.forge.url
+    if gauges is not None and gauges.pushgateway is not None and sends_secret(gauges.pushgateway):
+        senders["gauges"] = gauges.pushgateway.url
     for named in urls:
         origin = origin_of(named.url)
         if not named.by_operator and senders.get(named.server) == named.url and origin not in trusted:
@@ -74,9 +84,9 @@ def find_untrusted(
             yield Finding(place=named.place, severity=Severity.ERROR, message=message)
 
 
-def sends_secret(prometheus: PrometheusSettings) -> bool:
+def sends_secret(server: PrometheusSettings | Pushgateway) -> bool:
     """Whether a request carries or proves a secret: token, password, client key, or a header from a reference."""
-    references = (prometheus.bearer_token, prometheus.basic_auth, prometheus.tls.key, *prometheus.headers.values())
+    references = (server.bearer_token, server.basic_auth, server.tls.key, *server.headers.values())
     return any(reference is not None and not isinstance(reference, str) for reference in references)
 
 

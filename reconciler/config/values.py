@@ -230,6 +230,9 @@ Email = Annotated[str, _matching("an address like reconciler@example.com", r"[^\
 RelativePath = Annotated[str, Spelled(_check_relative_path, r"^[^/~\\].*$")]
 Branch = Annotated[str, Spelled(_check_branch, r"^[A-Za-z0-9._/-]+$")]
 BranchPrefix = Annotated[str, Spelled(_check_branch_prefix, r"^[A-Za-z0-9._/-]+$")]
+TextfilePath = Annotated[
+    str, _matching("an absolute path that ends in .prom", r"/(?!.*/\.\.?/)[^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f]\.prom")
+]
 Url = Annotated[str, Spelled(_check_url, r"^https?://[^@?#\s]+$")]
 
 DeviceCount = Annotated[int | None, Parsed(_devices, (("anyOf", [dict(_COUNT_SPELLING), {"const": MEASURED}]),))]

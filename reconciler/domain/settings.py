@@ -72,6 +72,25 @@ class PrometheusSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pushgateway:
+    """A Prometheus Pushgateway: where, and with which credentials."""
+
+    url: str
+    bearer_token: SecretRef | None = None
+    basic_auth: BasicAuth | None = None
+    tls: Tls = field(default_factory=Tls)
+    headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugeSettings:
+    """Where our own gauges go after a run: to a Pushgateway, into a file that the node exporter reads, or both."""
+
+    pushgateway: Pushgateway | None = None
+    textfile: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
     """Devices of one type: how many there are (None: as measured) and how many of them are never planned.
 

@@ -10,7 +10,7 @@ from reconciler.forge.pull_requests import PullRequest, PullRequestState
 def pull_request_of(answer: object) -> PullRequest:
     """The pull request in an answer (full or simple form); TransientError when a field is missing or wrong."""
     number = number_of(answer, "number")
-    closed_at = text_of(answer, "closed_at")
+    opened_at, closed_at = text_of(answer, "created_at"), text_of(answer, "closed_at")
     return PullRequest(
         number=number,
         state=_state(answer),
@@ -22,6 +22,7 @@ def pull_request_of(answer: object) -> PullRequest:
         head_commit=_text(answer, "head", "sha"),
         is_draft=flag_of(answer, "draft"),
         closed_at_s=_seconds(closed_at) if closed_at else None,
+        opened_at_s=_seconds(opened_at) if opened_at else None,
         url=_text(answer, "html_url"),
     )
 

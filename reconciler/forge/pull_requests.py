@@ -74,7 +74,8 @@ class PullRequestState(StrEnum):
 class PullRequest:
     """One pull request as the forge shows it.
 
-    `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open.
+    `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
+    `opened_at_s` where the forge does not say.
     """
 
     number: int
@@ -88,6 +89,7 @@ class PullRequest:
     is_draft: bool = False
     in_merge_queue: bool = False
     closed_at_s: float | None = None
+    opened_at_s: float | None = None
     url: str = ""
 
     @property

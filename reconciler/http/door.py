@@ -12,6 +12,7 @@ from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Credentials, Request, Response
 from reconciler.http.redaction import take_over_library_logs
+from reconciler.http.traffic import TRAFFIC
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Door:
             if failure := given_up():
                 return failure
             answer = self._attempt(request, credentials(), deadline_s)
+            TRAFFIC.note(request.url, failed=isinstance(answer, Failure))
             if isinstance(answer, Response) or answer.wait_s is None or attempt == self._limits.attempts:
                 return answer
             pause_s = self._pause_s(attempt, answer.wait_s)

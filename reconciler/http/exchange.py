@@ -47,7 +47,7 @@ def _send(
         request.method,
         request.url,
         params=dict(request.query),
-        data=None if request.form is None else dict(request.form),
+        data=request.content if request.form is None else dict(request.form),
         json=None if request.json is None else dict(request.json),
         headers={**HEADERS, **request.headers, **credentials.headers},
         verify=credentials.ca or True,

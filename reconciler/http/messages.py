@@ -48,7 +48,7 @@ def check_sendable(value: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question; `form` is sent as an HTML form, `json` as JSON (None: no body).
+    """One question; `form` is sent as an HTML form, `json` as JSON, `content` as it is (all None: no body).
 
     `action` says what it is asked for in errors ("list branches"). A redirect on the same origin is followed only where
     asking twice changes nothing: not for a write.
@@ -60,6 +60,7 @@ class Request:
     query: Mapping[str, str | int] = field(default_factory=dict)
     form: Mapping[str, str] | None = None
     json: Mapping[str, object] | None = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     is_write: bool = False
 

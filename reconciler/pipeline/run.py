@@ -2,9 +2,9 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.decision.outcomes import judge_merges
@@ -19,9 +19,10 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import Forge
 from reconciler.git.clone import Clone
+from reconciler.pipeline.acts import Acts
 from reconciler.pipeline.confidential import warning_of
 from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
-from reconciler.pipeline.observe import ObservedRun, observe
+from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
 from reconciler.pipeline.pausing import find_pause
 from reconciler.pipeline.publish import Published, publish
 from reconciler.pipeline.recording import fingerprint, write_recording
@@ -91,6 +92,10 @@ class RunResult:
     published: tuple[Published, ...]
     paused: str = ""
     told: tuple[MergedOutcome, ...] = ()
+    forge: ForgeView = field(default_factory=ForgeView)
+    """Our pull requests as they stood before anything was published."""
+    acts: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds each act took."""
 
 
 @paused_collector()
@@ -103,22 +108,28 @@ def run(
     """
     if not isinstance(doors.repository, Clone) or doors.forge is None:
         raise ConfigurationError("run writes to a remote: expected a URL, or a directory with a remote origin")
-    observed = observe(doors, settings, now_s, repository)
-    _keep(observed, record)
-    prepared = prepare(observed.recording, doors.renderer, observed.declaration)
+    acts = Acts()
+    with acts.timed("observe"):
+        observed = observe(doors, settings, now_s, repository)
+        _keep(observed, record)
+    with acts.timed("decide"):
+        prepared = prepare(observed.recording, doors.renderer, observed.declaration)
     style = Style(
         body_limit=doors.forge.body_limit,
         pages=_pages(doors.forge, doors.repository.commit, record),
         labels=settings.pull_requests.labels,
         sign_off=_sign_off(doors, settings),
     )
-    drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)
+    with acts.timed("draft"):
+        drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)
+    result = RunResult(prepared=prepared, drafts=drafts, published=(), forge=observed.forge, acts=acts.seconds)
     paused = find_pause(paused, observed.forge)
     if paused:
-        return RunResult(prepared=prepared, drafts=drafts, published=(), paused=paused)
-    published = publish(doors, doors.repository, observed, prepared.plan, drafts)
-    told = tuple(tell_outcomes(doors, observed.forge, judge_merges(prepared.snapshot, prepared.plan)))
-    return RunResult(prepared=prepared, drafts=drafts, published=published, told=told)
+        return replace(result, paused=paused)
+    with acts.timed("publish"):
+        published = publish(doors, doors.repository, observed, prepared.plan, drafts)
+        told = tuple(tell_outcomes(doors, observed.forge, judge_merges(prepared.snapshot, prepared.plan)))
+    return replace(result, published=published, told=told)
 
 
 @paused_collector()

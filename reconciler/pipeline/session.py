@@ -13,7 +13,7 @@ from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.identity import Finding
 from reconciler.domain.measured.answers import Answer, Query, no_prometheus
-from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
 from reconciler.forge.registry import ForgeToken, forge_for
@@ -69,6 +69,9 @@ class Session:
     ask_time: AskTime
     run_interval_s: float
     """How often a run is started, as configured."""
+    gauges: GaugeSettings | None
+    """Where our own gauges go after a run; None: nowhere."""
+    read_secret: Callable[[SecretRef], str]
     paused: str = ""
     """Who says that nothing may be written: a variable, or a line of the configuration; empty when nobody does."""
 
@@ -113,6 +116,8 @@ def open_session(
             directory="" if flags.base else source.directory,
             ask_time=_time_asker(secrets, run_ends_s),
             run_interval_s=loaded.run_interval_s,
+            gauges=loaded.gauges,
+            read_secret=secrets.read,
             paused=loaded.paused,
         )
 

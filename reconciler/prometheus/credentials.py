@@ -1,20 +1,35 @@
 """What a request to Prometheus carries to be let in, read anew for each request."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
-from reconciler.domain.settings import PrometheusSettings, SecretRef
+from reconciler.domain.settings import BasicAuth, SecretRef, Tls
 from reconciler.errors import ConfigurationError
 from reconciler.http.messages import Credentials, basic, bearer, check_sendable
 from reconciler.http.redaction import Redactor
 
 ReadSecret = Callable[[SecretRef], str]
 
+
+class Connection(Protocol):
+    """A server with what it takes to be let in."""
+
+    @property
+    def bearer_token(self) -> SecretRef | None: ...
+    @property
+    def basic_auth(self) -> BasicAuth | None: ...
+    @property
+    def tls(self) -> Tls: ...
+    @property
+    def headers(self) -> Mapping[str, str | SecretRef]: ...
+
+
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 ENCRYPTED_KEY = re.compile(r"-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED")
 
 
-def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> Credentials:
+def read_credentials(settings: Connection, read_secret: ReadSecret) -> Credentials:
     """Everything that `settings` refers to; ConfigurationError says which reference is wrong, never its text."""
     if settings.bearer_token and settings.basic_auth:
         raise ConfigurationError("prometheus: expected bearerToken or basicAuth, found both")
@@ -32,7 +47,7 @@ def read_credentials(settings: PrometheusSettings, read_secret: ReadSecret) -> C
     )
 
 
-def describe(settings: PrometheusSettings) -> str:
+def describe(settings: Connection) -> str:
     """Which credential a server would have refused, as a person knows it."""
     refs = []
     if settings.bearer_token:
@@ -45,7 +60,7 @@ def describe(settings: PrometheusSettings) -> str:
     return " and ".join(refs)
 
 
-def _headers(settings: PrometheusSettings, read_secret: ReadSecret) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _headers(settings: Connection, read_secret: ReadSecret) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Name, value, and the secrets in it."""
     for name, given in settings.headers.items():
         if not HEADER_NAME.fullmatch(name):

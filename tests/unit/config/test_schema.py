@@ -189,7 +189,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("pullRequests: {autoMerge: true}", 'pullRequests.autoMerge: "true" is '),
         ("pullRequests: {limits: {open: 1}}", "pullRequests.limits: "),
         ("templates: .reconciler/templates/", "templates: "),
-        ("gauges: {}", "gauges: "),
     ],
 )
 def test_what_is_documented_and_not_built_says_so(check: Check, text: str, field: str) -> None:

@@ -165,3 +165,27 @@ def test_a_url_that_two_readers_may_read_differently_is_refused(url: str) -> Non
 )
 def test_a_remote_names_its_host_and_its_forge(remote: str, origins: set[str]) -> None:
     assert origins_of_remote(remote) == origins
+
+
+def test_the_pushgateways_secret_goes_only_where_the_operator_said(load: Load, check: Check) -> None:
+    text = "gauges: {pushgateway: {url: 'https://push.example', bearerToken: {env: RECONCILER_PUSH}}}"
+    (finding,) = check(text)
+    assert "gauges: a secret would go to https://push.example, which only the repository names" in finding
+    assert check(text, variables={"RECONCILER_TRUSTED_ORIGINS": "https://push.example"}) == []
+    assert check("gauges: {pushgateway: {url: 'https://push.example'}}") == [], "no secret, no trust needed"
+    assert load(operator=[text]).gauges is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gauges: {}", "expected pushgateway or textfile"),
+        ("gauges: {textfile: x.prom}", "expected an absolute path that ends in .prom"),
+        ("gauges: {textfile: /etc/passwd}", "expected an absolute path that ends in .prom"),
+        ("gauges: {textfile: /var/../etc/x.prom}", "expected an absolute path that ends in .prom"),
+        ("gauges: {textfile: /var/.prom}", "expected an absolute path that ends in .prom"),
+    ],
+)
+def test_a_textfile_can_replace_nothing_but_gauges(check: Check, text: str, words: str) -> None:
+    (finding,) = check(text)
+    assert words in finding

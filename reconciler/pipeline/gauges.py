@@ -1,0 +1,102 @@
+"""What a run tells Prometheus when it is over; a server that is away is warned of, and fails nothing."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reconciler import __version__
+from reconciler.domain.gauges import OpenPullRequest, RunOutcome
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.replicas import LiveReplicas
+from reconciler.errors import ReconcilerError
+from reconciler.forge.pull_requests import PullRequestState
+from reconciler.http.traffic import TRAFFIC, HostTraffic
+from reconciler.pipeline.group_states import Operation
+from reconciler.pipeline.run import RunResult
+from reconciler.pipeline.session import Session
+from reconciler.prometheus.gauges import push_gauges, write_gauges
+from reconciler.report.gauges import LAST_SUCCESS, gauges_of
+
+logger = logging.getLogger(__name__)
+
+RECENT_S = 3600.0
+"""Merges of so long are counted: more than a few are running away."""
+
+
+def failed_outcome(session: Session, exit_code: int, now_s: float) -> RunOutcome:
+    """What there is to tell of a run that ended before it had a result."""
+    return RunOutcome(
+        ended_s=now_s,
+        exit_code=exit_code,
+        run_interval_s=session.run_interval_s,
+        version=__version__,
+        is_paused=bool(session.paused),
+        traffic=_counts(TRAFFIC.by_host()),
+    )
+
+
+def outcome_of(session: Session, result: RunResult, exit_code: int, now_s: float) -> RunOutcome:
+    """What there is to tell of a run with a result; `now_s` (Unix seconds) is when it ended."""
+    snapshot = result.prepared.snapshot
+    merged = (each for each in result.forge.pull_requests.values() if each.state is PullRequestState.MERGED)
+    return RunOutcome(
+        ended_s=now_s,
+        exit_code=exit_code,
+        run_interval_s=session.run_interval_s,
+        version=__version__,
+        plan=result.prepared.plan,
+        live=dict(_live(snapshot.observed.live)),
+        bounded=frozenset(variant.key for variant in snapshot.variants if variant.is_autoscaled),
+        is_paused=bool(result.paused),
+        pull_requests=tuple(_open(result, now_s)),
+        merges=sum(each.closed_at_s is not None and each.closed_at_s >= now_s - RECENT_S for each in merged),
+        acts=result.acts,
+        traffic=_counts(TRAFFIC.by_host()),
+    )
+
+
+def tell_gauges(session: Session, outcome: RunOutcome) -> None:
+    """Bring the gauges where the settings say; of a run that failed the last success stays as it was."""
+    settings = session.gauges
+    if settings is None:
+        return
+    gauges = gauges_of(outcome)
+    try:
+        if settings.textfile:
+            write_gauges(Path(settings.textfile), gauges, kept=LAST_SUCCESS)
+        if settings.pushgateway is not None:
+            grouping = _grouping(session)
+            push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
+    except ReconcilerError as error:
+        logger.warning("no gauges were told: %s", error)
+
+
+def _grouping(session: Session) -> Mapping[str, str]:
+    """Runs of other repositories, or of other clusters of this one, must not replace what this one told."""
+    chosen = [cluster.name for cluster in session.settings.clusters] if session.settings.other_clusters else []
+    return {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
+
+
+def _live(live: Mapping[ResourceKey, object]) -> Iterator[tuple[ResourceKey, float]]:
+    for key, each in live.items():
+        if isinstance(each, LiveReplicas) and each.newest is not None:
+            yield key, each.newest
+
+
+def _open(result: RunResult, now_s: float) -> Iterator[OpenPullRequest]:
+    """Those that were open and were not closed, and those that this run created."""
+    closed = {each.number for each in result.published if each.operation is Operation.CLOSED}
+    for proposal in result.forge.proposals:
+        shown = result.forge.pull_requests.get(proposal.number)
+        if proposal.decision and shown is not None and shown.is_open and proposal.number not in closed:
+            tip = result.forge.tips.get(proposal.head_branch)
+            pushed_s = tip.committed_s if tip is not None else None
+            opened_s = pushed_s if shown.opened_at_s is None else shown.opened_at_s
+            yield OpenPullRequest(group=proposal.group, number=proposal.number, opened_s=opened_s)
+    for each in result.published:
+        if each.operation is Operation.CREATED and each.number is not None:
+            yield OpenPullRequest(group=each.group, number=each.number, opened_s=now_s)
+
+
+def _counts(traffic: Mapping[str, HostTraffic]) -> Mapping[str, tuple[int, int]]:
+    return {host: (each.requests, each.failures) for host, each in traffic.items()}

@@ -1,0 +1,124 @@
+"""Our own gauges on their way out: Prometheus' text, to a Pushgateway or into a file of the node exporter."""
+
+import base64
+import functools
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from reconciler.domain.gauges import Gauge
+from reconciler.domain.settings import Pushgateway
+from reconciler.errors import ConfigurationError, TransientError
+from reconciler.http.addresses import checked_root
+from reconciler.http.door import Door
+from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
+from reconciler.http.limits import Clock, Limits
+from reconciler.http.messages import Request, Response
+from reconciler.prometheus.credentials import ReadSecret, read_credentials
+
+logger = logging.getLogger(__name__)
+
+JOB = "reconciler"
+LIMITS = Limits(read_s=10.0, total_s=30.0, attempts=3, parallel=1)
+ADVICE: Advice = {FailureKind.UNTRUSTED: "set gauges.pushgateway.tls.ca"}
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FILE_MODE = 0o644
+MAX_FILE_BYTES = 16 * 1024 * 1024
+QUOTED_CHARACTERS = 300
+
+
+def render_gauges(gauges: Iterable[Gauge]) -> bytes:
+    """The gauges in Prometheus' text format; a gauge without series is left out."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import Gauge as Metric
+
+    registry = CollectorRegistry()
+    for gauge in gauges:
+        if gauge.series:
+            metric = Metric(gauge.name, gauge.words, tuple(gauge.series[0][0]), registry=registry)
+            for labels, value in gauge.series:
+                (metric.labels(**labels) if labels else metric).set(value)
+    return generate_latest(registry)
+
+
+def push_gauges(
+    pushgateway: Pushgateway,
+    gauges: Iterable[Gauge],
+    grouping: Mapping[str, str],
+    read_secret: ReadSecret,
+    *,
+    replaces: bool,
+    clock: Clock | None = None,
+) -> None:
+    """Push under the job `reconciler` and `grouping`.
+
+    `replaces` all that was pushed under them, else only metrics that have a new value. Raises ConfigurationError or
+    TransientError, in a sentence without secrets.
+    """
+    root = checked_root(pushgateway.url, "gauges.pushgateway.url")
+    segments = "".join(f"/{name}@base64/{_encoded(value)}" for name, value in grouping.items())
+    request = Request(
+        method="PUT" if replaces else "POST",
+        url=f"{root}/metrics/job/{JOB}{segments}",
+        action="push gauges",
+        content=render_gauges(gauges),
+        headers={"Content-Type": CONTENT_TYPE},
+        is_write=True,
+    )
+    credentials = functools.partial(read_credentials, pushgateway, read_secret)
+    with closing(Door(LIMITS, _judge, advice=ADVICE, clock=clock or Clock())) as door:
+        answer = door.ask(request, credentials)
+    if isinstance(answer, Failure):
+        raise answer.error
+
+
+def write_gauges(path: Path, gauges: Iterable[Gauge], *, kept: str = "") -> None:
+    """Write the file whole or not at all; what it said of the metric `kept` stays where there is no new value.
+
+    Raises ConfigurationError for a directory that is not there or not ours.
+    """
+    content = render_gauges(gauges)
+    if kept and kept.encode() not in content:
+        content += _lines_about(path, kept)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".reconciler-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, FILE_MODE)  # the node exporter is another user
+                file.write(content)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"gauges.textfile: {path} cannot be written: {error.strerror}") from None
+
+
+def _lines_about(path: Path, metric: str) -> bytes:
+    """What a file says of a metric already; nothing where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            written = file.read(MAX_FILE_BYTES)
+    except OSError:
+        return b""
+    about = re.compile(rb"(?:# (?:HELP|TYPE) )?" + re.escape(metric.encode()) + rb"[ {]")
+    return b"".join(line for line in written.splitlines(keepends=True) if about.match(line))
+
+
+def _encoded(value: str) -> str:
+    """A label's value as a part of the path: it may hold slashes; `=` stands for none at all."""
+    return base64.urlsafe_b64encode(value.encode()).decode().rstrip("=") or "="
+
+
+def _judge(response: Response, place: FailurePlace) -> Failure | None:
+    if response.is_success:
+        return None
+    said = response.redactor.show(response.content.decode("utf-8", "replace"))
+    words = f"{response.status}: {' '.join(said.split())[:QUOTED_CHARACTERS]}"
+    if response.status in (401, 403, 404):
+        return place.failure(FailureKind.REFUSED, f"{words}: are gauges.pushgateway's address and credential right?")
+    wait_s = 0.0 if response.status >= 500 else None
+    return Failure(kind=FailureKind.REJECTED, error=TransientError(f"{place.where}: {words}"), wait_s=wait_s)
