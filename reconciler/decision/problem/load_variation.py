@@ -160,6 +160,19 @@ def steady(
     )
 
 
+def reach_of(rate_per_s: float, variation: LoadVariation | None, window_s: float) -> float:
+    """Up to which rate noise may go again: as for replicas that are there, see `DEAD_BAND`.
+
+    Of a rate that fell out of its noise, one margin; where nothing is known of the past, as far as chance goes within
+    a window.
+    """
+    if variation is None:
+        return rate_per_s + min(MARGIN * math.sqrt(rate_per_s / window_s), WIDEST_MARGIN * rate_per_s)
+    margin = variation.margin_per_s
+    is_noise = rate_per_s >= variation.mean_per_s - margin
+    return max(rate_per_s, variation.mean_per_s) + DEAD_BAND * margin if is_noise else rate_per_s + margin
+
+
 def _touched(is_unknown: Bools, windows: int) -> Bools:
     """The moments within so many steps after one that is unknown, and those themselves."""
     return np.asarray(np.convolve(is_unknown, np.ones(windows + 1))[: len(is_unknown)] > 0)

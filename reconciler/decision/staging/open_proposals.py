@@ -4,15 +4,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from reconciler.decision.problem.formulation import FormulatedProblem
+from reconciler.decision.problem.load_variation import reach_of
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.measured.loads import Load
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.requirements import Problem
 
 KEEP_BELOW = 0.05
-"""A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes."""
+"""A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes.
+
+Nor does it where one replica is more than that: see `_is_noise`."""
 
 
 def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
@@ -36,7 +40,8 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
         if not _differs(proposed, optimum) or not _serves(model, merged, optimum, formulated):
             continue
         saving = _saving(proposed, optimum, weights)
-        if saving is None or saving >= KEEP_BELOW:
+        is_noise = _is_noise(model, proposed, optimum, situation)
+        if saving is None or (saving >= KEEP_BELOW and not is_noise):
             continue
         allocations.update(proposed)
         kept.update(dict.fromkeys(proposed, proposal.number))
@@ -78,6 +83,37 @@ def _serves(model: ModelKey, allocations: Allocations, optimum: Allocations, for
     return is_within and formulated.needs.is_met(model, allocations, formulated.least(model), like=optimum)
 
 
+def _is_noise(
+    model: ModelKey, proposed: Mapping[ResourceKey, Allocation], optimum: Allocations, situation: Situation
+) -> bool:
+    """Whether the optimum only lacks replicas each of which the load of now, as noisy as it is, may need again.
+
+    What was to grow and need not any more goes with its demand.
+    """
+    needs, demand = situation.formulated.needs, situation.formulated.demands.get(model)
+    load = situation.snapshot.observed.loads.get(model)
+    if demand is None or not isinstance(load, Load) or needs.requirements[model].fixed is not None:
+        return False
+    differing = {key: each for key, each in proposed.items() if optimum[key] != each}
+    is_fewer = all(_is_fewer(optimum[key], each) for key, each in differing.items())
+    is_over = all(optimum[key] == situation.current[key] for key in differing)
+    rate_per_s = demand.rate_per_s / (1 + demand.headroom)
+    reached = (1 + demand.headroom) * reach_of(rate_per_s, demand.variation, load.window_s)
+    merged = {**situation.current, **proposed}
+    return (
+        is_fewer
+        and not is_over
+        and all(
+            needs.total(model, {**merged, key: replace(each, replicas=each.replicas - 1)}) < reached
+            for key, each in differing.items()
+        )
+    )
+
+
+def _is_fewer(allocation: Allocation, than: Allocation) -> bool:
+    return allocation.accelerator == than.accelerator and allocation.replicas < than.replicas
+
+
 def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:
     return any(optimum[key] != allocation for key, allocation in proposed.items())
 
@@ -85,9 +121,10 @@ def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -
 def _words(proposal: Proposal, proposed: Mapping[ResourceKey, Allocation], saving: float) -> str:
     told = {change.resource for change in proposal.changes}
     stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, beside"
+    why = f"under {KEEP_BELOW * 100:.0f} %" if saving < KEEP_BELOW else "which noise may need again"
     return (
         f"{stands} open pull request #{proposal.number}: the new optimum would save "
-        f"{max(saving, 0.0) * 100:.1f} %, under {KEEP_BELOW * 100:.0f} %"
+        f"{max(saving, 0.0) * 100:.1f} %, {why}"
     )
 
 

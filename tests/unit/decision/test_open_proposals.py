@@ -38,8 +38,32 @@ def test_a_proposal_from_before_the_accelerator_was_known_keeps_the_one_it_runs_
     assert big.plan().groups[0].kept_proposal == 7
 
 
+@pytest.mark.parametrize("is_past_known", [False, True])
+def test_at_its_edge_noise_does_not_push_either(fleet: Any, make: Any, is_past_known: bool) -> None:
+    """Fifteen replicas carry 149.85 req/s, with what noise needs where the past is known; one more is 6 %."""
+    above, below = (146.6, 146.1) if is_past_known else (149.9, 149.2)
+
+    def offer(rate_per_s: float) -> None:
+        fleet.offer(rate_per_s)
+        if is_past_known:
+            fleet.remember(*[rate_per_s] * 61)
+
+    fleet.add(replicas=12)
+    offer(below)
+    assert fleet.desired() == {"llama": "15 x H100"}
+    offer(above)
+    assert fleet.desired() == {"llama": "16 x H100"}
+    fleet.propose(make.change("llama", "12 x H100", "16 x H100"))
+    offer(below)
+    assert fleet.desired() == {"llama": "16 x H100"}
+    assert fleet.plan().groups[0].kept_proposal == 7
+    assert "the new optimum would save 6.2 %, which noise may need again" in fleet.decision().steps[-2].reason
+    offer(0.9 * below)
+    assert fleet.desired() == {"llama": "14 x H100"}
+
+
 def test_at_five_percent_it_is_replaced(big: Any, make: Any) -> None:
-    big.offer(189.0)  # 19 replicas
+    big.offer(180.0)  # 19 replicas
     big.propose(make.change("llama", "30 x H100", "20 x H100"))
     assert big.desired() == {"llama": "19 x H100"}
     assert big.plan().groups[0].kept_proposal is None

@@ -15,9 +15,9 @@ from reconciler.forge.marker import read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
 from reconciler.pipeline.publish import Operation
-from reconciler.pipeline.run import RunResult, run
+from reconciler.pipeline.run import Prepared, RunResult, run
 from tests.servers.answers import failing
-from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk, at
 from tests.servers.fleet import CHAT_DEPLOYMENT
 from tests.servers.git_workshop import run_git
 
@@ -280,3 +280,18 @@ def test_a_base_that_moves_on_leaves_a_branch_where_it_is(desk: Desk) -> None:
         before = desk.state()
         assert operations(desk.run(BUSY)) == {}
         assert desk.state() == before
+
+
+def test_noise_about_the_edge_of_one_replica_rewrites_no_pull_request(desk: Desk) -> None:
+    below, above = at(236.8), at(237.5)
+    assert desired_of_chat(desk.plan(below)) == 8
+    assert desired_of_chat(desk.run(above).prepared) == 9
+    before = desk.state()
+    for ask in (below, above, below):
+        assert operations(desk.run(ask)) == {}
+        assert desk.state() == before
+    assert operations(desk.run(at(225.0))) == {"prod/chat": Operation.UPDATED}
+
+
+def desired_of_chat(prepared: Prepared) -> int:
+    return next(each.desired.replicas for each in prepared.plan.decisions if each.variant.name == "llama")
