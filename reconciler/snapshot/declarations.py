@@ -12,6 +12,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_readable
+from reconciler.placement.disruption import KIND as BUDGET
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.flux_sources import GENERATOR_GROUP
 from reconciler.placement.flux_sources import GROUP as SOURCE_GROUP
@@ -39,7 +40,7 @@ _CHART_VALUES = "values.yaml"
 _ARGO_SOURCE = ".argocd-source"
 _SOURCE_GROUPS = (SOURCE_GROUP, GENERATOR_GROUP)
 _GROUPS = (*_DEPLOYING_GROUPS, *_SOURCE_GROUPS)
-_WORDS = KIND_WORDS | {group.encode() for group in _GROUPS} | {SECRET.encode(), b"scaleTargetRef"}
+_WORDS = KIND_WORDS | {group.encode() for group in _GROUPS} | {SECRET.encode(), b"scaleTargetRef", BUDGET.encode()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +324,7 @@ def _matters(document: Document) -> bool:
     return (
         names_kind(kind)
         or is_list
+        or kind == BUDGET
         or scales_another(value)
         or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
         or (isinstance(version, str) and version.startswith(_SOURCE_GROUPS) and kind in SOURCE_KINDS)

@@ -124,6 +124,8 @@ class Workload:
     immovable: Hold | None = None
     caution: str = ""
     """What a person should know who is about to merge an edit of it."""
+    budget: tuple[int, Place] | None = None
+    """How many pods a PodDisruptionBudget wants available, and where it says so; None where none is over them."""
     becomes: ResourceKey | None = None
     bounds_of: str = ""
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""

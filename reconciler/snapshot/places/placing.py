@@ -11,6 +11,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import DELIVER, ModelSettings, Settings
 from reconciler.placement.delivery import find_delivery
+from reconciler.placement.disruption import find_budget
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
@@ -123,6 +124,7 @@ class _Builds:
                 replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
                 considered=tuple(considered) if len(considered) > len(fields) else (),
                 unwritable=self._owned(built),
+                budget=find_budget(self.fleet, built, workload.template_labels),
                 caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
             ),
             built,

@@ -86,9 +86,18 @@ def _resolve(
     ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
     ranked += layers.hits(setting)
     ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
+    if setting.name == MIN_REPLICAS.name:
+        ranked = [*_of_budget(layers, ranked[0][0]), *ranked]
     (value, source), *rest = ranked
     displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
     return Sourced(value=value, source=source, displaced=displaced)
+
+
+def _of_budget(layers: Layers, least: SettingScalar | None) -> Iterator[Hit]:
+    """What a PodDisruptionBudget wants available, where that is more: fewer could never leave their nodes."""
+    budget = None if layers.workload is None else layers.workload.budget
+    if budget is not None and isinstance(least, int) and budget[0] > least:
+        yield budget[0], Source(kind=SourceKind.RESOURCE, place=budget[1])
 
 
 def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
