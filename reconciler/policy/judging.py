@@ -98,7 +98,8 @@ def limits_of(rules: Iterable[Rule], subject: Subject) -> Limits:
     far, pace = _joined(ranges), _joined(paces)
     if far.conflict:
         return far
-    return replace(_within(far, pace), anchor=next((each for each in (*ranges, *paces) if each.range.stays), None))
+    moved = _within(far, _joined([each for each in paces if each.range.is_firm]))
+    return replace(_within(far, pace), moved=moved, anchor=next((each for each in (*ranges, *paces) if each.range.stays), None))
 
 
 def _joined(found: Sequence[RuledRange]) -> Limits:
@@ -121,7 +122,7 @@ def _within(far: Limits, pace: Limits) -> Limits:
         most, cap = pace.most, pace.cap
     elif most is not None and most < pace.least:
         most = pace.least
-    return Limits(least=least, most=most, floor=floor, cap=cap, moved=far)
+    return Limits(least=least, most=most, floor=floor, cap=cap)
 
 
 def refused_accelerator(rules: Iterable[Rule], subject: Subject, accelerator: str) -> Spoken | None:

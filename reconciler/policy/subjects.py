@@ -148,17 +148,18 @@ class Range:
     """The replicas that a rule leaves a variant.
 
     `is_pace`: it says how fast, not how far; where both cannot be, it goes as far as the pace admits.
-    `stays`: on no other accelerator. `words` say why, for whoever it stops.
+    `stays`: on no other accelerator. `is_firm`: it counts on another one too. `words` say why, for whoever it stops.
     """
 
     least: int = 0
     most: int | None = None
     is_pace: bool = False
     stays: bool = False
+    is_firm: bool = False
     words: str = ""
 
 
 def as_now(subject: Subject, words: str) -> Range:
     """What a rule leaves that lets nothing change."""
     now = subject.current.replicas
-    return Range(least=now, most=now, is_pace=True, stays=True, words=words)
+    return Range(least=now, most=now, is_pace=True, stays=True, is_firm=True, words=words)
