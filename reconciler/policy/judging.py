@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
-from reconciler.domain.rules import BrokenRule, Direction, Rule
+from reconciler.domain.rules import BrokenRule, Direction, Rule, Scope
+from reconciler.policy.port import leaves_all, says_nothing, takes_any
 from reconciler.policy.registry import KINDS
 from reconciler.policy.scopes import covers, fits, towards
 from reconciler.policy.subjects import Change, Range, Spoken, Subject
@@ -75,31 +76,70 @@ def unreadable(rules: Iterable[Rule]) -> Iterator[Finding]:
             yield Finding(place=rule.place, severity=Severity.ERROR, message=rule.asks.words)
 
 
-def broken(rules: Iterable[Rule], subject: Subject) -> Spoken | None:
-    """The first rule that covers a variant and could not be read; None where all could."""
-    for rule in rules:
-        if isinstance(rule.asks, BrokenRule) and covers(rule.scope, subject):
-            return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=f"cannot be read: {rule.asks.words}")
-    return None
+class RuleBook:
+    """Rules by when they are asked, so that nobody is asked who has nothing to say."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        known = [(rule, KINDS[rule.asks.kind], _scope_of(rule)) for rule in self.rules if rule.asks.kind in KINDS]
+        self._broken = [(rule, _scope_of(rule)) for rule in self.rules if isinstance(rule.asks, BrokenRule)]
+        self._limiting = [(rule, kind.limit, scope) for rule, kind, scope in known if kind.limit is not leaves_all]
+        self._judging = [(rule, kind.judge, scope) for rule, kind, scope in known if kind.judge is not says_nothing]
+        self._refusing = [
+            (rule, kind.refuses, scope)
+            for rule, kind, scope in known
+            if kind.refuses is not takes_any and (not rule.scope.directions or Direction.MOVE in rule.scope.directions)
+        ]
+
+    def broken(self, subject: Subject) -> Spoken | None:
+        """The first rule that covers a variant and could not be read; None where all could."""
+        for rule, scope in self._broken:
+            if scope is None or covers(scope, subject):
+                words = rule.asks.words if isinstance(rule.asks, BrokenRule) else ""
+                return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=f"cannot be read: {words}")
+        return None
+
+    def limits(self, subject: Subject) -> Limits:
+        """The numbers that rules leave a variant: as far towards their bounds as their pace admits."""
+        ranges: list[RuledRange] = []
+        paces: list[RuledRange] = []
+        for rule, limit, scope in self._limiting:
+            if scope is None or covers(scope, subject):
+                found = limit(rule.asks, subject)
+                found = found if found is None or scope is None else towards(scope, found, subject)
+                if found is not None:
+                    (paces if found.is_pace else ranges).append(RuledRange(rule=rule, range=found))
+        if not ranges and not paces:
+            return NO_LIMITS
+        far, pace = _joined(ranges), _joined(paces)
+        if far.conflict:
+            return far
+        moved = _within(far, _joined([each for each in paces if each.range.is_firm]))
+        anchor = next((each for each in (*ranges, *paces) if each.range.stays), None)
+        return replace(_within(far, pace), moved=moved, anchor=anchor)
+
+    def refuse(self, subject: Subject, accelerator: str) -> Spoken | None:
+        """The first rule that wants no replica of a variant moved to an accelerator; None where none minds."""
+        for rule, refuses, scope in self._refusing:
+            words = refuses(rule.asks, accelerator)
+            if words and (scope is None or covers(scope, subject)):
+                return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words)
+        return None
+
+    def judge(self, change: Change) -> tuple[Spoken, ...]:
+        """What rules say of a change of a finished plan, in their order."""
+        said = []
+        for rule, judge, scope in self._judging:
+            if scope is None or (covers(scope, change.subject) and fits(scope, change)):
+                found = judge(rule.asks, rule, change)
+                if found is not None:
+                    said.append(found)
+        return tuple(said)
 
 
-def limits_of(rules: Iterable[Rule], subject: Subject) -> Limits:
-    """The numbers that rules leave a variant: as far towards their bounds as their pace admits."""
-    ranges: list[RuledRange] = []
-    paces: list[RuledRange] = []
-    for rule in rules:
-        if rule.asks.kind in KINDS and covers(rule.scope, subject):
-            found = KINDS[rule.asks.kind].limit(rule.asks, subject)
-            found = None if found is None else towards(rule.scope, found, subject)
-            if found is not None:
-                (paces if found.is_pace else ranges).append(RuledRange(rule=rule, range=found))
-    if not ranges and not paces:
-        return NO_LIMITS
-    far, pace = _joined(ranges), _joined(paces)
-    if far.conflict:
-        return far
-    moved = _within(far, _joined([each for each in paces if each.range.is_firm]))
-    return replace(_within(far, pace), moved=moved, anchor=next((each for each in (*ranges, *paces) if each.range.stays), None))
+def _scope_of(rule: Rule) -> Scope | None:
+    """Which changes a rule is for; None for all."""
+    return None if rule.scope == Scope() else rule.scope
 
 
 def _joined(found: Sequence[RuledRange]) -> Limits:
@@ -123,28 +163,6 @@ def _within(far: Limits, pace: Limits) -> Limits:
     elif most is not None and most < pace.least:
         most = pace.least
     return Limits(least=least, most=most, floor=floor, cap=cap)
-
-
-def refused_accelerator(rules: Iterable[Rule], subject: Subject, accelerator: str) -> Spoken | None:
-    """The first rule that wants no replica of a variant moved to an accelerator; None where none minds."""
-    for rule in rules:
-        if rule.asks.kind not in KINDS or (rule.scope.directions and Direction.MOVE not in rule.scope.directions):
-            continue
-        words = KINDS[rule.asks.kind].refuses(rule.asks, accelerator)
-        if words and covers(rule.scope, subject):
-            return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words)
-    return None
-
-
-def judge(rules: Iterable[Rule], change: Change) -> tuple[Spoken, ...]:
-    """What rules say of a change of a finished plan, in their order."""
-    said = []
-    for rule in rules:
-        if rule.asks.kind in KINDS and covers(rule.scope, change.subject) and fits(rule.scope, change):
-            found = KINDS[rule.asks.kind].judge(rule.asks, rule, change)
-            if found is not None:
-                said.append(found)
-    return tuple(said)
 
 
 def strictest(said: Iterable[Spoken]) -> Verdict:

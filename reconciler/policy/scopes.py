@@ -6,13 +6,9 @@ from reconciler.domain.globs import path_matches
 from reconciler.domain.rules import Direction, Scope
 from reconciler.policy.subjects import Change, Range, Subject
 
-ANYTHING = Scope()
-
 
 def covers(scope: Scope, subject: Subject) -> bool:
     """Whether a variant is in scope, whatever is done to it."""
-    if scope == ANYTHING:
-        return True
     variant = subject.variant
     service_class = "" if variant.service_class is None else variant.service_class.value.name
     texts = (

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import candidates, learning, optimizer, replay, repository, saturation, sizing, tracking
+from tests.bench import candidates, judging, learning, optimizer, replay, repository, saturation, sizing, tracking
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -35,12 +35,14 @@ def main() -> None:
     tracked = tracking.measure()
     learned = learning.measure()
     saturated = saturation.measure()
+    judged = judging.measure()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
     print(
         "\nAn hour of metric targets, replayed\n"
         + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
     )
+    print("\nChanges judged by rules, five of them in CEL\n" + table(tuple(judged), [tuple(judged.values())]))
     print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
     print(
         "\nModels sized by saturation\n"
@@ -58,6 +60,7 @@ def main() -> None:
         "saturation": saturated,
         "tracking": tracked,
         "learning": learned,
+        "judging": judged,
         "replay": [asdict(fleet) for fleet in fleets],
         "queries_by_variants": queries,
         "help": asdict(help_s),

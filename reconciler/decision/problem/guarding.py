@@ -12,10 +12,11 @@ from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.requirements import Bounds, Requirement
-from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Snapshot
-from reconciler.policy.judging import NO_LIMITS, Limits, broken, limits_of, refused_accelerator
+from reconciler.policy.judging import NO_LIMITS, Limits, RuleBook
 from reconciler.policy.subjects import Merge, Spoken, Subject
+
+NO_RULES = RuleBook(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Guard:
     `stopped` says which rule keeps a variant from changing at all, `shared` are budgets and limits on changes.
     """
 
-    rules: tuple[Rule, ...] = ()
+    rules: RuleBook = NO_RULES
     subjects: Mapping[ResourceKey, Subject] = field(default_factory=dict)
     limits: Mapping[ResourceKey, Limits] = field(default_factory=dict)
     stopped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
@@ -34,8 +35,8 @@ class Guard:
     @classmethod
     def of(cls, snapshot: Snapshot, states: Iterable[VariantState], devices: Devices) -> "Guard":
         """What the rules of a snapshot's settings say of variants that may change."""
-        rules = snapshot.settings.rules
-        if not rules:
+        rules = RuleBook(snapshot.settings.rules)
+        if not rules.rules:
             return cls()
         merges, pools = _merges(snapshot.proposals), {pool.name: pool.devices for pool in devices.pools}
         subjects = {
@@ -51,9 +52,9 @@ class Guard:
             for state in states
         }
         free = {state.variant.key: subjects[state.variant.key] for state in states if state.is_free}
-        stopped = {key: said for key, each in free.items() if (said := broken(rules, each)) is not None}
-        limits = {key: limits_of(rules, each) for key, each in free.items() if key not in stopped}
-        shared = shared_rules(rules, subjects)
+        stopped = {key: said for key, each in free.items() if (said := rules.broken(each)) is not None}
+        limits = {key: rules.limits(each) for key, each in free.items() if key not in stopped}
+        shared = shared_rules(rules.rules, subjects)
         return cls(rules=rules, subjects=subjects, limits=limits, stopped=stopped, shared=shared)
 
     def held(self, states: Sequence[VariantState]) -> tuple[VariantState, ...]:
@@ -102,7 +103,7 @@ class Guard:
         anchor = self.limits.get(candidate.variant, NO_LIMITS).anchor
         if anchor is not None:
             return f"rule {anchor.rule}: {anchor.range.words}"
-        said = refused_accelerator(self.rules, subject, candidate.accelerator)
+        said = self.rules.refuse(subject, candidate.accelerator)
         return "" if said is None else f"rule {said.rule}: {said.words}"
 
     def requirement(self, asked: Requirement) -> Requirement:

@@ -19,7 +19,7 @@ from reconciler.domain.measured.loads import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
 from reconciler.domain.rules import BudgetRule, ChangeLimitRule
 from reconciler.domain.snapshot import Variant
-from reconciler.policy.judging import NO_LIMITS, STRICTNESS, judge, strictest
+from reconciler.policy.judging import NO_LIMITS, STRICTNESS, strictest
 from reconciler.policy.subjects import BudgetShare, Change, FleetChange, Spoken
 
 STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
@@ -46,14 +46,14 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Leave as they are what rules stop, and what was to give way to it; after every pass that changes allocations.
 
     What stays changes what others may do, so all is looked at again until no rule stops anything more: each turn
-    holds one change more, so they end.
+    holds or ends one change more, so they end. What was said last is kept for the verdicts.
     """
     while True:
         heard = _said_of_changes(situation, staged)
         stopped = {key: _hold_of(said) for key, each in heard.items() for said in each[:1] if said.kind in STOPPING}
         ended = {key: said for key, each in heard.items() if key not in stopped for said in _ends(each, staged, key)}
         if not stopped and not ended:
-            return staged
+            return replace(staged, said=heard)
         as_now = {key: situation.current[key] for key in stopped}
         cut = {key: replace(staged.allocations[key], replicas=said.replicas or 0) for key, said in ended.items()}
         staged = replace(
@@ -81,7 +81,6 @@ def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
 
     What would change and may not at all says what it waits for.
     """
-    said = _said_of_changes(situation, staged)
     waiting = {
         key: Hold(kind=HoldKind.RULE, words=f"rule {clamp.rule}: {clamp.words}", place=clamp.rule.place)
         for key in situation.formulated.guard.limits
@@ -90,16 +89,16 @@ def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
         and (clamp := _clamp(situation, staged, key)) is not None
     }
     staged = replace(staged, waiting={**waiting, **staged.waiting})
-    verdicts = {key: _verdict(situation, staged, key, said.get(key, ())) for key in situation.group_of}
-    return replace(staged, verdicts=verdicts, said=said)
+    verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
+    return replace(staged, verdicts=verdicts)
 
 
-def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey, said: tuple[Spoken, ...]) -> Verdict:
+def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:
     if key in staged.holds:
         return verdict_of(staged.holds[key])
     if staged.outcome(situation, key) is Outcome.UNCHANGED:
         return Verdict(kind=VerdictKind.ALLOW)
-    return strictest(said) if situation.formulated.guard.rules else STANDING
+    return strictest(staged.said.get(key, ())) if situation.formulated.guard.rules.rules else STANDING
 
 
 def verdict_of(hold: Hold) -> Verdict:
@@ -110,13 +109,13 @@ def verdict_of(hold: Hold) -> Verdict:
 def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceKey, tuple[Spoken, ...]]:
     """What rules say of each change, the strictest first."""
     guard = situation.formulated.guard
-    if not guard.rules:
+    if not guard.rules.rules:
         return {}
     said = {}
     for change in _changes(situation, staged):
         key = change.subject.variant.key
         clamps = filter(None, (_clamp(situation, staged, key), staged.clamped.get(key)))
-        found = (*judge(guard.rules, change), *clamps)
+        found = (*guard.rules.judge(change), *clamps)
         said[key] = tuple(sorted(found, key=lambda each: STRICTNESS.index(each.kind)))
     return said
 

@@ -53,16 +53,16 @@ def _judge(asks: ApprovalRule, rule: Rule, change: Change) -> Spoken | None:
 
 
 def _reasons(asks: ApprovalRule, change: Change) -> Iterator[str]:
-    current, does = change.current, change.directions
+    current = change.current
     for amount, moved, words in ((asks.up, change.added, "up"), (asks.down, -change.added, "down")):
         if amount is not None and moved > 0 and moved > amount.of(current.replicas):
             yield f"more than {amount} {words}"
     yield from _costs(asks, change)
     if asks.accelerator_change and change.is_move:
         yield "another accelerator"
-    if asks.to_zero and Direction.TO_ZERO in does:
+    if asks.to_zero and Direction.TO_ZERO in change.directions:
         yield "no replica is left"
-    if asks.first_change and Direction.FIRST in does:
+    if asks.first_change and Direction.FIRST in change.directions:
         yield "its first change by us within 30 days"
     if asks.learned_within_s is not None and _is_young(change, asks.learned_within_s):
         yield f"its profile was learned on {change.learned_on}, less than {asks.learned_within_s / DAY_S:g} days ago"
