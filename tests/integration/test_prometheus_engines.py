@@ -28,7 +28,7 @@ from tests.servers.variants import make_variant
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
 
 END_S = 1_790_000_010.0
-ENGINES = ("vllm", "old-vllm", "sglang", "trtllm", "triton", "tgi")
+ENGINES = ("vllm", "old-vllm", "renamed", "sglang", "trtllm", "triton", "tgi")
 NEEDS = QueryNeeds(saturation={"llm": 8, "other": 1}, traced={"llm": 8})
 
 
@@ -64,6 +64,11 @@ def written() -> History:
         sglang_rank(history, of("sglang", model_name="model-sglang", dp_rank=rank), usage=0.25 + int(rank) / 2)
     history.counter("sglang:num_requests_total", of("sglang", model_name="model-sglang"), 2.0)
     history.counter("sglang:generation_tokens_total", of("sglang", model_name="model-sglang"), 300.0)
+    own = History(end_s=END_S)
+    vllm_replica(own, of("renamed", model_name="model-renamed", engine="0"), per_s=2.0, waiting=4.0)
+    vllm_cache(own, of("renamed", model_name="model-renamed", engine="0"), usage=0.5, blocks="1000")
+    for metric, kind, labels, points in own.families():  # as an exporter writes it that allows no colon
+        history.series(kind, metric.replace(":", "_"), labels, points, labels[""])
     trtllm_replica(history, of("trtllm", model_name="model-trtllm"))
     triton_replica(history, of("triton"))
     tgi_replica(history, of("tgi"))
@@ -133,6 +138,7 @@ def test_nothing_failed_and_nothing_was_warned_of(observed: Observed) -> None:
     ("name", "completed", "tokens"),
     [
         ("vllm", 2.0, (180.0, 512.0)),
+        ("renamed", 2.0, (180.0, 512.0)),
         ("sglang", 2.0, (150.0, 400.0)),
         ("trtllm", 2.0, (150.0, 250.0)),
         ("tgi", 2.0, (120.0, 300.0)),
@@ -171,7 +177,14 @@ def test_times_are_seconds_and_unknown_where_an_engine_tells_none(
 
 @pytest.mark.parametrize(
     ("name", "running", "waiting"),
-    [("vllm", 8.0, 8.0), ("sglang", 12.0, 2.0), ("trtllm", 5.0, 2.0), ("triton", 30.0, 2.0), ("tgi", 5.0, 3.0)],
+    [
+        ("vllm", 8.0, 8.0),
+        ("renamed", 4.0, 4.0),
+        ("sglang", 12.0, 2.0),
+        ("trtllm", 5.0, 2.0),
+        ("triton", 30.0, 2.0),
+        ("tgi", 5.0, 3.0),
+    ],
 )
 def test_requests_under_way_are_those_of_the_pod(observed: Observed, name: str, running: float, waiting: float) -> None:
     found = seen(observed, name)
@@ -184,6 +197,7 @@ def test_requests_under_way_are_those_of_the_pod(observed: Observed, name: str, 
     [
         ("vllm", [("0", 0.5, 4.0, 16_000.0, 0.3), ("1", 0.9, 4.0, 14_400.0, 0.3)]),
         ("old-vllm", [("", 0.4, 0.0, None, None)]),
+        ("renamed", [("", 0.5, 4.0, 16_000.0, None)]),
         ("sglang", [("0", 0.25, 1.0, 40_000.0, 0.25), ("1", 0.75, 1.0, 40_000.0, 0.25)]),
         ("trtllm", [("", 0.75, 2.0, 16_000.0, 0.1)]),
         ("triton", [("", 0.5, 2.0, 64_000.0, None)]),

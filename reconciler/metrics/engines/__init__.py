@@ -6,7 +6,7 @@ To add one, write its file and put it at the end of `ENGINES`: quantities, queri
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from reconciler.metrics.engines.serving_engine import ServingEngine
+from reconciler.metrics.engines.serving_engine import ServingEngine, underscored
 from reconciler.metrics.engines.sglang import SGLANG
 from reconciler.metrics.engines.tgi import TGI
 from reconciler.metrics.engines.triton import TRITON
@@ -15,6 +15,8 @@ from reconciler.metrics.engines.vllm import VLLM
 
 ENGINES = {engine.name: engine for engine in (VLLM, SGLANG, TRTLLM, TRITON, TGI)}
 """In the order their candidates are asked."""
+SOURCES = (*ENGINES.values(), *(each for engine in ENGINES.values() if (each := underscored(engine)) != engine))
+"""The engines as they name their metrics, then as exporters rename them that allow no colon."""
 
 
 class EngineMetric(Protocol):
@@ -31,8 +33,8 @@ Metric = TypeVar("Metric", bound=EngineMetric)
 
 def offered(of: Callable[[ServingEngine], Iterable[Metric]]) -> list[Metric]:
     """What engines offer of a quantity: first all that they tell themselves, then what is derived."""
-    found = [each for engine in ENGINES.values() for each in of(engine)]
+    found = [each for engine in SOURCES for each in of(engine)]
     return sorted(found, key=lambda each: each.is_derived)
 
 
-__all__ = ["ENGINES", "ServingEngine", "offered"]
+__all__ = ["ENGINES", "SOURCES", "ServingEngine", "offered"]

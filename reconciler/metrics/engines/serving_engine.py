@@ -3,7 +3,8 @@
 `$by`, `$unnamed`, `$place`, `$where` and `$window` are as in `Quantity`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import cast
 
 SELDOM = "150s"
 """The longest time between two scrapes, every two minutes, and their jitter: what is silent for longer has gone."""
@@ -193,6 +194,21 @@ def _added_up(by: str, apart: str, expression: str) -> str:
     if not apart:
         return f"max by ({by}) ({expression})"
     return f"sum by ({by}) (max by ({by}, {apart}) ({expression}))"
+
+
+def underscored(engine: ServingEngine) -> ServingEngine:
+    """The engine with `_` for `:` in the names of its metrics."""
+    return cast(ServingEngine, _renamed(engine))
+
+
+def _renamed(part: object) -> object:
+    if isinstance(part, str):
+        return part.replace(":", "_")
+    if isinstance(part, tuple):
+        return tuple(map(_renamed, part))
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{each.name: _renamed(getattr(part, each.name)) for each in fields(part)})
+    return part
 
 
 def ratio(numerator: str, denominator: str, rank: str = "") -> CounterRatio:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.metrics.engines import ENGINES, ServingEngine
+from reconciler.metrics.engines import SOURCES, ServingEngine
 from reconciler.metrics.engines.serving_engine import CounterRatio
 from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS, POD_OWNERS
 from reconciler.metrics.quantities.loads import QUANTITIES, RUNNING, WAITING
@@ -59,9 +59,7 @@ def _past(present: Name, past: Name) -> Quantity:
 def _tokens(name: Name, ratios: Callable[[ServingEngine], Iterable[CounterRatio]], reason: str) -> Quantity:
     """Tokens in a second: by what was finished then, they are those of a request; both count each series once."""
     counters = (
-        replace(ratio.numerator, apart=engine.finished[0].apart)
-        for engine in ENGINES.values()
-        for ratio in ratios(engine)
+        replace(ratio.numerator, apart=engine.finished[0].apart) for engine in SOURCES for ratio in ratios(engine)
     )
     return _over_pods(name, [counter.gain() for counter in counters], "tokens/s", reason)
 

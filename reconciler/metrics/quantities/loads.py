@@ -1,6 +1,6 @@
 """The quantities behind every model's load and every variant's observation, asked of each cluster in each run."""
 
-from reconciler.metrics.engines import ENGINES, offered
+from reconciler.metrics.engines import SOURCES, offered
 from reconciler.metrics.quantities.endpoint_picker import ARRIVALS
 from reconciler.metrics.quantities.kubernetes import POD_OWNERS, QUOTAS, UNSCHEDULABLE
 from reconciler.metrics.quantities.quantity import CLUSTER, PER_POD, Name, Quantity
@@ -49,7 +49,7 @@ QUANTITIES: tuple[Quantity, ...] = (
         by=PER_POD,
         candidates=tuple(
             f"{engine.running[0].growth()} + {engine.waiting[0].growth()}"
-            for engine in ENGINES.values()
+            for engine in SOURCES
             if engine.running and engine.waiting
         ),
     ),
@@ -61,7 +61,7 @@ QUANTITIES: tuple[Quantity, ...] = (
         by=PER_POD,
         candidates=tuple(
             f"{engine.running[0].changes()} + {engine.waiting[0].changes()}"
-            for engine in ENGINES.values()
+            for engine in SOURCES
             if engine.running and engine.waiting
         ),
     ),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.engines import ENGINES, ServingEngine
+from reconciler.metrics.engines import SOURCES, ServingEngine
 from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS, POD_OWNERS, UNSCHEDULABLE
 from reconciler.metrics.quantities.quantity import Quantity
 from reconciler.metrics.queries.expressions import label_names, matchers
@@ -17,6 +17,7 @@ LACKS, HAS = "lacks", "has"
 EXPORTED = "exported_"
 """What a scrape without `honorLabels` puts before labels that its target has too."""
 NODES, REQUESTS = "kube_node_status_allocatable", "kube_pod_container_resource_requests"
+_NAMING = ("vllm:", "vllm_", "sglang:", "sglang_")
 _SELECTED = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{")
 
 _QUANTITIES: Mapping[str, Callable[[ServingEngine], Iterable[str]]] = {
@@ -82,12 +83,16 @@ def _labels(settings: PrometheusSettings, where: str) -> Iterator[str]:
 
 def _running(*, names_model: bool = False) -> tuple[str, ...]:
     """The metric of each engine that says that a replica runs; of those that name their model, if that is asked."""
-    gauges = (gauge for engine in ENGINES.values() for gauge in engine.running)
-    return tuple(gauge.metric for gauge in gauges if not names_model or gauge.metric.startswith(("vllm:", "sglang:")))
+    gauges = (gauge for engine in SOURCES for gauge in engine.running)
+    return tuple(
+        gauge.metric
+        for gauge in gauges
+        if not names_model or gauge.metric.startswith(("vllm:", "vllm_", "sglang:", "sglang_"))
+    )
 
 
 def _known_metrics() -> tuple[str, ...]:
-    told = [name for engine in ENGINES.values() for names in metrics_of(engine).values() for name in names]
+    told = [name for engine in SOURCES for names in metrics_of(engine).values() for name in names]
     kubernetes = [*owner_metrics(), *metrics_in(LIVE_REPLICAS), *metrics_in(UNSCHEDULABLE), NODES, REQUESTS]
     return tuple(dict.fromkeys([*told, *kubernetes]))
 

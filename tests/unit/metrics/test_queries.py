@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.engines import ENGINES
+from reconciler.metrics.engines import SOURCES
 from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.expressions import quote
@@ -48,7 +48,7 @@ def test_completions_are_coalesced_and_never_added() -> None:
     ]
     asked = texts(PLAIN, {"llm": 3})["completions"].split(" or ")
     assert [text for text in asked if text in known] == known
-    assert len(asked) == sum(len(engine.finished) for engine in ENGINES.values())
+    assert len(asked) == sum(len(engine.finished) for engine in SOURCES)
 
 
 def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:
