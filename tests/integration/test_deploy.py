@@ -87,8 +87,9 @@ def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_
     assert list(pods) == ["CronJob"]
     assert list(violations(pods["CronJob"])) == []
     (container,) = pods["CronJob"]["containers"]
-    environment = {each["name"]: each["value"] for each in container["env"]}
+    environment = {each["name"]: each.get("value") for each in container["env"]}
     assert environment["RECONCILER_REPO"] == "https://github.com/acme/fleet.git"
+    assert environment.get("RECONCILER_TRUSTED_ORIGINS") == (None if tool else "http://127.0.0.1:9")
     assert container["image"].endswith(f"reconciler:{__version__}")
     (policy,) = (each for each in built if each["kind"] == "NetworkPolicy")
     own_port = [{"ports": [{"protocol": "TCP", "port": 9}]}]

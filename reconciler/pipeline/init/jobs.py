@@ -8,6 +8,7 @@ from reconciler import __version__
 from reconciler.domain.pages import HOME
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import parse_remote
+from reconciler.http.addresses import origin_of
 from reconciler.pipeline.init.generated import GeneratedFile
 from reconciler.pipeline.init.looking import Found
 from reconciler.rendering.renderer import Renderer, shipped_manifests
@@ -43,7 +44,7 @@ class JobView:
     """What the templates of jobs print.
 
     `repository` is the https address of the repository, `source` what Flux calls it; `prometheus_ports` are those that
-    the network policy must open beside 443 and 9090.
+    the network policy must open beside 443 and 9090, and `origins` those that a token for Prometheus may go to.
     """
 
     repository: str
@@ -56,6 +57,7 @@ class JobView:
     project: str = "default"
     source: str = "flux-system"
     prometheus_ports: tuple[int, ...] = ()
+    origins: str = ""
 
 
 def job_files(
@@ -63,7 +65,12 @@ def job_files(
 ) -> Iterator[GeneratedFile]:
     """The files that were asked for; ConfigurationError where a job could not reach the repository."""
     wishes.check()
-    view = JobView(repository=remote, branch=branch, prometheus_ports=tuple(sorted(set(_ports(urls)))))
+    view = JobView(
+        repository=remote,
+        branch=branch,
+        prometheus_ports=tuple(sorted(set(_ports(urls)))),
+        origins=",".join(dict.fromkeys(map(origin_of, urls))),
+    )
     if wishes.github_action:
         yield GeneratedFile(path=WORKFLOW, text=renderer.render("init/github-action.yml.j2", view))
     if wishes.gitlab_ci:
