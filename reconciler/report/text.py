@@ -49,13 +49,15 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
 
 
 def counts_text(plan: Plan) -> str:
-    """`3 changes (1 needs approval), 2 held, 4 unchanged.`"""
+    """`3 changes (1 needs approval), 2 held, 4 unchanged.`; what stays and has to wait is not unchanged of itself."""
     changes = plan.with_outcome(Outcome.CHANGE)
     waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
     verb = "needs" if waiting == 1 else "need"
     approval = f" ({waiting} {verb} approval)" if waiting else ""
-    held, unchanged = (len(plan.with_outcome(outcome)) for outcome in (Outcome.HELD, Outcome.UNCHANGED))
-    return f"{count(len(changes), 'change')}{approval}, {held} held, {unchanged} unchanged."
+    held, staying = plan.with_outcome(Outcome.HELD), plan.with_outcome(Outcome.UNCHANGED)
+    patient = sum(each.waiting is not None for each in staying)
+    later = f", {patient} waiting" if patient else ""
+    return f"{count(len(changes), 'change')}{approval}, {len(held)} held{later}, {len(staying) - patient} unchanged."
 
 
 def _nothing_decided(plan: Plan) -> str:

@@ -36,9 +36,10 @@ def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], lis
 
 
 def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
-    first = islice((each for each in same if each is not here), MOST_NAMED)
-    others = name_first([str(other.place) for other in first], len(same) - 1)
-    reason = f"{here.key.kind} {here.key.label} is declared again at {others}: keep one"
+    places = dict.fromkeys(each.place for each in same if each.place != here.place)
+    others = name_first([str(place) for place in islice(places, MOST_NAMED)], len(places))
+    where = f"again at {others}" if places else f"{len(same)} times in one place"
+    reason = f"{here.key.kind} {here.key.label} is declared {where}: keep one"
     return BrokenResource(key=here.key, place=here.place, reason=reason)
 
 

@@ -64,7 +64,7 @@ def _read(cluster: str, built: BuiltObject) -> Iterator[Piece]:
     obstacle = next((each for each in built.obstacles if len(each.field) <= _OBJECT_DEPTH), None)
     if obstacle is None:
         yield from read_object(_as_built(cluster, built))
-    elif names_kind(built.key.kind) and not KINDS[built.key.kind].holds_settings:
+    elif is_read(_as_built(cluster, built)) and not KINDS[built.key.kind].holds_settings:
         yield BrokenResource(key=built.key, place=obstacle.place or built.place, reason=obstacle.reason)
 
 

@@ -12,6 +12,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_readable
+from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.placement.disruption import KIND as BUDGET
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.flux_sources import GENERATOR_GROUP
@@ -228,7 +229,7 @@ def read_recorded(
 
 def fold(commit: Commit, settings: Settings) -> Declaration:
     """One declaration of all files; the objects of withheld ones are known by name only."""
-    whole = merge(declare(commit.fleet, commit.readings))
+    whole = _with_roots(merge(declare(commit.fleet, commit.readings)), commit.fleet)
     chosen = {cluster.name for cluster in settings.clusters}
     unread = tuple(_withheld(key, each.path) for each in commit.withheld for key in each.objects)
     findings = tuple(finding for reading in commit.readings.values() for finding in reading.findings)
@@ -255,6 +256,25 @@ def concerns(commit: Commit, path: str, settings: Settings) -> bool:
 def _is_of(commit: Commit, path: str, clusters: Iterable[ClusterSettings]) -> bool:
     builds = ((cluster, commit.fleet.clusters.get(cluster.name)) for cluster in clusters)
     return any(cluster.holds(path) or (build is not None and path in build.paths) for cluster, build in builds)
+
+
+def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
+    """What is built more than once from one place is told with those who build it."""
+    renamed: dict[str, str] = {}
+    for broken in declaration.broken:
+        found = fleet.objects.get(replace(broken.key, part=""), ())
+        roots = sorted({str(built.root) for built in found})
+        if len(roots) > 1 and len({built.place for built in found}) < len(found):
+            named = name_first(roots[:MOST_NAMED], len(roots))
+            words = f"{broken.key.kind} {broken.key.label} is built by {named}"
+            renamed[broken.reason] = f"{words}: keep one, or name the cluster of each in clusters[].paths"
+    return replace(
+        declaration,
+        broken=tuple(replace(each, reason=renamed.get(each.reason, each.reason)) for each in declaration.broken),
+        findings=tuple(
+            sorted({replace(each, message=renamed.get(each.message, each.message)) for each in declaration.findings})
+        ),
+    )
 
 
 def _repository(readings: Mapping[str, FileReading], paths: Iterable[str], remote: str) -> ManifestRepository:

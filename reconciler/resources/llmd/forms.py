@@ -46,9 +46,6 @@ def find_contradiction(spec: Mapping[str, object]) -> tuple[str, str] | None:
     profile = _written(spec, _PROFILE_FIELDS) if target else ()
     if profile:
         return profile[0], _word_contradiction(profile, "the profile form", target, "the target form")
-    if "sloClassRef" in spec and "variantCost" in spec:
-        message = _word_contradiction(("variantCost",), "the target form", ("sloClassRef",), "the profile form")
-        return "variantCost", message
     entries = _entries(spec)
     if any("perfParms" in entry for entry in entries):
         flat = next((found for entry in entries if (found := _written(entry, _FLAT_FIELDS))), ())

@@ -88,11 +88,12 @@ class ParmsProfile(Shape):
 
 
 class FlatProfileSpec(Shape):
-    """Profile form, first version: all fields are required."""
+    """Profile form, first version: all fields are required; v0.0.5 has a cost, too."""
 
     model_id: NonEmpty = Field(alias="modelID")
     slo_class_ref: SloClassRefFields
     model_profile: FlatProfile
+    variant_cost: Decimal | None = None
 
 
 class ParmsProfileSpec(Shape):
@@ -101,6 +102,7 @@ class ParmsProfileSpec(Shape):
     model_id: NonEmpty = Field(alias="modelID")
     slo_class_ref: SloClassRefFields
     model_profile: ParmsProfile
+    variant_cost: Decimal | None = None
 
 
 class ScaleTargetRefFields(Shape):

@@ -125,7 +125,7 @@ def _as_variant(
     source: KubernetesObject, form: FormOfSpec, spec: Spec, settings: Mapping[str, Annotation], status: object
 ) -> VariantResource:
     target = spec.scale_target_ref if isinstance(spec, TargetSpec) else None
-    cost = None if isinstance(spec, FlatProfileSpec | ParmsProfileSpec) else spec.variant_cost
+    cost = spec.variant_cost
     profiles = tuple(_as_profile(source, index, entry) for index, entry in enumerate(_entries_of(spec)))
     return VariantResource(
         key=source.key,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.snapshot.declarations import read_declaration
@@ -51,3 +52,28 @@ def test_what_is_not_read_may_hold_a_missing_target(files: dict[str, str], cause
 def test_what_is_not_read_elsewhere_is_no_cause() -> None:
     other = {"other/kustomization.yaml": f"namespace: other\n{CHART}", "va.yaml": VARIANT}
     assert hold_of(other) == MISSING
+
+
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: llama, namespace: llm}\nspec: {replicas: 1}\n"
+
+
+def declared(files: dict[str, str]) -> Declaration:
+    manifests = [ManifestFile(path=path, body=text.encode()) for path, text in files.items()]
+    return read_declaration(manifests, (), SETTINGS, files)
+
+
+def test_what_overlays_build_twice_is_told_by_their_names() -> None:
+    base = {"base/kustomization.yaml": "resources: [llama.yaml, va.yaml]\n", "base/llama.yaml": DEPLOYMENT}
+    overlays = {f"{name}/kustomization.yaml": "resources: [../base]\n" for name in ("east", "west")}
+    found = {str(each) for each in declared({**base, **overlays, "base/va.yaml": VARIANT}).findings}
+    cure = "is built by east, west: keep one, or name the cluster of each in clusters[].paths"
+    assert found == {
+        f"base/llama.yaml:1: warning: metadata.name: Deployment llm/llama {cure}",
+        f"base/va.yaml:1: error: metadata.name: VariantAutoscaling llm/llama {cure}",
+    }
+
+
+def test_a_service_of_kubernetes_is_no_variant_that_is_held() -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: llama, namespace: llm}\n"
+    files = {"prod/kustomization.yaml": "resources: [service.yaml, missing.yaml]\n", "prod/service.yaml": service}
+    assert declared(files).broken == ()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
+from reconciler.domain.declared.declarations import Declaration, Form
 from reconciler.domain.identity import Severity
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.folding import FileDeclaration, merge
@@ -71,3 +71,28 @@ def test_the_order_of_files_does_not_matter(order: list[int]) -> None:
     texts = [VARIANT, VARIANT, DEPLOYMENT, COSTS, COSTS.replace("'1'", "cheap")]
     files = read({f"{index}.yaml": text.replace("NAME", "a") for index, text in enumerate(texts)})
     assert merge([files[index] for index in order]) == merge(files)
+
+
+EARLY = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: llama, namespace: llm, labels: {inference.optimization/acceleratorName: A100}}
+spec:
+  modelID: org/llama
+  variantCost: "12.5"
+  sloClassRef: {name: classes, key: standard}
+  modelProfile:
+    accelerators:
+      - acc: A100
+        accCount: 1
+        maxBatchSize: 64
+        perfParms: {decodeParms: {alpha: "7", beta: "0.04"}, prefillParms: {gamma: "5", delta: "0.1"}}
+"""
+
+
+def test_the_shape_that_has_a_class_a_profile_and_a_cost_is_read() -> None:
+    declaration = merge(read({"a.yaml": EARLY}, "east"))
+    (variant,) = declaration.variants
+    assert (variant.form, variant.variant_cost, len(variant.profiles)) == (Form.PROFILE, 12.5, 1)
+    assert variant.slo_class_ref is not None
+    assert declaration.findings == ()
