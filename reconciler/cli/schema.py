@@ -1,4 +1,4 @@
-"""`reconciler schema [configuration]`: JSON Schema for editors."""
+"""`reconciler schema [configuration|policy]`: JSON Schema for editors."""
 
 from typing import Annotated, Literal
 
@@ -7,8 +7,8 @@ import typer
 from reconciler.cli.options import READING, Common, with_common
 
 What = Annotated[
-    Literal["configuration"],
-    typer.Argument(metavar="[configuration]", show_default=False, help="What the schema is of."),
+    Literal["configuration", "policy"],
+    typer.Argument(metavar="[configuration|policy]", show_default=False, help="What the schema is of."),
 ]
 ACTS_ON_NOTHING = (*READING, "output", "color", "quiet", "verbose", "log_format")
 
@@ -17,8 +17,8 @@ ACTS_ON_NOTHING = (*READING, "output", "color", "quiet", "verbose", "log_format"
 def schema(common: Common, what: What = "configuration") -> int:
     """Print a JSON Schema for editors."""
     from reconciler.cli.console import write_json
-    from reconciler.config.schema import configuration_schema
+    from reconciler.config.schema import configuration_schema, policy_schema
 
-    del common, what
-    write_json(configuration_schema())
+    del common
+    write_json(configuration_schema() if what == "configuration" else policy_schema())
     return 0

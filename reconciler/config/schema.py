@@ -42,6 +42,7 @@ from reconciler.config.values import (
     word,
 )
 from reconciler.domain.settings import DELIVER, GitSettings, PullRequestSettings, Settings
+from reconciler.policy.reading.files import PolicyFile
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"
@@ -205,7 +206,7 @@ class ConfigurationFile(ConfigSection):
     paused: bool = False
     """true or false; true plans and says, and writes nothing (= false)"""
     policies: list[Text] = ["default"]
-    """a list of presets (default), files and folders with rules (= [default])"""
+    """a list of presets (default, conservative, balanced, aggressive), files and folders with rules (= [default])"""
     templates: NotYet = None
     gauges: GaugesSection | None = None
     """where our own gauges go after each run: {pushgateway: {url: URL}} or {textfile: PATH} (= none)"""
@@ -234,4 +235,10 @@ class _EditorSchema(GenerateJsonSchema):
 def configuration_schema() -> dict[str, object]:
     """JSON Schema, draft 2020-12, of `reconciler.yaml`: every key with its meaning; unknown keys are refused."""
     schema = ConfigurationFile.model_json_schema(schema_generator=_EditorSchema)
+    return {"$schema": _EditorSchema.schema_dialect, **schema}
+
+
+def policy_schema() -> dict[str, object]:
+    """JSON Schema, draft 2020-12, of a policy file: every rule is of exactly one kind."""
+    schema = PolicyFile.model_json_schema(schema_generator=_EditorSchema)
     return {"$schema": _EditorSchema.schema_dialect, **schema}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import create_model
 
@@ -31,10 +31,21 @@ class RuleShape(Shape):
 
 def _rule_section() -> type[RuleShape]:
     fields: dict[str, Any] = {name: (kind.section | None, None) for name, kind in KINDS.items()}
-    return create_model("RuleSection", __base__=RuleShape, __module__=__name__, __doc__=RuleShape.__doc__, **fields)
+    made = create_model("RuleSection", __base__=RuleShape, __module__=__name__, __doc__=RuleShape.__doc__, **fields)
+    made.model_config["json_schema_extra"] = {"oneOf": [{"required": [name]} for name in KINDS]}
+    made.model_rebuild(force=True)
+    return made
 
 
 RuleSection = _rule_section()
+
+
+class PolicyFile(Shape):
+    """Guard rails of the Reconciler: what it may do alone, what needs a person, what never happens."""
+
+    api_version: Literal["reconciler.io/v1alpha1"]
+    kind: Literal["Policy"]
+    rules: list[RuleSection]  # type: ignore[valid-type]  # made from the registry of kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler.domain.rules import Scope
 from reconciler.policy.reading.files import read_policy
@@ -41,6 +42,24 @@ def test_every_key_of_a_scope_is_told() -> None:
     assert Scope() == ScopeSection().read()
 
 
-def test_every_preset_is_a_column() -> None:
-    heads = re.findall(r"`([a-z]+)`", PAGE.split("## Presets")[1].splitlines()[2])
-    assert sorted(heads) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
+PRESETS = ("conservative", "default", "balanced", "aggressive")
+
+
+def preset_table() -> list[str]:
+    """A row a rule, in the order in which presets first have it, with what each preset asks."""
+    rules = {name: yaml.safe_load((FOLDER / f"{name}.yaml").read_text())["rules"] for name in PRESETS}
+    names = dict.fromkeys(rule["name"] for name in PRESETS for rule in rules[name])
+    told = {(preset, rule["name"]): told_of(rule) for preset in PRESETS for rule in rules[preset]}
+    heads = [f"| rule | {' | '.join(f'`{name}`' for name in PRESETS)} |", f"|---{'|---' * len(PRESETS)}|"]
+    return heads + [f"| `{name}` | {' | '.join(told.get((each, name), '') for each in PRESETS)} |" for name in names]
+
+
+def told_of(rule: dict[str, object]) -> str:
+    asked = {key: value for key, value in rule.items() if key != "name"}
+    return f"`{yaml.safe_dump(asked, default_flow_style=True, sort_keys=False, width=1000).strip()}`"
+
+
+def test_presets_stand_side_by_side() -> None:
+    assert sorted(PRESETS) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    table = preset_table()
+    assert "\n".join(table) in PAGE, "in policies/README.md, show:\n" + "\n".join(table)
