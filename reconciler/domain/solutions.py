@@ -71,8 +71,8 @@ class ModelCoverage:
     """What a model needs and gets, in `unit`; where it gets less, what it competes for and who decided that.
 
     `competes_for` names the shared rows without room for one more of its replicas. `decided_at` is the lowest priority
-    that still got something of them: models above it got what they asked for, those below it nothing of what is
-    scarce. Both are empty where nothing shared stands in the way.
+    of others that got something of them: its own where it shares with equals, else one that went before it. Both are
+    empty where nothing shared, or nobody else, stands in the way.
     """
 
     model: ModelKey

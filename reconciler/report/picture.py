@@ -77,7 +77,7 @@ def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: floa
         sparkline=_sparkline(peaks),
         load_words=(
             f"load measured in the last {duration(len(peaks) * each_s)}, the peak of each {duration(each_s)}: "
-            f"{quantity(min(peaks), RATE)} to {quantity(max(peaks), RATE)} {RATE}"
+            f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}"
         ),
         capacity_words=f"capacity, {words}",
     )
@@ -100,6 +100,10 @@ def _peaks(points: Sequence[tuple[float, float]], each_s: float) -> list[float]:
 def _sparkline(values: Sequence[float]) -> str:
     highest = max(values) or 1.0
     return "".join(BARS[min(len(BARS) - 1, int(value / highest * len(BARS)))] for value in values)
+
+
+def _range(least: str, most: str) -> str:
+    return most if least == most else f"{least} to {most}"
 
 
 def _number(value: float) -> str:

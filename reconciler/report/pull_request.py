@@ -279,12 +279,19 @@ def _held_rows(rows: Iterable[HoldRow], pages: Pages) -> tuple[HeldRow, ...]:
     return tuple(
         HeldRow(
             variants=row.variants,
-            reason=row.reason.removesuffix(f" ({row.place})") if row.place else row.reason,
+            reason=_without_place(row),
             place=file_link(row.place, pages),
             page=hold_link(row.kind),
         )
         for row in rows
     )
+
+
+def _without_place(row: HoldRow) -> str:
+    """The reason without the place at its end, which stands behind it as a link."""
+    if not row.place:
+        return row.reason
+    return row.reason.removesuffix(f" ({row.place})").removesuffix(f", {row.place}").removesuffix(f" at {row.place}")
 
 
 def _queries(plan: Plan, changes: Sequence[Decision]) -> tuple[Link, ...]:

@@ -35,6 +35,11 @@ class SloRow:
     expected: str = ""
     without: str = ""
 
+    @property
+    def is_expected(self) -> bool:
+        """Whether anything is known of what is expected."""
+        return self.expected != UNKNOWN
+
     def __str__(self) -> str:
         return f"{self.target} {self.value} ({self.limit})"
 
@@ -59,6 +64,11 @@ class ChangeRow:
     slo: SloRow | None
     cost: str
     verdict: str
+
+    @property
+    def shows_load(self) -> bool:
+        """Whether demand and capacity are known."""
+        return UNKNOWN not in (self.demand, self.capacity)
 
     @property
     def count(self) -> str:
@@ -213,7 +223,24 @@ def _urgency(change: Decision) -> tuple[bool, bool, float]:
 def misses(decision: Decision) -> bool:
     """Whether a target is missed, or replicas are too full, before or after the change."""
     is_late = any(slo.is_met_before is False or slo.is_met_after is False for slo in decision.slos)
-    return is_late or (decision.fullness is not None and decision.fullness.is_overfull)
+    is_full = decision.fullness is not None and decision.fullness.is_overfull
+    return is_late or is_full or is_measured_late(decision) or (lacks_now(decision) and _grows(decision))
+
+
+def lacks_now(decision: Decision) -> bool:
+    """Whether what is asked of a variant is more than its replicas carry before the change."""
+    demand, capacity = decision.demand, decision.capacity_before
+    return demand is not None and capacity is not None and demand > capacity * (1 + ROUNDING)
+
+
+def is_measured_late(decision: Decision) -> bool:
+    """Whether a mean that Prometheus tells is above a target already."""
+    values = ((measured(slo.name, decision.observed), slo.target_s) for slo in decision.slos)
+    return any(value is not None and value > target for value, target in values)
+
+
+def _grows(decision: Decision) -> bool:
+    return decision.desired.replicas > decision.current.replicas
 
 
 def _accelerator(name: str) -> str:

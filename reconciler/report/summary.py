@@ -19,7 +19,7 @@ from reconciler.report.numbers import (
     round_money_change,
 )
 from reconciler.report.plain import model_name, one_line, short_labels_of
-from reconciler.report.rows import QUANTITIES, by_urgency, measured, slo_name
+from reconciler.report.rows import QUANTITIES, by_urgency, is_measured_late, lacks_now, measured, slo_name
 
 NAME_LENGTH = 50
 HOURS_A_MONTH = 730
@@ -108,7 +108,7 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     """
     missed = misses_before(changes)
     if not missed:
-        return ""
+        return _lacking(changes, decisions)
     first, more = missed[0], len(missed) - 1
     pronoun = "it" if len(changes) == 1 else "them"
     others = f", and so would {count(more, 'more model')}" if more else ""
@@ -117,6 +117,23 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     now = _measured_miss(first)
     whose = f"{now}Unchanged, it" if now else f"Without {pronoun}, {_name(first)}"
     return f"{whose} would {missed_text}{others}."
+
+
+def _lacking(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
+    """What is said where no forecast of a latency is missed: one that is measured, and more demand than capacity."""
+    late = next((each for each in by_urgency(changes) if is_measured_late(each)), None)
+    now = ""
+    if late is not None:
+        slos = (Miss(decision=late, slo=slo) for slo in late.slos)
+        now = next((words for slo in slos if (words := _measured_miss(slo))), "")
+    first = next((each for each in by_urgency(changes) if lacks_now(each)), None)
+    if first is None:
+        return now.strip()
+    serving = [each for each in decisions if each.model == first.model]
+    demand, capacity = _sum(each.demand for each in serving), _sum(each.capacity_before for each in serving)
+    beyond = f"demand {quantity(demand, first.unit)}, capacity {quantity(capacity, first.unit)} {first.unit}"
+    whose = "Unchanged, it" if late is first else f"Without the change, {model_name(first.model)}"
+    return f"{now}{whose} would get more than it carries: {beyond} expected."
 
 
 def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:

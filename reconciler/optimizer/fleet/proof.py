@@ -1,6 +1,6 @@
 """What a plan shows besides itself: what it takes of everything shared, at which price, and how it bears surprises."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -72,7 +72,7 @@ def coverages(
                 priority=requirement.priority,
                 competes_for=names,
                 rivals=tuple(each for _, each in rivals[:RIVALS]),
-                decided_at=min((-takers[name][-1][0] for name in names if takers[name]), default=None),
+                decided_at=min((-last for name in names for last in _last_other(takers[name], model)), default=None),
             )
         )
     return tuple(found)
@@ -97,6 +97,13 @@ def _takers(problem: Problem, everybody: Allocations, names: Collection[str]) ->
                     if name in found:
                         found[name].add(urgency)
     return {name: sorted(takers) for name, takers in found.items()}
+
+
+def _last_other(takers: Sequence[tuple[int, ModelKey]], model: ModelKey) -> Iterator[int]:
+    """The negative priority of the least urgent besides a model; nothing where nobody else takes."""
+    last = next((each for each in reversed(takers) if each[1] != model), None)
+    if last is not None:
+        yield last[0]
 
 
 def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[Sensitivity, ...]:
