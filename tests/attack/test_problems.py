@@ -10,6 +10,11 @@ from tests.attack.families import FAMILIES, draw_problem, scaled
 
 PROBLEMS = int(os.environ.get("ATTACK_PROBLEMS", "400"))
 BATCH = 9
+FOUND = (
+    ("priced segments", 116),  # a budget's price is what one more of its unit saves
+)
+"""What only a long attack had found."""
+
 UNITS = max(PROBLEMS // (10 * len(FAMILIES)), 1)
 
 
@@ -20,6 +25,12 @@ def test_a_solution_is_what_it_claims(family: str, batch: int) -> None:
         problem = draw_problem(family, seed)
         found = list(complaints(problem, SOLVERS["auto"].solve(problem)))
         assert not found, (seed, found)
+
+
+@pytest.mark.parametrize(("family", "seed"), FOUND)
+def test_what_was_found_once_does_not_return(family: str, seed: int) -> None:
+    problem = draw_problem(family, seed)
+    assert not list(complaints(problem, SOLVERS["auto"].solve(problem)))
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1e8])

@@ -220,7 +220,7 @@ def _solution(
     allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
     binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts) * formulation.rows.scale
-    prices = plan.prices * unit / formulation.shared.units
+    prices = plan.prices * unit
     scarce = {formulation.rows.requirements[row].model: tuple(names) for row, names in binding.items()}
     return Solution(
         allocations=allocations,
