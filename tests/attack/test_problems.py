@@ -11,6 +11,7 @@ from tests.attack.families import FAMILIES, draw_problem, scaled
 PROBLEMS = int(os.environ.get("ATTACK_PROBLEMS", "400"))
 BATCH = 9
 FOUND = (
+    ("zero capacities", 114),  # who is held keeps devices of models that share nothing else with it
     ("priced segments", 116),  # a budget's price is what one more of its unit saves
 )
 """What only a long attack had found."""

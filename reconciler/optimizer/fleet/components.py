@@ -1,12 +1,14 @@
 """Parts of a fleet that share nothing with each other: each is decided as if the others did not exist."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Solution, SolveStatus
+from reconciler.optimizer.device_use import NOTHING
+from reconciler.optimizer.fleet.formulating import members
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.proof import coverages, sensitivity, shared_uses
 from reconciler.optimizer.fleet.sparse import Integers, by_cells, owners
@@ -22,14 +24,34 @@ def components(formulation: Formulation) -> list[Problem]:
 
 
 def _labels(formulation: Formulation) -> Integers:
-    """By block its component, from 0: blocks are joined by the shared rows that any of their choices uses."""
+    """By block its component, from 0: blocks are joined by the shared rows that any of their choices uses.
+
+    Or that they use now: where rules contradict each other a model stays where it is.
+    """
+    label = _joined_by(formulation, [])
+    return label if label.max(initial=0) == 0 else _joined_by(formulation, list(_standing(formulation)))
+
+
+def _standing(formulation: Formulation) -> Iterator[tuple[int, int]]:
+    """The blocks with the pools that they take anything of now."""
+    problem = formulation.problem
+    rows = {name: row for row, name in enumerate(formulation.shared.names)}
+    for requirement, block in zip(formulation.rows.requirements, formulation.block_of_row.tolist(), strict=True):
+        for key in members(requirement):
+            taken = problem.current_devices.get(key, NOTHING) if problem.current[key].replicas else NOTHING
+            yield from ((block, rows[name]) for name in taken if name in rows)
+
+
+def _joined_by(formulation: Formulation, more: Sequence[tuple[int, int]]) -> Integers:
+    """The components by what choices use, and by `more` pairs of a block and a shared row."""
     from scipy.sparse.csgraph import connected_components
 
     shared, blocks = formulation.shared, formulation.blocks
+    standing = np.array(more, dtype=np.int64).reshape(-1, 2)
     of_choice = formulation.block_of_row[formulation.choices.row]
     of_variant = formulation.block_of_row[formulation.variants.row]
-    rows = np.concatenate([owners(shared.use), owners(shared.use_touching)])
-    users = np.concatenate([of_choice[shared.use.indices], of_variant[shared.use_touching.indices]])
+    rows = np.concatenate([owners(shared.use), owners(shared.use_touching), standing[:, 1]])
+    users = np.concatenate([of_choice[shared.use.indices], of_variant[shared.use_touching.indices], standing[:, 0]])
     size = blocks + len(shared)
     joined = by_cells(np.ones(len(rows)), users, blocks + rows, (size, size))
     label = connected_components(joined, directed=False)[1][:blocks]

@@ -13,7 +13,7 @@ import numpy as np
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.solutions import Conflict
-from reconciler.optimizer.fleet.formulating import formulate
+from reconciler.optimizer.fleet.formulating import formulate, members
 from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import EXCESS, Generated, best_by_block, generate
 from reconciler.optimizer.fleet.minimal import Rules, fewest, least_taken
@@ -51,13 +51,12 @@ def settle(formulation: Formulation, planner: Planner) -> ConsistentProblem:
             break
         rules = fewest(bare, found.blocks, found.rows)
         conflicts.append(_conflict(bare, rules))
-        held = formulation.block_of_row[formulation.variants.row]
-        is_held = np.isin(held, rules.blocks)
-        keys = [key for key, is_meant in zip(formulation.variants.keys, is_held, strict=True) if is_meant]
+        is_held = np.isin(formulation.block_of_row, rules.blocks)
+        held = [each for each, is_meant in zip(formulation.rows.requirements, is_held, strict=True) if is_meant]
         problem = formulation.problem
-        formulation = formulate(
-            replace(problem, pinned={**problem.pinned, **{key: problem.current[key] for key in keys}})
-        )
+        # What none of its choices could serve with stays as well, and takes what it takes.
+        kept = {key: problem.current[key] for each in held for key in members(each) if key not in problem.pinned}
+        formulation = formulate(replace(problem, pinned={**problem.pinned, **kept}))
     return ConsistentProblem(formulation=formulation, conflicts=tuple(conflicts), is_changed=bool(conflicts))
 
 

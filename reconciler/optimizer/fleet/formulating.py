@@ -247,10 +247,11 @@ def _worth_of(segment: Segment) -> float:
 
 
 def _pinned_members(problem: Problem, requirement: Requirement) -> list[ResourceKey]:
-    return [key for key in _members(requirement) if key in problem.pinned] if problem.pinned else []
+    return [key for key in members(requirement) if key in problem.pinned] if problem.pinned else []
 
 
-def _members(requirement: Requirement) -> list[ResourceKey]:
+def members(requirement: Requirement) -> list[ResourceKey]:
+    """The variants that serve a requirement, those that can choose nothing too."""
     if requirement.fixed is not None:
         return sorted(requirement.fixed)
     return sorted({key.variant for key in requirement.per_replica})
@@ -350,4 +351,4 @@ def _ratios(problem: Problem, offers: _Offers) -> RatioRows:
 
 def _has_pinned(problem: Problem, offers: _Offers, row: int) -> bool:
     """Whether a role is not ours alone to decide: then its proportion is not either."""
-    return any(key in problem.pinned for key in _members(offers.requirements[row]))
+    return any(key in problem.pinned for key in members(offers.requirements[row]))
