@@ -125,8 +125,14 @@ class Formulated:
         return {each.replicas: each.carried / scale for each in self.options[model]}
 
     def cover(self, model: ModelKey, share: float) -> None:
-        """At least that share of the model's demand must be carried."""
-        self.rows.row(self.covered(model), share - 1e-9, math.inf)
+        """At least that share of the model's demand must be carried.
+
+        In replicas where one carries a tiny share: the programme's tolerance must be no replica.
+        """
+        covered = self.covered(model)
+        finer = 1 / max(min((each for each in covered.values() if each > 0), default=1.0), 1e-6)
+        finer = max(finer, 1.0)
+        self.rows.row({key: each * finer for key, each in covered.items()}, (share - 1e-9) * finer, math.inf)
 
     def value(self) -> Terms:
         """Running, starting, touching, and priced demand that is not met, whose columns are new."""

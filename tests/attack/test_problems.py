@@ -12,6 +12,7 @@ PROBLEMS = int(os.environ.get("ATTACK_PROBLEMS", "400"))
 BATCH = 9
 FOUND = (
     ("zero capacities", 114),  # who is held keeps devices of models that share nothing else with it
+    ("huge counts", 167),  # one replica is less than a programme's tolerance
     ("priced segments", 116),  # a budget's price is what one more of its unit saves
 )
 """What only a long attack had found."""
