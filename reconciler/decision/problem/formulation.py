@@ -142,7 +142,7 @@ def formulate(
     """The problem of all models together, each in the unit of its engine, within devices and rules."""
     parts = [problem for _, problem in sorted(models.items())]
     asked = [requirement for part in parts for requirement in part.requirements]
-    requirements = [guard.requirement(requirement) for requirement in asked]
+    requirements = tuple(_ranked(map(guard.requirement, asked), states))
     holds, kept = _joined(part.holds for part in parts), {each.variant.key: each.kept for each in states}
     partial = {key: hold for key, hold in kept.items() if hold is not None} | _joined(part.partial for part in parts)
     free = [state.variant for state in states if state.is_free and state.variant.key not in holds]
@@ -158,7 +158,7 @@ def formulate(
     candidates = tuple(each for each in offered if each.key not in ruled_out)
     moving = {each.key.variant for each in candidates if each.key.accelerator != current[each.key.variant].accelerator}
     problem = Problem(
-        requirements=tuple(_ranked(requirements, states)),
+        requirements=requirements,
         candidates=candidates,
         current=current,
         current_weights=current_weights,

@@ -216,3 +216,25 @@ def test_what_pods_tell_already_is_not_counted_twice(fleet: Any, make: Any, othe
     fleet.stock(H100=6, others=others)
     fleet.observations[make.key("theirs")] = replace(fleet.observations[make.key("theirs")], replicas_reporting=4)
     assert fleet.desired()["ours"] == ours
+
+
+def test_the_most_urgent_takes_what_is_free_before_others_have_merged(fleet: Any, make: Any) -> None:
+    fleet.price(A100=4.0)
+    for name, replicas in (("a", 1), ("b", 1), ("c", 3)):
+        fleet.add(
+            name,
+            replicas=replicas,
+            runs_on="A100",
+            model_id=name,
+            profiles=(make.profile("A100", 10),),
+            annotations={"group": name},
+            min_replicas=0,
+        )
+    for model, rate in (("a", 15.0), ("b", 15.0), ("c", 15.0)):
+        fleet.offer(rate, model)
+    fleet.prioritise("b", 10)
+    fleet.stock(A100=6)
+
+    plan = fleet.plan()
+
+    assert {each.variant.name: each.desired.replicas for each in plan.decisions} == {"a": 1, "b": 2, "c": 2}
