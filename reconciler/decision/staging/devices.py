@@ -7,6 +7,7 @@ not what moves: its old replicas run until the new ones serve, and a move into w
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
@@ -15,6 +16,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Pool
 from reconciler.optimizer.device_use import DeviceUse
+
+Told = TypeVar("Told")
 
 
 class DeviceRoom:
@@ -123,22 +126,48 @@ class DeviceRoom:
         return self._each(pool, key, after) * after.replicas - self._each(pool, key, before) * before.replicas
 
     def _cut_to(self, pool: Pool, group: str, room: int) -> None:
-        """Take additions back, the least urgent first, until the group fits."""
+        """Take additions back, the least urgent first, until the group fits; then give back what fits all the same."""
         adding = [key for key in self._members[pool.name][group] if self._added(pool.name, key) > 0]
+        allocations, waiting, lacks = dict(self._allocations), dict(self._waiting), dict(self._lacks)
+        cut: list[ResourceKey] = []
         for key in sorted(adding, key=lambda each: (self._urgency[each], each)):
             excess = self._use(pool.name, group, self._allocations) - room
             if excess <= 0:
-                return
-            before, after = self._current[key], self._allocations[key]
-            each = self._each(pool.name, key, after)
-            is_moved = before.accelerator != after.accelerator
-            kept = before.replicas if is_moved else max(after.replicas - -(-excess // each), before.replicas)
-            self._allocations[key] = before if is_moved else replace(after, replicas=kept)
-            is_left = excess <= self._left(pool.name, group, self._allocations)
-            if not is_left:
-                self._lacks[key] = pool.name
-            until = "what moves away frees" if is_left else "other pull requests free"
-            self._wait(key, f"waits until {until} devices of {pool.name}")
+                break
+            cut.append(key)
+            self._cut(pool.name, group, key, excess)
+        for key in reversed(cut):
+            if self._give_back(pool.name, group, key, room, allocations[key]):
+                _put_back(self._waiting, waiting, key)
+                _put_back(self._lacks, lacks, key)
+
+    def _cut(self, pool: str, group: str, key: ResourceKey, excess: int) -> None:
+        before, after = self._current[key], self._allocations[key]
+        is_moved = before.accelerator != after.accelerator
+        fewer = -(-excess // self._each(pool, key, after))
+        kept = before.replicas if is_moved else max(after.replicas - fewer, before.replicas)
+        self._allocations[key] = before if is_moved else replace(after, replicas=kept)
+        is_left = excess <= self._left(pool, group, self._allocations)
+        if not is_left:
+            self._lacks[key] = pool
+        until = "what moves away frees" if is_left else "other pull requests free"
+        self._wait(key, f"waits until {until} devices of {pool}")
+
+    def _give_back(self, pool: str, group: str, key: ResourceKey, room: int, wanted: Allocation) -> bool:
+        """As much as fits of what was taken from a variant, for what was cut after it may have been enough.
+
+        Whether that is all of it.
+        """
+        kept = self._allocations[key]
+        fitting = (room - self._use(pool, group, self._allocations)) // self._each(pool, key, wanted)
+        if kept.accelerator == wanted.accelerator:
+            more = max(min(wanted.replicas - kept.replicas, fitting), 0)
+            self._allocations[key] = replace(kept, replicas=kept.replicas + more)
+            return self._allocations[key] == wanted
+        self._allocations[key] = wanted
+        is_fitting = self._use(pool, group, self._allocations) <= room
+        self._allocations[key] = wanted if is_fitting else kept
+        return is_fitting
 
     def _is_freed(self, pool: str) -> bool:
         """Whether any pull request frees devices of a pool."""
@@ -151,3 +180,10 @@ class DeviceRoom:
         planned = self._planned[key]
         words = f"{words}: {planned.replicas} x {planned.accelerator} is planned"
         self._waiting[key] = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=words)
+
+
+def _put_back(told: dict[ResourceKey, Told], before: Mapping[ResourceKey, Told], key: ResourceKey) -> None:
+    """What was told of a resource before."""
+    told.pop(key, None)
+    if key in before:
+        told[key] = before[key]

@@ -238,3 +238,25 @@ def test_the_most_urgent_takes_what_is_free_before_others_have_merged(fleet: Any
     plan = fleet.plan()
 
     assert {each.variant.name: each.desired.replicas for each in plan.decisions} == {"a": 1, "b": 2, "c": 2}
+
+
+def test_what_was_cut_is_given_back_where_it_fits_all_the_same(fleet: Any, make: Any) -> None:
+    fleet.price(A100=4.0)
+    for name, replicas, devices, group in (("a", 1, 1, "ours"), ("b", 0, 2, "ours"), ("c", 5, 1, "theirs")):
+        fleet.add(
+            name,
+            replicas=replicas,
+            runs_on="A100",
+            model_id=name,
+            profiles=(make.profile("A100", 10),),
+            annotations={"group": group},
+            workload={"devices": {"nvidia.com/gpu": devices}},
+            min_replicas=0,
+        )
+    for model, rate in (("a", 15.0), ("b", 5.0), ("c", 15.0)):
+        fleet.offer(rate, model)
+    fleet.stock(A100=7)
+
+    plan = fleet.plan()
+
+    assert {each.variant.name: each.desired.replicas for each in plan.decisions} == {"a": 2, "b": 0, "c": 2}
