@@ -15,7 +15,7 @@ from reconciler.decision.problem.guarding import Guard
 from reconciler.decision.problem.sharing import with_shared_rules
 from reconciler.decision.proposing.groups import group_plans
 from reconciler.decision.proposing.parts import Bonds
-from reconciler.decision.staging.passes import stage
+from reconciler.decision.staging.deadlocks import stage_reachable
 from reconciler.decision.staging.staged_plan import Situation
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.holds import Hold
@@ -45,9 +45,8 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     answers = size_models(SizingInput(snapshot=snapshot, devices=devices, variations=variations), states)
     models = {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
     formulated = with_shared_rules(formulate(states, models, devices, guard, snapshot.settings.objective))
-    solution = SOLVERS[SOLVER].solve(formulated.problem)
     situation = Situation.of(snapshot, states, formulated)
-    staged = stage(situation, solution)
+    solution, staged = stage_reachable(situation, SOLVERS[SOLVER].solve)
     context = DecisionContext(
         situation=situation,
         answers=answers,

@@ -248,15 +248,59 @@ def test_unrelated_models_change_nothing(empty: Any, make: Any, planned: Callabl
         assert {name: beside[name] for name in alone} == alone, seed
 
 
+def at_rest(empty: Any, make: Any, seed: int) -> tuple[Drawn, Plan]:
+    """A fleet after as many runs as it takes, each merged whole, all of it ready, and the plan that changes nothing."""
+    fleet = drawn(seed)
+    fleet.proposed.clear()
+    for each in fleet.variants.values():
+        each["is_unready"] = False
+    made = built(empty, make, fleet)
+    for _ in range(RUNS):
+        if not made.plan().with_outcome(Outcome.CHANGE):
+            break
+        made.merge()
+    return fleet, made.plan()
+
+
 def test_a_plan_that_is_merged_comes_to_rest(empty: Any, make: Any, seeds: range) -> None:
     for seed in seeds:
-        fleet = drawn(seed)
-        fleet.proposed.clear()
-        for each in fleet.variants.values():
-            each["is_unready"] = False
-        made = built(empty, make, fleet)
-        for _ in range(RUNS):
-            if not made.plan().with_outcome(Outcome.CHANGE):
-                break
-            made.merge()
-        assert not made.plan().with_outcome(Outcome.CHANGE), seed
+        fleet, plan = at_rest(empty, make, seed)
+        assert not plan.with_outcome(Outcome.CHANGE), seed
+        assert not list(_more(fleet, plan)), seed
+
+
+def _more(fleet: Drawn, plan: Plan) -> Iterator[str]:
+    """Variants of models that are short for ever, of which one more replica would fit."""
+    placed = {each.variant.name: each.current for each in plan.decisions}
+    left = {name: fleet.stock[name] - count for name, count in used(fleet, placed, placed).items()}
+    carried = served(fleet, placed)
+    needed = {each.model.model_id: each.needed for each in plan.coverages}
+    held = {each.variant.name for each in plan.with_outcome(Outcome.HELD)}
+    for name, each in fleet.variants.items():
+        model, now = each["model_id"], placed[name]
+        others = {other for other, at in placed.items() if at.replicas and fleet.variants[other]["model_id"] == model}
+        most = 99 if each["max_replicas"] is None else each["max_replicas"]
+        is_open = name not in held and now.replicas < most and len(others | {name}) <= 2
+        if carried[model] < needed.get(model, 0.0) * (1 - NOISE) and is_open:
+            accelerators = {now.accelerator} if now.replicas else set(each["batches"])
+            yield from (
+                f"{name} on {on}" for on in accelerators & each["batches"].keys() if left[on] >= each["devices"]
+            )
+
+
+@pytest.mark.parametrize(
+    ("seed", "model", "least"),
+    [
+        (4, "model-3", 9.5),  # urgent, and had nothing
+        (41, "model-3", 29.9),  # had a third of that
+        (42, "model-3", 42.5),  # urgent, and had nothing
+        (104, "model-1", 29.9),  # had half of that
+    ],
+)
+def test_models_that_wait_for_each_other_keep_nobody_short(
+    empty: Any, make: Any, seed: int, model: str, least: float
+) -> None:
+    """Each of these fleets aims at a plan that never comes, for old replicas run until new ones serve."""
+    fleet, plan = at_rest(empty, make, seed)
+
+    assert served(fleet, {each.variant.name: each.current for each in plan.decisions})[model] >= least
