@@ -15,6 +15,7 @@ from reconciler.pipeline.run import Prepared
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import DEPLOYING_KINDS
 from reconciler.rendering.kustomize import Kustomize, find_kustomize
+from reconciler.report.delivery import CARRIER
 from reconciler.resources.registry import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 
@@ -67,6 +68,7 @@ def prove(repository: Repository, prepared: Prepared) -> Proof:
             _check_out(repository, folder)
         before = {root: _render(kustomize, folder, root) for root in roots}
         for path, body in files.items() if roots else ():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(body)
         for root in roots:
             after = _render(kustomize, folder, root)
@@ -151,6 +153,8 @@ class _WantedChanges:
         if target is not None and target.is_accelerator_change and not _PLACING.isdisjoint(path):
             return True
         if name in self.told and path[:1] == ("status",):
+            return True
+        if name[1].startswith(CARRIER):
             return True
         if name in self.resources and path[:2] == ("metadata", "labels"):
             return True

@@ -9,6 +9,10 @@ KUBECTL = "registry.k8s.io/kubectl:v1.34.1"
 """The first that can apply a subresource without a flag of its own is 1.32."""
 
 
+CARRIER = "reconciler-status-"
+"""How the names of all objects that deliver a status begin."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredStatus:
     """A status of one resource, as the manifest that kubectl applies: JSON, which is YAML too."""
@@ -68,7 +72,7 @@ def delivery_view(
 
     A hook is replaced by name. A Job that Flux applies cannot change, so its name says what it applies.
     """
-    name = f"reconciler-status-{_digest(group, directory, namespace)}"
+    name = f"{CARRIER}{_digest(group, directory, namespace)}"
     view = StatusDeliveryView(name=name, target_namespace=namespace, job=name, statuses=statuses, is_hook=not is_flux)
     contents = (each.manifest for each in statuses)
     return replace(view, job=f"{name}-{_digest(*contents, KUBECTL)}") if is_flux else view

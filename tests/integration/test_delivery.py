@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.servers.desk import BUSY, PEAK, Desk, open_desk
+from reconciler.pipeline.proving import prove
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, Desk, open_desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import Workshop, run_git
 from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations
@@ -151,6 +152,36 @@ def test_flux_applies_a_job_of_its_own_after_the_rest(desk: Desk) -> None:
     assert "annotations" not in job["metadata"]
     assert "ttlSecondsAfterFinished" not in job["spec"]
     assert job["metadata"]["name"] != by_kind(objects)["ConfigMap"]["metadata"]["name"], "it says what it applies"
+
+
+@pytest.mark.parametrize("deployer", [ARGO, FLUX])
+def test_the_render_proof_expects_what_delivers(desk: Desk, deployer: str) -> None:
+    desk.workshop.write("clusters/prod/apps/kustomization.yaml", b"resources: [chat.yaml]\n")
+    deployed_by(desk, deployer)
+    proof = prove(desk.clone(), desk.plan(BUSY))
+    assert proof.changed == (1 if deployer == FLUX else 0)
+
+
+def test_a_profile_form_has_the_times_of_its_schema_too(desk: Desk) -> None:
+    folder = "clusters/prod/code"
+    deployed_by(desk, ARGO.replace("chat", "code"), "")
+    desk.workshop.write(f"{folder}/kustomization.yaml", b"resources:\n  - granite.yaml\n")
+    desk.workshop.commit("Build the code")
+    desk.run(BUSY_TWICE)
+    (proposed,) = (each for each in desk.pull_requests() if "prod-code" in each.head_branch)
+    run_git(desk.workshop.clone, "fetch", "-q", "origin", proposed.head_branch)
+    run_git(desk.workshop.clone, "reset", "-q", "--hard", "FETCH_HEAD")
+    objects = build(desk.workshop.clone / folder)
+    (manifest,) = carried(objects).values()
+    assert manifest["metadata"] == {"name": "granite", "namespace": "code"}
+    assert set(manifest["status"]["actuation"]) == {"applied", "lastAttemptTime", "lastSuccessTime"}
+    found = by_kind(objects)
+    name = found["ConfigMap"]["metadata"]["name"]
+    pod = pod_spec_of(found["Job"])
+    assert pod is not None
+    assert [each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each] == [name]
+    assert found["RoleBinding"]["roleRef"]["name"] == found["Role"]["metadata"]["name"]
+    assert found["RoleBinding"]["subjects"][0]["name"] == pod["serviceAccountName"]
 
 
 @pytest.mark.parametrize(
