@@ -11,7 +11,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from reconciler.report.outcome import outcome_lines
 from reconciler.report.pull_request import plan_view
-from reconciler.report.text import plan_text
+from reconciler.report.text import nothing_decided, plan_text
 
 if TYPE_CHECKING:
     from reconciler.pipeline.group_states import Published
@@ -56,16 +56,18 @@ def _print_run(common: Common, result: "RunResult") -> None:
         return
     if common.quiet:
         return
-    write(painted(common, plan_text(result.prepared.plan, width=width())))
+    plan = result.prepared.plan
+    write(painted(common, plan_text(plan, width=width(), is_last=False)))
     lines = [line for each in result.published for line in published_lines(each)]
+    last = nothing_decided(plan)
     if result.paused:
         write(f"\nPaused by {result.paused}: nothing was written.")
-    else:
+    elif lines or not last:
         write("\n".join(["", *lines]) if lines else "\nNothing to propose.")
     for outcome in result.told:
         write("\n".join(outcome_lines(outcome)))
-    if result.prepared.plan.is_all_held:
-        write("Every variant is held: nothing could be decided.")
+    if last:
+        write(last)
 
 
 def diff_lines(prepared: Prepared) -> Iterator[str]:

@@ -19,10 +19,10 @@ SIZED = (
 )
 
 
-def plan_text(plan: Plan, *, width: int = 0) -> str:
+def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
     """The whole plan; where its table is wider than `width` cells each change takes lines of its own.
 
-    `width` 0 is unlimited, as for a pipe.
+    `width` 0 is unlimited, as for a pipe. What is not `is_last` leaves to others that it came to nothing.
     """
     labels = labels_of(decision.variant for decision in plan.decisions)
     changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
@@ -42,7 +42,7 @@ def plan_text(plan: Plan, *, width: int = 0) -> str:
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.
-    foot = "\n".join(_foot(plan, width))
+    foot = "\n".join(_foot(plan, width, nothing_decided(plan) if is_last else ""))
     if foot:
         blocks[-1] += ("\n" if held or waiting else "\n\n") + foot
     return "\n\n".join(blocks) + "\n"
@@ -60,7 +60,7 @@ def counts_text(plan: Plan) -> str:
     return f"{count(len(changes), 'change')}{approval}, {len(held)} held{later}, {len(staying) - patient} unchanged."
 
 
-def _nothing_decided(plan: Plan) -> str:
+def nothing_decided(plan: Plan) -> str:
     """That a run came to nothing, as its last word: nobody reads a list of reasons every five minutes."""
     if not plan.decisions:
         return (
@@ -167,6 +167,6 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
     return (heading, *(line for text in texts for line in hung("   ", one_line(text), width=width)))
 
 
-def _foot(plan: Plan, width: int) -> tuple[str, ...]:
-    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), _nothing_decided(plan))
+def _foot(plan: Plan, width: int, last: str) -> tuple[str, ...]:
+    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), last)
     return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)

@@ -146,7 +146,9 @@ def test_a_run_that_held_everything_says_so_last_and_fails_where_that_is_asked_f
 ) -> None:
     arguments = ("run", "--repo", desk.workshop.remote, "--prometheus", "http://127.0.0.1:9")
     held, failing = command(*arguments), command(*arguments, "--fail-when-held")
-    assert held.out.splitlines()[-1] == "Every variant is held: nothing could be decided."
+    assert held.out.splitlines()[-1] == "Nothing was decided: all 3 variants are held."
+    assert held.out.count("variants are held") == 1
+    assert "Nothing to propose" not in held.out
     assert (held.code, failing.code) == (Exit.TRANSIENT, Exit.TRANSIENT)
     assert exit_of_plan(desk.plan(lambda _cluster, _queries: ()).plan, fails_when_held=True) == Exit.INPUT
 
