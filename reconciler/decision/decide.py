@@ -1,6 +1,6 @@
 """The pure heart: a snapshot in, a plan put together from its decisions out. Same snapshot, same bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.context import DecisionContext, Projection
@@ -22,10 +22,13 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
+from reconciler.manifests.wording import name_first
 from reconciler.optimizer import SOLVERS
 from reconciler.policy.judging import unreadable
 
 SOLVER = "auto"
+SHOWN = 3
+"""Of names in one sentence."""
 DIGITS = 6
 """Of sums of money, in the plan: what is left of them differs from machine to machine."""
 
@@ -108,6 +111,21 @@ def _sum(costs: Sequence[float | None]) -> float | None:
     return round(sum(known), DIGITS) if len(known) == len(costs) else None
 
 
+def _relative_costs(snapshot: Snapshot) -> Iterator[str]:
+    """Which costs are no money, and the line that gives them a price."""
+    relative = [each for each in snapshot.variants if each.relative_cost is not None]
+    unpriced = [each for each in relative if each.current_cost_per_hour is None]
+    if not unpriced:
+        return
+    first = [f"{each.key.label} {each.relative_cost:g}" for each in unpriced[:SHOWN]]
+    names = sorted({each.current.accelerator for each in unpriced} - {""})[:SHOWN] or ["H100"]
+    line = ", ".join(f"{{name: {name}, costPerHour: ...}}" for name in names)
+    yield (
+        f"relative costs ({name_first(first, len(unpriced))}) rank variants of one model and are no money: "
+        f"accelerators: [{line}] in reconciler.yaml makes them money"
+    )
+
+
 def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str, ...]:
     unpriced = [each for each in decisions if each.cost_before_per_hour is None]
     models = {variant.model for variant in snapshot.variants}
@@ -115,6 +133,7 @@ def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str
     words = [str(each) for each in snapshot.settings.assumed]
     if unpriced:
         words.append(f"cost of {len(unpriced)} of {len(decisions)} variants unknown")
+    words.extend(_relative_costs(snapshot))
     if without_slo:
         words.append(f"{len(without_slo)} of {len(models)} models have no SLO")
     words.extend(scarcity_assumed(snapshot))

@@ -94,3 +94,18 @@ def test_it_finds_just_the_variants_of_contradicting_pairs(
     assert {int(finding.place.path) for finding in found} == wrong
     assert len(found) == len(wrong)
     assert find(variants[::-1]) == found
+
+
+def test_a_relative_cost_is_told_as_such_with_the_line_that_makes_it_money(fleet: Any) -> None:
+    fleet.set(accelerators=())
+    for number in range(4):
+        fleet.add(f"v{number}", variant_cost=10.0 + number)
+    assert (
+        "relative costs (llm/v0 10, llm/v1 11, llm/v2 12 and 1 more) rank variants of one model and are no money: "
+        "accelerators: [{name: H100, costPerHour: ...}] in reconciler.yaml makes them money"
+    ) in fleet.plan().assumptions
+
+
+def test_a_relative_cost_beside_a_price_is_not_told(fleet: Any) -> None:
+    fleet.add("a", variant_cost=10.0)
+    assert not any("relative" in words for words in fleet.plan().assumptions)
