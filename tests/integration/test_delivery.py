@@ -189,6 +189,7 @@ def test_a_profile_form_has_the_times_of_its_schema_too(desk: Desk) -> None:
     [
         ("a: 1\n", KUSTOMIZATION, "no Application and no Flux Kustomization in Git deploys clusters/prod/chat"),
         (ARGO, "", "has no kustomization of its own"),
+        (ARGO, "resources: [deployment.yaml, variant.yaml]\n", "the list is in flow style"),
         (FLUX.replace("wait: true, ", ""), KUSTOMIZATION, "does not wait until all is healthy: set spec.wait: true"),
     ],
 )

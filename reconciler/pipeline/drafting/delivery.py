@@ -33,8 +33,9 @@ Omit = Callable[[Variant, str], object]
 class Delivery:
     """What one carrier takes: edits of files that are there, and files that are ours alone."""
 
-    edits: tuple[FileEdit, ...]
-    files: Mapping[str, bytes]
+    place: DeliveryPlace
+    edits: tuple[FileEdit, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,9 +103,9 @@ class Deliverer:
         path = f"{prefix}{view.name}/status.yaml" if place.is_flux else f"{prefix}{view.name}.yaml"
         present = self.files.get(path)
         if present is not None and not is_untouched(present):
-            return Delivery(edits=(), files={})  # somebody's own now
+            return Delivery(place=place)  # somebody's own now
         edits = self._flux(view, place, prefix) if place.is_flux else self._listing(view, place)
-        return Delivery(edits=tuple(edits), files={path: stamp(body) + body})
+        return Delivery(place=place, edits=tuple(edits), files={path: stamp(body) + body})
 
     def _listing(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
         name = f"{view.name}.yaml"

@@ -18,7 +18,7 @@ from reconciler.errors import InputError
 from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.checking import Checker, has_rules
-from reconciler.pipeline.drafting.delivery import Deliverer
+from reconciler.pipeline.drafting.delivery import Deliverer, Delivery
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.pipeline.drafting.touching import find_touching
@@ -247,7 +247,8 @@ class _Desk:
         )
         beside = [each for part in plan.groups if part.name == group.name for each in part.decisions]
         told = (*group.changes, *(each for each in beside if each.outcome is not Outcome.CHANGE))
-        delivered = list(deliverer.deliver(group.name, [each for each in told if not _is_left_alone(each)]))
+        drafted = deliverer.deliver(group.name, [each for each in told if not _is_left_alone(each)])
+        delivered = [each for each in drafted if self._can_be_listed(group, each)]
         riding = tuple(edit for each in delivered for edit in each.edits)
         if riding:
             first = group.changes[0].variant
@@ -256,6 +257,17 @@ class _Desk:
         for path in files:
             self.carriers.setdefault(path, []).append(group.head_branch)
         return files
+
+    def _can_be_listed(self, group: GroupPlan, delivery: Delivery) -> bool:
+        """Whether what is there takes its edits; a file that nothing lists would deliver nothing."""
+        try:
+            self._write(delivery.edits)
+        except InputError as error:
+            for variant in (self.variants[each.variant] for each in group.changes):
+                if variant.delivery == delivery.place:
+                    self._omit(variant, f"it cannot be brought to the cluster: {error}")
+            return False
+        return True
 
     def find_carried_together(self, plan: Plan) -> Iterator[frozenset[ResourceKey]]:
         """The changes of one group whose pull requests would write the same carrier."""
