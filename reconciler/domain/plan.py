@@ -168,6 +168,9 @@ class Decision:
     """What must happen first before the whole of its change is proposed; None where nothing must."""
     caution: str = ""
     status_omitted: str = ""
+    labels: tuple[str, ...] = ()
+    """What rules want its pull request to be labelled with, and `reviewers` whom they want to be asked."""
+    reviewers: tuple[str, ...] = ()
 
     @property
     def change(self) -> AllocationChange:

@@ -116,6 +116,8 @@ class Draft:
     title: str
     body: str
     labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    """Whom rules want to be asked, besides those of the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,7 @@ class ApprovalRule:
     to_zero: bool = False
     first_change: bool = False
     learned_within_s: float | None = None
+    reviewers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,13 +194,30 @@ class MetricsRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpressionRule:
-    """What an expression in CEL says of a change: denied, held, cut to `to` replicas, or left to a person."""
+class LabelsRule:
+    """Labels of the pull requests that hold a change."""
 
-    kind: Literal["deny", "hold", "clamp", "requireApproval"]
+    kind: Literal["labels"] = "labels"
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewersRule:
+    """Who is asked to review the pull requests that hold a change: accounts, or team:NAME."""
+
+    kind: Literal["reviewers"] = "reviewers"
+    reviewers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionRule:
+    """What an expression in CEL says of a change: denied, held, cut to `to` replicas, left to a person, labelled."""
+
+    kind: Literal["deny", "hold", "clamp", "requireApproval", "label"]
     when: str
     reason: str = ""
     to: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +241,8 @@ Asks = (
     | AvailabilityRule
     | MetricsRule
     | ApprovalRule
+    | LabelsRule
+    | ReviewersRule
     | ExpressionRule
     | BrokenRule
 )

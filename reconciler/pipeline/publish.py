@@ -191,7 +191,7 @@ class _Press:
             title=draft.title,
             body=draft.body,
             labels=draft.labels,
-            reviewers=self.settings.reviewers if _is_unfinished(pull_request, draft) else (),
+            reviewers=self._reviewers(draft) if _is_unfinished(pull_request, draft) else (),
         )
         return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
 
@@ -204,7 +204,7 @@ class _Press:
             body=draft.body,
             draft=self.settings.draft,
             labels=draft.labels,
-            reviewers=self.settings.reviewers,
+            reviewers=self._reviewers(draft),
         )
         if created is None:
             return state.outcome(Operation.NONE, reason="the forge sees nothing to propose")
@@ -213,6 +213,9 @@ class _Press:
             # Somebody else's create came first: its body speaks of another decision than the branch.
             created = self._forge.update(created.number, title=draft.title, body=draft.body)
         return state.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
+
+    def _reviewers(self, draft: Draft) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.settings.reviewers, *draft.reviewers)))
 
     def _check_access(self) -> None:
         """Before the first write, so that no branch is pushed that nobody can open a pull request for."""

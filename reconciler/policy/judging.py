@@ -169,7 +169,7 @@ def strictest(said: Iterable[Spoken]) -> Verdict:
     """The verdict that several rules come to; that of the first where two are equally strict."""
     said = tuple(said)
     found = min(said, key=lambda each: STRICTNESS.index(each.kind), default=None)
-    if found is None:
+    if found is None or found.kind is VerdictKind.ALLOW:
         return Verdict(kind=VerdictKind.ALLOW)
     return Verdict(
         kind=found.kind,

@@ -11,11 +11,12 @@ from reconciler.policy.kinds.budget import BUDGET
 from reconciler.policy.kinds.change_limit import CHANGE_LIMIT
 from reconciler.policy.kinds.cooldown import COOLDOWN
 from reconciler.policy.kinds.deadband import DEADBAND
-from reconciler.policy.kinds.expressions import CLAMP, DENY, HOLD, REQUIRE_APPROVAL
+from reconciler.policy.kinds.expressions import CLAMP, DENY, HOLD, LABEL, REQUIRE_APPROVAL
 from reconciler.policy.kinds.freeze import FREEZE
 from reconciler.policy.kinds.metrics import METRICS
 from reconciler.policy.kinds.schedule import SCHEDULE
 from reconciler.policy.kinds.step import STEP
+from reconciler.policy.kinds.telling import LABELS, REVIEWERS
 from reconciler.policy.port import RuleKind
 
 KINDS: Mapping[str, RuleKind[Any]] = {
@@ -33,9 +34,12 @@ KINDS: Mapping[str, RuleKind[Any]] = {
         AVAILABILITY,
         METRICS,
         APPROVAL,
+        LABELS,
+        REVIEWERS,
         DENY,
         HOLD,
         CLAMP,
         REQUIRE_APPROVAL,
+        LABEL,
     )
 }

@@ -141,6 +141,8 @@ class Spoken:
     words: str
     replicas: int | None = None
     """Where it ends a change; None where it says nothing of numbers, or the optimizer has heard it."""
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

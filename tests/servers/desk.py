@@ -81,7 +81,8 @@ class Desk:
         """The same, with who pauses us."""
         return load_settings(
             repository_file=repository.read_file_at(repository.commit, REPOSITORY_FILE),
-            read_repository_file=lambda _path: None,
+            read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
+            list_repository_folder=repository.files_below,
             operator_files=(),
             flags=Flags(prometheus="http://127.0.0.1:9", clusters=self.clusters),
             environment=Environment(variables=self.variables),

@@ -1,5 +1,7 @@
 """Tells the decision of one resource: its numbers, its verdict and the steps that led to it."""
 
+from collections.abc import Iterable
+
 from reconciler.decision.context import DecisionContext
 from reconciler.decision.costs import cost_of
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
@@ -120,7 +122,13 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         metrics_available=_has_metrics(state, observation, hold),
         waiting=staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(context, variant, desired),
+        labels=_joined(each.labels for each in staged.said.get(variant.key, ())),
+        reviewers=_joined(each.reviewers for each in staged.said.get(variant.key, ())),
     )
+
+
+def _joined(texts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for each in texts for text in each))
 
 
 def broken_decision(context: DecisionContext, broken: BrokenResource) -> Decision:

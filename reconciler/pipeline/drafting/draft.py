@@ -328,10 +328,16 @@ def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Render
     )
     view = pull_request_view(plan, group, pages=style.pages, marker=marker)
     body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=style.body_limit, marker=marker)
+    labels = [change.labels for change in group.changes]
     return Draft(
         change_set=change_set,
         commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=style.sign_off)),
         title=renderer.render("pull_request/title.j2", view).strip(),
         body=body,
-        labels=labels_for(group.changes) if style.labels is None else style.labels,
+        labels=_joined(labels_for(group.changes) if style.labels is None else style.labels, *labels),
+        reviewers=_joined(*(change.reviewers for change in group.changes)),
     )
+
+
+def _joined(*texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for each in texts for text in each))

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ApprovalRule, Direction, Rule
 from reconciler.policy.port import RuleKind, Section
-from reconciler.policy.reading.values import Duration, Money, Percentage, ReplicasOrShare
+from reconciler.policy.reading.values import Accounts, Duration, Money, Percentage, ReplicasOrShare
 from reconciler.policy.subjects import Change, Spoken
 
 DAY_S = 86400.0
@@ -31,6 +31,8 @@ class ApprovalSection(Section):
     """true or false; true is for what we have not changed in the last 30 days (= false)"""
     learned_within: Duration | None = None
     """a duration like 7d: the profile was learned not longer ago"""
+    reviewers: Accounts | None = None
+    """a list of accounts, or team:NAME, who are asked (= none)"""
 
     def asks(self) -> ApprovalRule:
         return ApprovalRule(
@@ -42,14 +44,16 @@ class ApprovalSection(Section):
             to_zero=self.to_zero,
             first_change=self.first_change,
             learned_within_s=self.learned_within,
+            reviewers=tuple(self.reviewers or ()),
         )
 
 
 def _judge(asks: ApprovalRule, rule: Rule, change: Change) -> Spoken | None:
     reasons = tuple(_reasons(asks, change))
-    if not reasons and asks != ApprovalRule():
+    if not reasons and asks != ApprovalRule(reviewers=asks.reviewers):
         return None
-    return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=", ".join(reasons) or "a person merges it")
+    words = ", ".join(reasons) or "a person merges it"
+    return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=words, reviewers=asks.reviewers)
 
 
 def _reasons(asks: ApprovalRule, change: Change) -> Iterator[str]:

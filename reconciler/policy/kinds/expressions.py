@@ -1,4 +1,4 @@
-"""`deny`, `hold`, `clamp`, `requireApproval`: what no other kind says, in CEL."""
+"""`deny`, `hold`, `clamp`, `requireApproval`, `label`: what no other kind says, in CEL."""
 
 from typing import Literal
 
@@ -8,6 +8,7 @@ from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ExpressionRule, Rule
 from reconciler.policy.expressions import BOOL, INT, compiled
 from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.reading.values import PullRequestLabels
 from reconciler.policy.subjects import Change, Spoken
 
 _VERDICTS = {
@@ -15,6 +16,7 @@ _VERDICTS = {
     "hold": VerdictKind.HOLD,
     "clamp": VerdictKind.CLAMP,
     "requireApproval": VerdictKind.NEEDS_APPROVAL,
+    "label": VerdictKind.ALLOW,
 }
 
 
@@ -68,10 +70,23 @@ class ClampSection(_ExpressionSection):
         return _asks("clamp", self, self.to)
 
 
+class LabelSection(_ExpressionSection):
+    """Labels of the pull requests that hold a change."""
+
+    add: PullRequestLabels
+    """a list of labels"""
+
+    def asks(self) -> ExpressionRule:
+        return _asks("label", self, labels=tuple(self.add))
+
+
 def _asks(
-    kind: Literal["deny", "hold", "clamp", "requireApproval"], section: _ExpressionSection, to: str = ""
+    kind: Literal["deny", "hold", "clamp", "requireApproval", "label"],
+    section: _ExpressionSection,
+    to: str = "",
+    labels: tuple[str, ...] = (),
 ) -> ExpressionRule:
-    return ExpressionRule(kind=kind, when=section.when, reason=section.reason, to=to)
+    return ExpressionRule(kind=kind, when=section.when, reason=section.reason, to=to, labels=labels)
 
 
 def _judge(asks: ExpressionRule, rule: Rule, change: Change) -> Spoken | None:
@@ -82,7 +97,7 @@ def _judge(asks: ExpressionRule, rule: Rule, change: Change) -> Spoken | None:
         return None
     words = asks.reason or asks.when
     if asks.kind != "clamp":
-        return Spoken(rule=rule, kind=_VERDICTS[asks.kind], words=words)
+        return Spoken(rule=rule, kind=_VERDICTS[asks.kind], words=words, labels=asks.labels)
     end = compiled(asks.to, INT).ask(change)
     if isinstance(end, str):
         return Spoken(rule=rule, kind=VerdictKind.HOLD, words=f"cannot be judged: {end}")
@@ -97,3 +112,4 @@ DENY = RuleKind(name="deny", asks=ExpressionRule, section=DenySection, judge=_ju
 HOLD = RuleKind(name="hold", asks=ExpressionRule, section=HoldSection, judge=_judge)
 CLAMP = RuleKind(name="clamp", asks=ExpressionRule, section=ClampSection, judge=_judge)
 REQUIRE_APPROVAL = RuleKind(name="requireApproval", asks=ExpressionRule, section=RequireApprovalSection, judge=_judge)
+LABEL = RuleKind(name="label", asks=ExpressionRule, section=LabelSection, judge=_judge)

@@ -78,3 +78,26 @@ def test_what_fails_while_it_is_asked_holds_and_names_the_rule(decided: Any, exp
 def test_what_nobody_knows_holds(decided: Any) -> None:
     decision = decided("requireApproval: {when: 'cost.added > 1.0'}", H100=None)
     assert decision.hold.words == "rule a (p.yaml:4): cannot be judged: cost.added is not known"
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels", "reviewers"),
+    [
+        ("labels: {add: [on-call, gpu]}", ("on-call", "gpu"), ()),
+        ("reviewers: {request: [ann, 'team:search']}", (), ("ann", "team:search")),
+        ("label: {when: 'change.added == 4', add: [large]}", ("large",), ()),
+        ("label: {when: 'change.added > 4', add: [large]}", (), ()),
+        ("approval: {reviewers: [ann]}", (), ("ann",)),
+        ("approval: {downMoreThan: 1, reviewers: [ann]}", (), ()),
+    ],
+)
+def test_rules_label_a_pull_request_and_ask_for_reviews(
+    decided: Any, rule: str, labels: tuple[str, ...], reviewers: tuple[str, ...]
+) -> None:
+    decision = decided(rule)
+    assert (decision.labels, decision.reviewers) == (labels, reviewers)
+    expected = VerdictKind.NEEDS_APPROVAL if rule == "approval: {reviewers: [ann]}" else VerdictKind.ALLOW
+    assert (decision.verdict.kind, decision.verdict.rule) == (
+        expected,
+        "a" if expected is VerdictKind.NEEDS_APPROVAL else "",
+    )

@@ -18,7 +18,7 @@ from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import Prepared, RunResult, run
 from tests.servers.answers import failing
 from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk, at
-from tests.servers.fleet import CHAT_DEPLOYMENT
+from tests.servers.fleet import CHAT_DEPLOYMENT, SETTINGS
 from tests.servers.git_workshop import run_git
 
 CHAT = "reconciler/prod-chat-urgent-705ae555"
@@ -40,6 +40,27 @@ def test_a_pull_request_is_created_then_left_then_updated_then_withdrawn(desk: D
     assert [each.number for each in desk.pull_requests()] == [1]
     assert operations(desk.run(QUIET)) == {"prod/chat": Operation.CLOSED}
     assert set(desk.branches()) == {"main"}
+
+
+def test_rules_of_the_base_commit_judge_label_and_ask(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    create = Local.create
+
+    def told(forge: Local, **fields: Any) -> Any:
+        asked.append(fields["reviewers"])
+        return create(forge, **fields)
+
+    monkeypatch.setattr(Local, "create", told)
+    desk.write("reconciler.yaml", f"{SETTINGS}policies: [.reconciler/policies/]\n")
+    rules = "- {name: up, step: {up: 1}}\n- {name: on-call, labels: {add: [gpu]}}\n"
+    rules += "- {name: ann, approval: {reviewers: [ann]}}\n"
+    desk.write(".reconciler/policies/rules.yaml", f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n{rules}")
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CREATED}
+    (shown,) = desk.pull_requests()
+    assert shown.labels == ("reconciler", "gpu")
+    assert asked == [("ann",)]
+    assert "clamped: rule `up`: at most 1 up at once" in shown.body
+    assert ".reconciler/policies/rules.yaml:4" in shown.body
 
 
 def test_without_metrics_an_open_pull_request_stays_as_it_is(desk: Desk) -> None:
