@@ -30,9 +30,14 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(each.name.removesuffix(".yaml") for each in _shipped().iterdir() if _is_policy(each.name)))
 
 
+def preset_path(name: str) -> str:
+    """What the places of a preset's rules call its file."""
+    return f"policies/{name}.yaml"
+
+
 def read_preset(name: str) -> ReadPolicy:
     """The rules of a shipped preset."""
-    return read_policy(f"policies/{name}.yaml", (_shipped() / f"{name}.yaml").read_bytes())
+    return read_policy(preset_path(name), (_shipped() / f"{name}.yaml").read_bytes())
 
 
 def load_policies(

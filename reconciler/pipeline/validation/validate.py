@@ -7,7 +7,8 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
-from reconciler.config.policies import RepositoryFolder
+from reconciler.config.policies import RepositoryFolder, preset_names, preset_path
+from reconciler.decision.problem.terms import priority_of
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
@@ -18,6 +19,8 @@ from reconciler.pipeline.unread import MAX_READ_BYTES, find_templates, find_vend
 from reconciler.pipeline.validation.disk import UNREAD, DiskFiles, read_disk
 from reconciler.pipeline.validation.references import find_unknown_references
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
+from reconciler.policy.doubts import find_doubts
+from reconciler.policy.subjects import Subject
 from reconciler.snapshot.built_objects import count_objects
 from reconciler.snapshot.declarations import Clusters, Commit, Skipped, clusters_of, concerns, fold, read_commit
 from reconciler.snapshot.variants.cost_order import find_contradicted_costs
@@ -66,6 +69,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *name_findings(files.commit.unreadable, UNREADABLE),
         *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
         *_find_contradicted_costs(settings, declaration),
+        *_find_doubts(settings, declaration),
         *_find_unknown_references(files.commit, settings, files.paths),
         *find_synced_configuration(_telling_files(repository), settings.clusters, configuration.flags.remote),
     )
@@ -101,6 +105,7 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
         *disk.unread,
         *name_findings(commit.unreadable, UNREADABLE),
         *_find_contradicted_costs(settings, declaration),
+        *_find_doubts(settings, declaration),
         *_find_unknown_on_disk(commit, settings, disk),
     )
     found += tuple(_find_synced_on_disk(disk, settings, configuration.flags.remote))
@@ -232,6 +237,13 @@ def _find_contradicted_costs(settings: Settings, declaration: Declaration) -> It
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
     return find_contradicted_costs(variants, currency=settings.currency, places=places)
+
+
+def _find_doubts(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
+    """What is odd about rules beside the variants that there are."""
+    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]
+    yield from find_doubts(settings.rules, subjects, map(preset_path, preset_names()))
 
 
 def _find_unknown_references(commit: Commit, settings: Settings, paths: Sequence[str] | None) -> Iterator[Finding]:

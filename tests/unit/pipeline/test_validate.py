@@ -280,3 +280,51 @@ def test_what_is_vendored_is_read_where_something_builds_or_deploys_it(tmp_path:
     write(tmp_path, {"vendor/y/kustomization.yaml": "resources: [llama.yaml]\n", "vendor/z/llama.yaml": BROKEN})
     found = [line.partition(":")[0] for line in lines(on_disk(tmp_path))]
     assert found == ["vendor/x/llama.yaml", "vendor/y/llama.yaml"]
+
+
+VARIANTS = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: llama, namespace: llm}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: llama}
+  modelID: org/llama
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llama, namespace: llm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: llama}}
+  template:
+    metadata: {labels: {app: llama}}
+    spec: {containers: [{name: vllm, image: vllm}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (["{name: a, scope: {namespace: lm}, approval: {}}"], "rule a has a scope that matches no variant"),
+        (["{name: a, approval: {}}", "{name: b, approval: {}}"], "rule a says the same as rule b (rules.yaml:5)"),
+        (
+            ["{name: a, bounds: {minReplicas: 4}}", "{name: b, bounds: {maxReplicas: 3}}"],
+            "rule a leaves llm/llama no number of replicas beside rule b (rules.yaml:5)",
+        ),
+        (
+            ["{name: a, bounds: {maxReplicas: 9}}", "{name: b, bounds: {maxReplicas: 3}}"],
+            "rule a is never tight: rule b (rules.yaml:5) is tighter",
+        ),
+        (["{name: a, stepp: {}}"], 'rules[0].stepp: unknown field, did you mean "step"?'),
+        (["{name: a, scope: {namespace: llm}, approval: {}}", "{name: b, step: {down: 1}}"], ""),
+    ],
+)
+def test_what_cannot_be_meant_by_a_rule_is_told_at_its_line(tmp_path: Path, rules: list[str], words: str) -> None:
+    head = "apiVersion: reconciler.io/v1alpha1\nkind: "
+    (tmp_path / "reconciler.yaml").write_text(f"{head}Configuration\npolicies: [default, rules.yaml]\n")
+    (tmp_path / "rules.yaml").write_text(f"{head}Policy\nrules:\n" + "".join(f"  - {each}\n" for each in rules))
+    (tmp_path / "llama.yaml").write_text(VARIANTS)
+    found = validate_paths(Flags(), [tmp_path]).findings
+    told = [str(each) for each in found if each.place.path == "rules.yaml"]
+    assert bool(told) is bool(words)
+    assert any(words in each and each.startswith("rules.yaml:4: ") for each in told) or not words, told
