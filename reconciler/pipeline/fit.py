@@ -22,6 +22,7 @@ from reconciler.metrics.queries.cluster import queries_for
 from reconciler.metrics.queries.ranges import history_queries
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from reconciler.pipeline.session import Doors
+from reconciler.placement.fleet import Fleet
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.fitting import FitHistory, choose_variants, learn_profiles, read_history
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
@@ -59,7 +60,7 @@ def fit(doors: Doors, settings: Settings, now_s: float, request: FitRequest, rep
     expected = _replicas_by_namespace(declared, chosen)
     step_s = step_for(request.since_s, max((each.total() for each in expected.values()), default=0))
     grid = grid_of(now_s - request.since_s, now_s, step_s)
-    history = _ask_all(doors, settings, declared, expected, grid)
+    history = _ask_all(doors, settings, declared, expected, grid, files.commit.fleet)
     models, unused = learn_profiles(chosen, catalogs, history, datetime.fromtimestamp(now_s, tz=UTC).date().isoformat())
     return Fitting(
         now_s=now_s,
@@ -94,14 +95,19 @@ def _replicas_by_namespace(declared: Sequence[Variant], chosen: Sequence[Variant
 
 
 def _ask_all(
-    doors: Doors, settings: Settings, declared: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
+    doors: Doors,
+    settings: Settings,
+    declared: Sequence[Variant],
+    expected: dict[str, Counter[str]],
+    grid: Grid,
+    fleet: Fleet,
 ) -> FitHistory:
     clusters = [cluster for cluster in settings.clusters if cluster.name in expected]
     unasked = {each.name: no_prometheus(each.name) for each in clusters if each.prometheus is None}
     if clusters and len(unasked) == len(clusters):
         raise ConfigurationError("; ".join(unasked.values()))
     if Assumption.ONE_CLUSTER in settings.assumed:
-        _refuse_several_clusters(doors, clusters, expected, grid.end_s)
+        _refuse_several_clusters(doors, clusters, expected, grid.end_s, fleet)
     histories = (
         _ask(doors, cluster, [each for each in declared if each.key.cluster == cluster.name], expected, grid)
         for cluster in clusters
@@ -130,8 +136,13 @@ def _ask(
 
 
 def _refuse_several_clusters(
-    doors: Doors, clusters: Sequence[ClusterSettings], expected: dict[str, Counter[str]], now_s: float
+    doors: Doors,
+    clusters: Sequence[ClusterSettings],
+    expected: dict[str, Counter[str]],
+    now_s: float,
+    fleet: Fleet,
 ) -> None:
     for cluster in clusters:
         queries = queries_for(cluster, expected[cluster.name], now_s, with_cluster_label=True)
-        refuse_several_clusters(doors.ask(cluster, [each for each in queries if each.quantity == Name.CLUSTER_LABEL]))
+        answers = doors.ask(cluster, [each for each in queries if each.quantity == Name.CLUSTER_LABEL])
+        refuse_several_clusters(answers, fleet)

@@ -33,7 +33,9 @@ from reconciler.pipeline.unread import (
     find_vendored,
     tell_giant,
 )
+from reconciler.placement.fleet import Fleet
 from reconciler.placement.paths import name_of
+from reconciler.snapshot.cluster_paths import clusters_example
 from reconciler.snapshot.declarations import Commit, Skipped, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory.nodes import device_names
 
@@ -80,6 +82,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
     answers = _ask(doors, settings, declaration, now_s)
+    if Assumption.ONE_CLUSTER in settings.assumed:
+        refuse_several_clusters(answers, files.commit.fleet)
     forge_view = _read_forge(doors, settings, now_s)
     if forge_view is None:
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
@@ -201,8 +205,6 @@ def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: floa
         missing = sum(answer.status is not AnswerStatus.OK for answer in answered)
         logger.info("asked Prometheus of %s %d questions, %d without an answer", cluster.name, len(answered), missing)
         answers += answered
-    if Assumption.ONE_CLUSTER in settings.assumed:
-        refuse_several_clusters(answers)
     return tuple(answers)
 
 
@@ -211,14 +213,13 @@ def _may_mix(cluster: ClusterSettings) -> bool:
     return cluster.prometheus is not None and CLUSTER not in cluster.prometheus.match_labels
 
 
-def refuse_several_clusters(answers: Sequence[Answer]) -> None:
+def refuse_several_clusters(answers: Sequence[Answer], fleet: Fleet) -> None:
     """Without a configuration one Prometheus is one cluster: where it holds more, loads would be added up."""
     seen = clusters_seen(answers)
     if len(seen) > 1:
-        example = f"{{name: {seen[0]}, prometheus: {{url: ..., matchLabels: {{cluster: {seen[0]}}}}}}}"
         raise ConfigurationError(
             f"this Prometheus holds several clusters ({', '.join(seen)}): "
-            f"name them in reconciler.yaml under clusters, as in {example}"
+            f"name them in reconciler.yaml, as in {clusters_example(seen, fleet)}"
         )
 
 
