@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.rules import BoundsRule, BrokenRule, Rule
 from reconciler.policy.judging import RuleBook
 from reconciler.policy.scopes import covers
@@ -29,21 +29,21 @@ def _without_scope(own: Iterable[Rule], subjects: Iterable[Subject]) -> Iterator
 
 def _repeated(own: Iterable[Rule], rules: Sequence[Rule]) -> Iterator[Finding]:
     for rule in own:
-        twins = (
-            each for each in rules if each.name != rule.name and (each.asks, each.scope) == (rule.asks, rule.scope)
-        )
-        twin = next(twins, None)
+        others = (each for each in rules if each.place != rule.place)
+        twin = next((each for each in others if (each.asks, each.scope) == (rule.asks, rule.scope)), None)
         if twin is not None:
             yield _warning(rule, f"says the same as rule {twin}", "rule-repeated")
 
 
 def _opposed(rules: Iterable[Rule], subjects: Iterable[Subject]) -> Iterator[Finding]:
     """Rules that no number keeps together, once a pair, with the first variant that they hold."""
-    book, told = RuleBook(rules), set()
+    book = RuleBook(rules)
+    told: set[tuple[Place, ...]] = set()
     for subject in subjects:
         conflict = book.limits(subject).conflict
-        if conflict and conflict not in told:
-            told.add(conflict)
+        pair = tuple(rule.place for rule in conflict)
+        if conflict and pair not in told:
+            told.add(pair)
             words = f"leaves {subject.variant.key.label} no number of replicas beside rule {conflict[1]}"
             yield _warning(conflict[0], words, "rules-opposed")
 
