@@ -49,10 +49,10 @@ def _write_step_summary(findings: Iterable[Finding], summary: str) -> None:
     append_to(STEP_SUMMARY, "\n".join(markdown_lines(findings, summary)) + "\n")
 
 
-def markdown_lines(findings: Iterable[Finding], summary: str) -> Iterator[str]:
+def markdown_lines(findings: Iterable[Finding], summary: str, heading: str = "reconciler validate") -> Iterator[str]:
     """A heading, the summary and a table; nothing in a cell formats, links or mentions."""
     ordered = sorted(findings)
-    yield from ("### reconciler validate", "", summary)
+    yield from (f"### {heading}", "", summary)
     if ordered:
         yield from ("", "| | place | field | message | rule |", "|---|---|---|---|---|")
     for finding in ordered[:ROWS]:

@@ -1,10 +1,11 @@
 """The pure heart: a snapshot in, a plan put together from its decisions out. Same snapshot, same bytes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.context import DecisionContext, Projection
-from reconciler.decision.engines.port import SizingInput
+from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models
 from reconciler.decision.explanation.chain import FiguresOnDemand
 from reconciler.decision.explanation.decisions import broken_decision, decision_for
@@ -12,16 +13,19 @@ from reconciler.decision.explanation.histories import HistoriesOnDemand, asked_p
 from reconciler.decision.problem.devices import Devices, scarcity_assumed
 from reconciler.decision.problem.formulation import formulate, load_variations
 from reconciler.decision.problem.guarding import Guard
+from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.problem.sharing import with_shared_rules
 from reconciler.decision.proposing.groups import group_plans
 from reconciler.decision.proposing.parts import Bonds
 from reconciler.decision.staging.deadlocks import stage_reachable
-from reconciler.decision.staging.staged_plan import Situation
+from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.holds import Hold
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.solutions import Solution
+from reconciler.domain.variant_settings import Engine
 from reconciler.manifests.wording import name_first
 from reconciler.optimizer import SOLVERS
 from reconciler.policy.judging import unreadable
@@ -40,7 +44,42 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     the plan that is shown is the plan that is written. `bonds` are changes whose edits touch each other, which one
     pull request must hold. Reads no clock, no file and no network.
     """
-    states = assess_variants(snapshot, refused or {})
+    solved = solve(snapshot, refused or {})
+    return solved.plan_of(solved.staged, bonds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """A snapshot with its problem and what solves it: every plan of the same snapshot begins here."""
+
+    situation: Situation
+    answers: Mapping[Engine, EngineAnswer]
+    variations: Mapping[ModelKey, LoadVariation]
+    solution: Solution
+    staged: StagedPlan
+    """What may be proposed of it."""
+
+    def plan_of(self, staged: StagedPlan, bonds: Bonds = ()) -> Plan:
+        """The plan that gives every variant what is staged."""
+        needs, answers = self.situation.formulated.needs, self.answers.values()
+        context = DecisionContext(
+            situation=self.situation,
+            answers=self.answers,
+            variations=self.variations,
+            solution=self.solution,
+            staged=staged,
+            before=Projection(needs, answers, self.situation.current),
+            after=Projection(needs, answers, staged.allocations),
+            shortfalls={shortfall.model: shortfall for shortfall in self.solution.shortfalls},
+        )
+        decisions = [decision_for(context, state) for state in self.situation.states]
+        unread = [broken_decision(context, broken) for broken in self.situation.snapshot.broken]
+        return assemble(context, [*decisions, *unread], solver=self.solution.solver or SOLVER, bonds=bonds)
+
+
+def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
+    """Pose the problem of a snapshot, in which `refused` stay as they are, and solve it."""
+    states = assess_variants(snapshot, refused)
     devices = Devices.of(snapshot)
     guard = Guard.of(snapshot, states, devices)
     states = guard.held(states)
@@ -50,19 +89,7 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     formulated = with_shared_rules(formulate(states, models, devices, guard, snapshot.settings.objective))
     situation = Situation.of(snapshot, states, formulated)
     solution, staged = stage_reachable(situation, SOLVERS[SOLVER].solve)
-    context = DecisionContext(
-        situation=situation,
-        answers=answers,
-        variations=variations,
-        solution=solution,
-        staged=staged,
-        before=Projection(formulated.needs, answers.values(), situation.current),
-        after=Projection(formulated.needs, answers.values(), staged.allocations),
-        shortfalls={shortfall.model: shortfall for shortfall in solution.shortfalls},
-    )
-    decisions = [decision_for(context, state) for state in states]
-    unread = [broken_decision(context, broken) for broken in snapshot.broken]
-    return assemble(context, [*decisions, *unread], solver=solution.solver or SOLVER, bonds=bonds)
+    return Solved(situation=situation, answers=answers, variations=variations, solution=solution, staged=staged)
 
 
 def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str, bonds: Bonds = ()) -> Plan:

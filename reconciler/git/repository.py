@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -121,6 +121,25 @@ class Repository:
         if entry is None or entry.kind is not EntryKind.FILE:
             return None
         return next(content for _, content in self.read_files([entry.oid]))
+
+    def merged_into(self, base: "Repository") -> "Repository":
+        """This commit as merging it into `base` would leave it: what it did not touch is the base's.
+
+        Without a common ancestor here (a shallow clone) it is taken as it is.
+        """
+        arguments = ("merge-base", "--end-of-options", base.commit, self.commit)
+        found = self.git.attempt(*arguments, action="look for a common ancestor")
+        if found.status != 0:
+            return self
+        before, ours = (
+            {entry.path: entry for entry in self.list_files(commit)} for commit in (_read_id(found.stdout), self.commit)
+        )
+        theirs = {entry.path: entry for entry in base.list_files()}
+        touched = {path for path in before.keys() | ours.keys() if before.get(path) != ours.get(path)}
+        kept = {path: entry for path, entry in theirs.items() if path not in touched}
+        merged = {**kept, **{path: ours[path] for path in touched & ours.keys()}}
+        entries = tuple(merged[path] for path in sorted(merged))
+        return replace(self, _trees={**self._trees, self.commit: entries})
 
     def files_below(self, folder: str) -> tuple[str, ...]:
         """The paths of the files of the repository's own commit that begin with `folder`."""

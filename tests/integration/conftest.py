@@ -89,7 +89,7 @@ def make_fleet(
             fleet = stack.enter_context(opened)
             for name, value in fleet.environment.items():
                 monkeypatch.setenv(name, value)
-            for module in ("run", "plan"):
+            for module in ("run", "plan", "review"):
                 monkeypatch.setattr(f"reconciler.cli.{module}.time", Clock(fleet=fleet))
             return fleet
 

@@ -1,0 +1,145 @@
+"""A review as people and their tools read it: findings at the lines that cause them, Markdown, JSON."""
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import Decision
+from reconciler.domain.review import AllocationRemark, Objection, Review
+from reconciler.report.findings import finding_json
+from reconciler.report.numbers import count, duration, money_change, quantity
+from reconciler.report.plain import labels_of
+from reconciler.report.rows import slo_name
+
+JSON_VERSION = 1
+RULE = "review"
+_SEVERITIES = {
+    Objection.REFUSE: Severity.ERROR,
+    Objection.SLO: Severity.ERROR,
+    Objection.HOLD: Severity.WARNING,
+    Objection.NONE: Severity.NOTE,
+}
+
+
+def review_findings(review: Review) -> tuple[Finding, ...]:
+    """Every remark as a finding at its line, in the rule `review-refuse` and so on, and what is wrong in the head."""
+    labels = labels_of(each.variant for each in review.allocations)
+    remarks = [
+        *(
+            (each.path, each.line, allocation_words(each, labels, review.currency), each.objection)
+            for each in review.allocations
+        ),
+        *((each.path, each.line, f"{each.subject}: {each.words}", each.objection) for each in review.others),
+    ]
+    told = (
+        Finding(
+            place=Place(path=path, line=line),
+            severity=_SEVERITIES[objection],
+            message=words,
+            rule=f"{RULE}-{objection}",
+        )
+        for path, line, words, objection in remarks
+    )
+    return tuple(sorted({*told, *review.findings}))
+
+
+def review_summary(review: Review) -> str:
+    """`2 variants change: +$3.10/h; 1 breaks a rule, 1 misses a target`."""
+    changes = [each.objection for each in review.allocations]
+    parts = (
+        (Objection.REFUSE, "breaks a rule"),
+        (Objection.SLO, "misses a target"),
+        (Objection.HOLD, "cannot be judged"),
+    )
+    objections = ", ".join(f"{changes.count(each)} {words}" for each, words in parts if each in changes)
+    before, after = review.totals.cost_before_per_hour, review.totals.cost_after_per_hour
+    cost = (
+        money_change(after - before, review.currency) + "/h"
+        if before is not None and after is not None
+        else "cost unknown"
+    )
+    head = f"{count(len(changes), 'variant')} {'changes' if len(changes) == 1 else 'change'}: {cost}"
+    return f"{head}; {objections}" if objections else head
+
+
+def allocation_words(remark: AllocationRemark, labels: Mapping[ResourceKey, str], currency: str) -> str:
+    """`sets chat/llama to 2 replicas; its demand of 183 req/s needs 5 (TTFT p95 1.4 s, target 500 ms); −$20.64/h`."""
+    label = labels[remark.variant]
+    return "; ".join([_done(remark, label), *_judged(remark, currency)])
+
+
+def review_json(review: Review) -> Mapping[str, object]:
+    """What `--output json` prints; what is unknown is null."""
+    labels = labels_of(each.variant for each in review.allocations)
+    return {
+        "version": JSON_VERSION,
+        "base": review.base,
+        "head": review.head,
+        "summary": review_summary(review),
+        "cost_before_per_hour": review.totals.cost_before_per_hour,
+        "cost_after_per_hour": review.totals.cost_after_per_hour,
+        "changes": [
+            {
+                "variant": str(each.variant),
+                "before": _allocation_json(each.before),
+                "after": _allocation_json(each.after),
+                "needed_replicas": each.needed,
+                "objection": str(each.objection),
+                "words": allocation_words(each, labels, review.currency),
+            }
+            for each in review.allocations
+        ],
+        "others": [
+            {"subject": each.subject, "words": each.words, "objection": str(each.objection)} for each in review.others
+        ],
+        "findings": [finding_json(finding) for finding in review.findings],
+        "notes": list(review.notes),
+    }
+
+
+def _done(remark: AllocationRemark, label: str) -> str:
+    before, after = remark.before, remark.after
+    if after is None:
+        return f"removes {label}"
+    replicas = count(after.replicas, "replica")
+    on = f" on {after.accelerator}" if after.accelerator else ""
+    if before is None:
+        return f"adds {label} with {replicas}{on}"
+    if before.accelerator != after.accelerator:
+        return f"moves {label} from {before.accelerator or 'an unknown accelerator'} to {replicas}{on}"
+    return f"sets {label} to {replicas}"
+
+
+def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
+    decision = remark.judged
+    if decision is None:
+        yield "nobody knows its load before it runs"
+        return
+    if decision.hold is not None:
+        yield f"what that does cannot be told: {decision.hold.words}"
+    else:
+        yield from _against_demand(remark, decision)
+    before, after = decision.cost_before_per_hour, decision.cost_after_per_hour
+    if before is not None and after is not None and before != after:
+        yield f"{money_change(after - before, currency)}/h"
+    if remark.breaks:
+        yield f"breaks {' and '.join(f'`{rule}`' for rule in remark.breaks)}"
+
+
+def _against_demand(remark: AllocationRemark, decision: Decision) -> Iterator[str]:
+    missed = [slo for slo in decision.slos if slo.is_met_after is False]
+    worst = max(missed, key=lambda slo: (slo.after_s or 0.0) / slo.target_s, default=None)
+    target = ""
+    if worst is not None:
+        target = f" ({slo_name(worst)} {duration(worst.after_s)}, target {duration(worst.target_s)})"
+    after = remark.after.replicas if remark.after is not None else 0
+    if remark.demand is not None and remark.needed is not None and remark.needed != after:
+        yield f"its demand of {quantity(remark.demand, decision.unit)} {decision.unit} needs {remark.needed}{target}"
+    elif target:
+        yield f"misses its target{target}"
+
+
+def _allocation_json(allocation: Allocation | None) -> Mapping[str, object] | None:
+    if allocation is None:
+        return None
+    return {"accelerator": allocation.accelerator or None, "replicas": allocation.replicas}
