@@ -12,7 +12,8 @@ MAX_READ_BYTES: Final = 1024 * 1024
 """Larger files are never loaded: no parser here reads more, and no manifest of ours is as long."""
 ATTRIBUTES: Final = ".gitattributes"
 _VENDORED: Final = "linguist-vendored"
-_TEMPLATES: Final = "templates"
+_TEMPLATES: Final = ("templates", "files", "crds", "ci", "tests")
+"""Directories of a chart whose files are for Helm, which makes documents of them or tries the chart with them."""
 
 _OURS: Final = "|".join(sorted(name for name, kind in KINDS.items() if kind.declares_variants and not kind.word))
 OURS_PATTERN: Final = rf"""^( {{0,2}}(- )?kind|[ \t]*"kind") *: *["']?({_OURS})"""
@@ -20,9 +21,10 @@ OURS_PATTERN: Final = rf"""^( {{0,2}}(- )?kind|[ \t]*"kind") *: *["']?({_OURS})"
 
 
 def find_templates(paths: Iterable[str]) -> frozenset[str]:
-    """The templates of charts: Helm makes documents of them, they are none."""
+    """The templates of charts, and what they are made with: Helm makes documents of them, they are none."""
     paths = list(paths)
-    roots = {join(directory_of(path), _TEMPLATES) for path in paths if name_of(path) == CHART_NAME}
+    charts = {directory_of(path) for path in paths if name_of(path) == CHART_NAME}
+    roots = {join(chart, name) for chart in charts for name in _TEMPLATES}
     return frozenset(path for path in paths if any(each in roots for each in _parents(path)))
 
 

@@ -161,7 +161,10 @@ def read_commit(
         paths -= _add_reached(readings, paths, skipped, fetch)
     named = find_used(_repository(readings, paths, remote)).rules
     deployers = [reading for reading in readings.values() if reading.is_deployer]
-    named = named.union(path for path in kindless if _may_be_named(path, deployers))
+    # Asked of each file of values in the repository: what all deployers say is looked through once.
+    said = b"\n".join(each.body for each in deployers)
+    globs = {glob for each in deployers for document in each.documents for glob in _globs_in(document.value)}
+    named = named.union(path for path in kindless if _may_be_named(path, said, globs))
     for file in fetch(sorted(named & paths)):
         readings[file.path] = read_manifest(file.path, file.body, is_whole=True)
     secret = [path for path, reading in readings.items() if reading.holds_secret]
@@ -299,19 +302,18 @@ def _is_read(path: str, fleet: Fleet) -> bool:
     return is_held or any(path in build.paths for build in fleet.clusters.values())
 
 
-def _may_be_named(path: str, deployers: Iterable[FileReading]) -> bool:
+def _may_be_named(path: str, said: bytes, globs: Iterable[str]) -> bool:
     """Whether a deployer may read a file: by its name, by a pattern, or as what its directory's chart begins with.
 
-    Values of anything else are neither read nor recorded: people keep passwords in them.
+    `said` is all that deployers say. Values of anything else are neither read nor recorded: people keep passwords in
+    them.
     """
     *_, directory, name = ("", *path.split("/"))
     words = {name.encode(), directory.encode()} if name == _CHART_VALUES else {name.encode()}
-    return any(
-        name.startswith(_ARGO_SOURCE)
-        or any(word in deployer.body for word in words if word)
-        or any(path_matches(pattern, path) for document in deployer.documents for pattern in _globs_in(document.value))
-        for deployer in deployers
-    )
+    if not said:
+        return False
+    is_named = name.startswith(_ARGO_SOURCE) or any(word in said for word in words if word)
+    return is_named or any(path_matches(glob, path) for glob in globs)
 
 
 def _globs_in(value: Value) -> Iterator[str]:

@@ -4,23 +4,21 @@ The hash behind a generated name is left out: nothing here is called by it.
 """
 
 from reconciler.manifests.composer import Value
-from reconciler.manifests.wording import Field, quote
+from reconciler.manifests.wording import Field
 from reconciler.placement.kustomize.patches import missing
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle
 from reconciler.placement.origins import SourceField, SourceTrace
 
 _UNREAD = "it is generated: its content is not read"
-_CREATE, _MERGE, _REPLACE = "create", "merge", "replace"
+_MERGE, _REPLACE = "merge", "replace"
 
 
 def generate(kind: str, entry: SourceField, drafts: list[ObjectDraft]) -> None:
     """Make what an entry says, or merge it into what is there; InputError where Kustomize fails."""
     identity = ObjectIdentity("", "v1", kind, entry.text("namespace"), entry.text("name"))
-    behavior = entry.text("behavior") or _CREATE
-    if behavior not in {_CREATE, _MERGE, _REPLACE}:
-        raise entry.error(f"expected create, merge or replace, got {quote(behavior)}")
+    behavior = entry.text("behavior")
     found = [draft for draft in drafts if draft.is_or_was(identity.effective)]
-    if behavior == _CREATE:
+    if behavior not in {_MERGE, _REPLACE}:  # Kustomize takes any other word for `create`
         drafts.append(_made(identity, entry))
     elif len(found) == 1:
         _add(found[0], entry, replaces=behavior == _REPLACE)

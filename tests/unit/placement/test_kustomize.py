@@ -196,9 +196,10 @@ def test_a_generator_that_finds_nothing_to_add_to_fails(build: Build, behavior: 
     assert f"there is no ConfigMap default/c to {behavior}" in str(fleet.findings)
 
 
-def test_an_unknown_behavior_of_a_generator_fails(build: Build) -> None:
-    fleet = build(overlay("resources: [../base]\nconfigMapGenerator: [{name: c, behavior: add}]\n"))
-    assert 'expected create, merge or replace, got "add"' in str(fleet.findings)
+def test_any_other_behavior_of_a_generator_creates(build: Build) -> None:
+    fleet = build(overlay("resources: [../base]\nconfigMapGenerator: [{name: c, behavior: add, literals: [A=1]}]\n"))
+    assert only(fleet, "ConfigMap").value_at("data") == {"A": "1"}
+    assert fleet.findings == ()
 
 
 def test_operations_on_what_is_generated_fail_nothing(build: Build) -> None:
