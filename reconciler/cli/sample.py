@@ -4,6 +4,8 @@ Manifests, git and pull requests are real; only Prometheus is played back, from 
 """
 
 import shlex
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +83,7 @@ def run_demo(directory: Path | None = None, progress: Progress = no_progress) ->
 
 
 def demo_text(demo: Demo, *, width: int = 0) -> str:
-    """What the command prints: the plan, where it was proposed, a pull request, what to try.
+    """What the command prints: the plan, where it was proposed, a pull request, what to try and what is left behind.
 
     `width` is as for `plan_text`.
     """
@@ -90,6 +92,7 @@ def demo_text(demo: Demo, *, width: int = 0) -> str:
         "\n".join(_outcome_lines(demo)),
         _pull_request(demo),
         "\n   ".join(("Try", *_next_lines(demo))),
+        _left_behind(demo),
     )
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -150,14 +153,15 @@ def _answer(known: Answer | None, query: Query) -> Answer:
 
 
 def _pull_request(demo: Demo) -> str:
-    """The first pull request as a reviewer gets it, less the marker that only machines read."""
+    """How the first pull request begins, as a reviewer gets it: up to what is folded away there."""
     numbers = [each.number for each in demo.result.published if each.number is not None]
     if not numbers:
         return ""
-    text = demo.read_pull_request(min(numbers)).partition("<!-- reconciler:")[0].rstrip()
-    return "\n".join(
-        (f"Pull request #{min(numbers)}, in Markdown:", *(f"   {line}".rstrip() for line in text.split("\n")))
-    )
+    text, _, rest = demo.read_pull_request(min(numbers)).partition("<details>")
+    more = f"... and {len(rest.splitlines())} more lines"
+    lines = [*text.rstrip().split("\n"), "", more]
+    heading = f"Pull request #{min(numbers)}, in Markdown, begins:"
+    return "\n".join((heading, *(f"   {line}".rstrip() for line in lines)))
 
 
 def _outcome_lines(demo: Demo) -> Iterator[str]:
@@ -173,11 +177,20 @@ def _outcome_lines(demo: Demo) -> Iterator[str]:
 
 def _next_lines(demo: Demo) -> Iterator[str]:
     """Commands to go on with, from the demo's directory; about the most urgent change, if there is any."""
-    commands = [*_commands_about(demo), ("reconciler demo --directory .", "again: nothing is written twice")]
+    commands = [*_commands_about(demo), (f"{_program()} demo --directory .", "again: nothing is written twice")]
     longest = max(len(command) for command, _ in commands)
     yield f"cd {shlex.quote(str(demo.directory))}"
     for command, words in commands:
         yield f"{command:<{longest}}   # {words}"
+
+
+def _program() -> str:
+    """How this program is called in a shell: `make demo` installs it where no PATH leads."""
+    return "reconciler" if shutil.which("reconciler") else f"{shlex.quote(sys.executable)} -m reconciler"
+
+
+def _left_behind(demo: Demo) -> str:
+    return f"This leaves {demo.directory} behind; to be rid of it: rm -r {shlex.quote(str(demo.directory))}"
 
 
 def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:
@@ -194,7 +207,7 @@ def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:
         yield f"git -C {REPOSITORY} log -p {BRANCH}..{branch}", "what it changes"
         if not _was_merged(demo):
             yield f"git -C {REPOSITORY} fetch . {branch}:{BRANCH}", "merge it, then run again"
-    yield f"reconciler explain {change.variant.label} --replay {RECORDING}", "every value behind one variant"
+    yield f"{_program()} explain {change.variant.label} --replay {RECORDING}", "every value behind one variant"
 
 
 def _was_merged(demo: Demo) -> bool:

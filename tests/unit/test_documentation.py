@@ -204,6 +204,6 @@ def test_readme_shows_what_the_demo_prints(tmp_path: Path, capsys: pytest.Captur
     invoke(["demo", "--directory", str(tmp_path)])
     printed = capsys.readouterr().out.replace(str(tmp_path), DEMO_DIRECTORY)
     plan = printed.partition("\n\nPull request #")[0]
-    (body,) = re.findall(r"\n   ---\n\n(.*?)\n\n   <details>", printed, flags=re.DOTALL)
+    (body,) = re.findall(r"\n   ---\n\n(.*?)\n\n   \.\.\. and \d+ more lines\n", printed, flags=re.DOTALL)
     assert f"```text\n{plan}\n```" in README, f"in README, show what `make demo` prints:\n{plan}"
     assert textwrap.dedent(body) in README, f"in README, show how pull request #1 begins:\n{textwrap.dedent(body)}"

@@ -1,5 +1,7 @@
+import re
 import shutil
 import socket
+import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -215,6 +217,21 @@ def test_the_text_shows_the_plan_the_pull_requests_and_commands(finished: Demo) 
     assert "pull request #1 created: Scale up llama-8b" in text
     assert "cat fleet.git/reconciler/pulls/1.md" in text
     assert "reconciler explain chat/llama-8b --replay recording.zip" in text
+    assert "How each number came about" not in text
+    assert text.endswith(f"This leaves {finished.directory} behind; to be rid of it: rm -r {finished.directory}\n")
+
+
+def test_what_to_try_runs_as_it_is_printed(again: Path) -> None:
+    text = demo_text(run_demo(again))
+    (tried,) = re.findall(r"\n\nTry\n(.*?)\n\n", text, flags=re.DOTALL)
+    lines = [line.strip() for line in tried.splitlines()]
+    assert [line.split()[0] for line in lines[:4]] == ["cd", "cat", "git", "git"]
+    assert len(lines) == 6
+    script = "\n".join(("set -e", *lines))
+    printed = subprocess.run(["/bin/sh", "-c", script], cwd="/", capture_output=True, text=True, check=True).stdout
+    order = ("number: 1", "Reconciler-Decision:", "chat/llama-8b: ", "Pull request #2, in Markdown, begins:")
+    assert [printed.index(each) for each in order] == sorted(printed.index(each) for each in order)
+    assert "state: merged" in (again / "fleet.git" / "reconciler" / "pulls" / "1.md").read_text()
 
 
 def test_after_a_merge_no_command_is_shown_that_would_undo_it(again: Path, finished: Demo) -> None:
