@@ -1,6 +1,6 @@
 """Every value and step behind one variant, and the figures that led to its replicas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.plan import Decision
@@ -45,22 +45,26 @@ def explain_text(
     width: int = 0,
     is_full: bool = False,
 ) -> str:
-    """The steps to the decision, the figures behind them, and the settings with their places.
+    """The steps to the decision, the query that told its load, and the settings with their places.
 
-    `is_full` adds what is known or asked everywhere: settings that nobody made, every query, what the whole plan shows
-    of itself (`fleet`). `label` is the name as the plan prints it. Reasons wrap at `width` cells; 0 is unlimited.
+    `is_full` adds what is known or asked everywhere: every figure, settings that nobody made, every query, what the
+    whole plan shows of itself (`fleet`). `label` is the name as the plan prints it. All wraps between words at `width`
+    cells; 0 is unlimited.
     """
     name = label or labels_of([decision.variant])[decision.variant]
     accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
     place = f" ({one_line(decision.place)})" if decision.place else ""
-    lines = [f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}"]
+    lines = [*wrapped(f"{name}: {one_line(decision.model.model_id)} on {accelerator}{place}", indent=5, width=width)]
     lines.extend(_step_lines(decision, width))
     if decision.hold is not None:
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.hold.words)}", indent=0, width=width))
     if decision.waiting is not None:
         lines.extend(wrapped(f"waiting: {one_line(decision.waiting.words)}", indent=0, width=width))
-    lines.extend(figure_lines([each for each in chain.figures if is_full or each.value is not None or decision.hold]))
-    lines.extend(_setting_lines([row for row in settings if is_full or row.displaced or row.source != BUILT_IN]))
+    if not is_full:
+        lines.extend(query_lines(_first_query(chain), width=width, is_full=False))
+    else:
+        lines.extend(figure_lines(chain.figures, width=width))
+    lines.extend(_setting_lines([row for row in settings if is_full or row.displaced or row.source != BUILT_IN], width))
     if not is_full:
         lines.extend(wrapped(_left_out(settings, chain), indent=0, width=width))
         return "\n".join(lines) + "\n"
@@ -72,8 +76,15 @@ def explain_text(
 
 def _left_out(settings: Sequence[SettingRow], chain: Chain) -> str:
     built_in = sum(row.source == BUILT_IN and not row.displaced for row in settings)
-    queries = count(len(chain.queries), "query", "queries")
-    return f"-v shows {count(built_in, 'built-in value')}, {queries} and the plan."
+    queries, figures = count(len(chain.queries), "query", "queries"), count(len(chain.figures), "figure")
+    return f"-v shows {figures}, {count(built_in, 'built-in value')}, {queries} and the plan."
+
+
+def _first_query(chain: Chain) -> Mapping[str, str]:
+    """What was asked for the first figure that was answered: the load, or how full replicas are."""
+    answered = (name for each in chain.figures if each.value is not None for name in each.queries)
+    name = next((name for name in answered if name in chain.queries), None)
+    return {} if name is None else {name: chain.queries[name]}
 
 
 def explain_json(
@@ -94,18 +105,29 @@ def explain_json(
     }
 
 
-def _setting_lines(settings: Sequence[SettingRow]) -> tuple[str, ...]:
+def _setting_lines(settings: Sequence[SettingRow], width: int) -> tuple[str, ...]:
     if not settings:
         return ()
     names = max(display_width(one_line(row.name)) for row in settings)
     values = tuple(f"{pad(one_line(row.name), names)}  {_cell(row.value)}" for row in settings)
-    return lines_of(
+    table = lines_of(
         (
             Column(heading="VALUE", cells=values),
             Column(heading="FROM", cells=tuple(_cell(row.source) for row in settings)),
             Column(heading="DISPLACED", cells=tuple(_cell(row.displaced) for row in settings)),
         )
     )
+    if not width or max(map(display_width, table)) <= width:
+        return table
+    heading = (pad("VALUE", names) + GAP + "FROM",)
+    told = (f"{_cell(row.value)}, {_cell(row.source)}{_instead(row)}" for row in settings)
+    heads = (pad(one_line(row.name), names) + GAP for row in settings)
+    rows = (hung(head, text, width=width) for head, text in zip(heads, told, strict=True))
+    return (*heading, *(line for lines in rows for line in lines))
+
+
+def _instead(row: SettingRow) -> str:
+    return f", instead of {_cell(row.displaced)}" if row.displaced else ""
 
 
 def _step_lines(decision: Decision, width: int) -> tuple[str, ...]:
@@ -127,12 +149,15 @@ def _cell(text: str) -> str:
     return one_line(text, limit=CELL_LENGTH)
 
 
-def figure_lines(figures: Sequence[Figure]) -> tuple[str, ...]:
-    """One line a figure: what it is of, its value with its unit, and its source or why there is none."""
+def figure_lines(figures: Sequence[Figure], *, width: int = 0) -> tuple[str, ...]:
+    """One line a figure: what it is of, its value with its unit, and its source or why there is none.
+
+    Where that is wider than `width` cells (0: any) what figures are of stands above them.
+    """
     if not figures:
         return ()
     names = max(display_width(one_line(figure.subject)) for figure in figures)
-    return lines_of(
+    table = lines_of(
         (
             Column(
                 heading="FIGURE",
@@ -142,10 +167,27 @@ def figure_lines(figures: Sequence[Figure]) -> tuple[str, ...]:
             Column(heading="FROM", cells=tuple(one_line(_origin(each)) for each in figures)),
         )
     )
+    if not width or max(map(display_width, table)) <= width:
+        return table
+    return ("FIGURE", *_narrow_figures(figures, width))
 
 
-def query_lines(queries: Mapping[str, str], *, width: int) -> tuple[str, ...]:
-    """The PromQL behind the figures, each alternative on a line of its own; lines of at most `width` cells (0: any)."""
+def _narrow_figures(figures: Sequence[Figure], width: int) -> Iterator[str]:
+    names = max(display_width(one_line(figure.name)) for figure in figures)
+    subject = None
+    for figure in figures:
+        if figure.subject != subject:
+            subject = figure.subject
+            yield f"  {one_line(subject, limit=max(width - 2, 1))}"
+        head = f"    {pad(one_line(figure.name), names)}{GAP}"
+        yield from hung(head, ", ".join(filter(None, (value_text(figure), one_line(_origin(figure))))), width=width)
+
+
+def query_lines(queries: Mapping[str, str], *, width: int, is_full: bool = True) -> tuple[str, ...]:
+    """The PromQL behind the figures, each alternative on a line of its own; lines of at most `width` cells (0: any).
+
+    Without `is_full` of several alternatives the first stands for all.
+    """
     if not queries:
         return ()
     names = max(display_width(name) for name in (*queries, "QUERY"))
@@ -153,7 +195,10 @@ def query_lines(queries: Mapping[str, str], *, width: int) -> tuple[str, ...]:
     for name, text in queries.items():
         first, *others = _alternatives(one_line(text, limit=QUERY_LENGTH))
         lines += hung(pad(name, names) + GAP, first, width=width)
-        for other in others:
+        if others and not is_full:
+            told = count(len(others), "alternative for other engines", "alternatives for other engines")
+            lines += hung(pad("", names) + GAP, f"or {told}", width=width)
+        for other in others if is_full else ():
             lines += hung(pad("", names) + GAP, other, width=width)
     return tuple(lines)
 

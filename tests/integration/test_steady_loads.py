@@ -125,7 +125,7 @@ def test_a_peak_before_payback_keeps_none(command: Command) -> None:
 def test_explain_says_what_keeps_it_and_what_was_asked(command: Command) -> None:
     content = command("explain", "llm/spiked")
     steps = {each["stage"]: each for each in content["decision"]["steps"]}
-    assert steps["settled"]["reason"].startswith("peak 80 req/s 30m ago in the last 1h; mean 4")
+    assert steps["variation"]["reason"].startswith("peak 80 req/s 30m ago in the last 1h; mean 4")
     assert steps["allocation"]["reason"] == "kept: 80 req/s were asked for 30m ago; payback 1h"
     figures = {each["name"]: (each["value"], each["queries"]) for each in content["figures"]}
     assert figures["peak of arrivals"] == (pytest.approx(80.0), ["past_arrivals_endpoint_picker"])

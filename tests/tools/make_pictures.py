@@ -155,7 +155,7 @@ def faulty(folder: Path) -> Path:
 def too_long(name: str, columns: int, text: str) -> Iterator[str]:
     """The lines that a terminal of so many columns breaks in the middle of words."""
     for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
-        if display_width(line) > columns:
+        if display_width(line) > columns and " " in line.strip():
             print(f"{name}, {columns} columns: {display_width(line)}: {line[:100]}")
             yield line
 

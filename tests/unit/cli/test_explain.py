@@ -58,3 +58,7 @@ def test_a_plain_variant_takes_less_than_40_lines_and_all_of_it_more(command: Co
     assert len(short) < 40 < len(full)
     assert short[-1].startswith("-v shows ")
     assert any(line.startswith("QUERY ") for line in full)
+    assert short.index(next(line for line in short if line.startswith("QUERY "))) < short.index(
+        next(line for line in short if line.startswith("VALUE "))
+    )
+    assert not any(line.startswith("FIGURE") for line in short)

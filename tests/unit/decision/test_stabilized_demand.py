@@ -1,4 +1,4 @@
-"""More is decided by the demand of now, less by what is settled: each replica carries 9.99 requests a second."""
+"""More is decided by the demand of now, less by how it varied: each replica carries 9.99 requests a second."""
 
 import math
 from typing import Any
@@ -27,15 +27,17 @@ def test_without_a_past_the_demand_of_now_decides(spiked: Any) -> None:
     spiked.past.clear()
     decision = spiked.decision()
     assert decision.desired.replicas == 3
-    assert "settled" not in steps(decision)
+    assert "variation" not in steps(decision)
 
 
 def test_what_was_needed_within_payback_is_kept_with_the_reason(spiked: Any) -> None:
     decision = spiked.decision()
     assert (decision.outcome, decision.desired.replicas) == (Outcome.UNCHANGED, 5)
     assert steps(decision)["allocation"].reason == "kept: 44.1 req/s were asked for 25m ago; payback 1h"
-    assert (steps(decision)["settled"].before, steps(decision)["settled"].after) == ("20 req/s", "44.1 req/s")
-    assert steps(decision)["settled"].reason.startswith("peak 44.1 req/s 25m ago in the last 1h; mean 20.43, standard")
+    assert (steps(decision)["variation"].before, steps(decision)["variation"].after) == ("20 req/s", "44.1 req/s")
+    assert steps(decision)["variation"].reason.startswith(
+        "peak 44.1 req/s 25m ago in the last 1h; mean 20.43, standard"
+    )
 
 
 def test_the_demand_that_is_shown_is_that_of_now(spiked: Any) -> None:

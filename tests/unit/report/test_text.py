@@ -3,7 +3,8 @@ from collections.abc import Callable
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
-from reconciler.report.explain import SettingRow, explain_text
+from reconciler.domain.provenance import Figure
+from reconciler.report.explain import Chain, SettingRow, explain_text
 from reconciler.report.plain import display_width
 from reconciler.report.text import plan_text
 
@@ -97,7 +98,7 @@ def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision
     model = ModelKey(cluster="c", namespace="n", model_id="m")
     decision = decide(model=model, steps=(Step(stage="load", before="", after="39.1 req/s", reason="word " * 20),))
     lines = explain_text(decision, (), width=60).splitlines()
-    assert lines[-2].startswith(" " * 26 + "word")
+    assert lines[3].startswith(" " * 26 + "word")
 
 
 def test_down_to_100_columns_the_table_stays(priced_plan: Plan) -> None:
@@ -129,3 +130,33 @@ def test_an_empty_plan_says_what_it_looked_for_and_where(plan_of: Callable[..., 
     assert last.startswith("Nothing to size: https://git.example.com/acme/fleet at ")
     assert "VariantAutoscaling" in last
     assert "the clusters' paths" in last
+
+
+def test_no_line_of_explain_leaves_a_narrow_terminal(decide: Callable[..., Decision]) -> None:
+    """Figures and values stand below what they are of, where they do not fit beside it."""
+    decision = decide(place="clusters/us-east/llm/llama.yaml:3")
+    settings = (
+        SettingRow(
+            name="maxReplicas", value="8", source="annotation, apps/base/llama/deployment.yaml:9", displaced="5"
+        ),
+        SettingRow(name="group", value="us-east/llm", source="built-in"),
+    )
+    figure = Figure(
+        subject="meta-llama/Llama-3.1-8B-Instruct", name="arrivals", value=39.1, unit="req/s", queries=("arrivals",)
+    )
+    chain = Chain(figures=(figure,), queries={"arrivals": "sum by (namespace, pod, model_name) (rate(a[5m])) or b"})
+    for is_full in (False, True):
+        text = explain_text(decision, settings, chain, width=50, is_full=is_full)
+        assert max(map(len, text.splitlines())) <= 50
+    assert "maxReplicas  8, annotation," in text
+    assert "instead of 5" in text
+    assert "  meta-llama/Llama-3.1-8B-Instruct\n    arrivals  39.1 req/s, arrivals" in text
+
+
+def test_the_query_that_told_the_load_stands_before_the_values(decide: Callable[..., Decision]) -> None:
+    figure = Figure(subject="m", name="arrivals", value=39.1, unit="req/s", queries=("arrivals",))
+    lost = Figure(subject="m", name="lost", value=None, reason="not asked for", queries=("lost",))
+    chain = Chain(figures=(lost, figure), queries={"lost": "up", "arrivals": "sum(a) or sum(b)", "itl": "c"})
+    lines = explain_text(decide(), (SettingRow(name="x", value="1", source="y"),), chain).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["QUERY", "arrivals", "or", "VALUE", "x", "-v"]
+    assert lines[3].endswith("or 1 alternative for other engines")

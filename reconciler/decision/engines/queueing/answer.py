@@ -92,17 +92,17 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         reason=f"load and {demand.headroom * 100:g} % headroom",
     )
     if demand.variation is not None:
-        yield _settled_step(demand, demand.variation)
+        yield _variation_step(demand, demand.variation)
 
 
-def _settled_step(demand: ModelDemand, variation: LoadVariation) -> Step:
+def _variation_step(demand: ModelDemand, variation: LoadVariation) -> Step:
     """What must be carried beyond the demand of now, for what the load did before."""
     words = (
         f"peak {variation.peak_per_s:.4g} req/s {ago(variation.peak_age_s)} in the last {span(variation.payback_s)}; "
         f"mean {variation.mean_per_s:.4g}, standard deviation {variation.deviation_per_s:.2g}"
     )
     before, after = f"{demand.rate_per_s:.4g} req/s", f"{demand.stabilized.amount_per_s:.4g} req/s"
-    return Step(stage="settled", before=before, after=after, reason=words)
+    return Step(stage="variation", before=before, after=after, reason=words)
 
 
 def _capacity_step(option: Option, capacity: ReplicaCapacity) -> Step:
@@ -117,13 +117,15 @@ def _taken(option: Option) -> str:
 
 
 def _parameters(profile: PerformanceProfile, capacity: ReplicaCapacity) -> str:
-    values = [("alpha", profile.alpha_s), ("beta", profile.beta_s), ("gamma", profile.gamma_s)]
-    known = [f"{name} {ms_from_seconds(value):.4g} ms" for name, value in values if value is not None]
-    if profile.delta_s is not None:
-        known.append(f"delta {ms_from_seconds(profile.delta_s):.4g} ms a token")
+    """The profile's times in words: what an iteration takes, and a prompt."""
+    alpha, beta = ms_from_seconds(profile.alpha_s), ms_from_seconds(profile.beta_s)
+    known = [f"an iteration takes {alpha:.4g} ms and {beta:.4g} ms a request"]
+    if profile.gamma_s is not None:
+        each = f" and {ms_from_seconds(profile.delta_s):.4g} ms a token" if profile.delta_s is not None else ""
+        known.append(f"a prompt {ms_from_seconds(profile.gamma_s):.4g} ms{each}")
     if profile.prompt_s is not None:
         known.append(f"{ms_from_seconds(profile.prompt_s):.4g} ms a prompt token, {profile.token_budget} an iteration")
-    return ", ".join((*known, f"batch {capacity.max_batch_size}"))
+    return ", ".join((*known, f"at most {capacity.max_batch_size} requests"))
 
 
 def _learned_steps(option: Option) -> list[Step]:
