@@ -47,7 +47,8 @@ def test_a_run_tells_its_pull_requests(desk: Desk) -> None:
 
 
 def test_validate_annotates_what_is_checked_out(desk: Desk) -> None:
-    assert run_step(desk.workshop.clone, mode="validate").code == 0
+    assert run_step(desk.workshop.clone, mode="validate", strict="false").code == 0
+    assert run_step(desk.workshop.clone, mode="validate").code == 3, "a warning fails, and there is one"
     with (desk.workshop.clone / REPOSITORY_FILE).open("a") as file:
         file.write("polices: []\n")
     job = run_step(desk.workshop.clone, mode="validate")
