@@ -14,6 +14,7 @@ FOUND = (
     ("zero capacities", 114),  # who is held keeps devices of models that share nothing else with it
     ("huge counts", 167),  # one replica is less than a programme's tolerance
     ("priced segments", 116),  # a budget's price is what one more of its unit saves
+    ("ratios", 272),  # a role that a ratio bars made a programme's numbers so large that the other got nothing
 )
 """What only a long attack had found."""
 

@@ -216,7 +216,8 @@ def _most(formulation: Formulation) -> Integers:
     for _ in range(2 * len(ratios.factor)):
         before = needed.copy()
         for greater, smaller, factor in zip(ratios.greater, ratios.smaller, ratios.factor, strict=True):
-            under = needed[choices.row == smaller].sum()
+            # What a ratio bars has none, and asks for none of the other.
+            under = np.minimum(needed, choices.highest)[choices.row == smaller].sum()
             over = choices.row == greater
             needed[over] = np.maximum(needed[over], min(int(np.ceil(factor * under)), UNBOUNDED))
         if (needed == before).all():
