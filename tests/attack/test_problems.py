@@ -18,6 +18,9 @@ FOUND = (
 )
 """What only a long attack had found."""
 
+TIES = {"many equal costs": (17,)}
+"""Where plans that cost the same were told apart by the last digits of demand."""
+
 UNITS = max(PROBLEMS // (10 * len(FAMILIES)), 1)
 
 
@@ -39,7 +42,7 @@ def test_what_was_found_once_does_not_return(family: str, seed: int) -> None:
 @pytest.mark.parametrize("factor", [1e-9, 1e8])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_plan_does_not_depend_on_what_demand_is_counted_in(family: str, factor: float) -> None:
-    for seed in range(UNITS):
+    for seed in (*range(UNITS), *TIES.get(family, ())):
         problem = draw_problem(family, seed)
         plan = SOLVERS["columns"].solve(problem).allocations
         assert SOLVERS["columns"].solve(scaled(problem, factor)).allocations == plan, seed

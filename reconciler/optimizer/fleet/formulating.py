@@ -220,7 +220,7 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
                 amounts[row, column], prices[row, column] = left, price
     active_limit = _active_limits(problem, offers, variants)
     scale = _scales(must + amounts.sum(axis=1), choices)
-    choices = replace(choices, carried=choices.carried / scale[choices.row])
+    choices = replace(choices, carried=_told_apart(choices.carried / scale[choices.row]))
     rows = Rows(
         requirements=offers.requirements,
         must=np.minimum(must / scale, widest(choices, variants, active_limit)),
@@ -231,6 +231,14 @@ def _rows(problem: Problem, offers: _Offers, choices: Choices, variants: Variant
         scale=scale,
     )
     return rows, choices
+
+
+def _told_apart(shares: Floats) -> Floats:
+    """Without the last digits, which depend on the unit that demand is counted in: ties must not be broken by them."""
+    digits = 10.0 ** (12 - np.ceil(np.log10(np.where(shares > 0, shares, 1.0))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = np.rint(shares * digits) / digits
+    return np.where(np.isfinite(rounded) & (rounded > 0), rounded, shares)
 
 
 def _scales(demand: Floats, choices: Choices) -> Floats:
