@@ -19,6 +19,7 @@ from reconciler.manifests.sections import (
 )
 
 # Inside double quotes these can spell a letter, or break a word over two lines.
+_DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\\[xuU\r\n]")
 _ESCAPE_BYTES: Final = re.compile(rb"\\[xuU\r\n]")
 
@@ -103,7 +104,10 @@ def _may_name_kind(data: bytes, kinds: frozenset[bytes]) -> bool:
 
 
 def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
+    """Whether one of the words is in a document; a definition of kinds speaks of many, and is none of them."""
     start, end = section.start, section.end
+    if _DEFINITION.search(text, start, end) is not None:
+        return False
     for word in words:
         if text.find(word, start, end) >= 0:
             return True

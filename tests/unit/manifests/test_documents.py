@@ -206,3 +206,10 @@ def test_one_bad_document_leaves_the_others_readable() -> None:
     assert [(error.path, error.line) for error in errors] == [("app.yaml", 4)]
     with pytest.raises(InputError):
         parse_documents("app.yaml", b"a: 1\n---\nb: [\n")
+
+
+def test_a_definition_of_kinds_is_none_of_them() -> None:
+    text = "kind: CustomResourceDefinition\nspec: {names: {kind: Deployment}}\n---\nkind: Deployment\n"
+    (found,) = parse_documents("crds.yaml", text.encode(), kinds=frozenset({b"Deployment"}))
+    assert (found.index, found.value) == (1, {"kind": "Deployment"})
+    assert len(parse_documents("crds.yaml", text.encode())) == 2
