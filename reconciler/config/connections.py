@@ -160,7 +160,7 @@ class PrometheusSection(ConfigSection):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(repr=False)] = {}
     """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""
     queries: dict[QuantityName, Query] = {}
-    """PromQL by quantity (arrivalRate), tried before the built-in candidates (= none)"""
+    """PromQL by quantity (arrivalRate, completions, ...), tried before the built-in candidates (= none)"""
 
     @model_validator(mode="after")
     def _sends_no_secret_twice_or_inline(self) -> Self:

@@ -14,7 +14,7 @@ from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQ
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.history import HISTORY
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
 from reconciler.metrics.queries.ranges import history_queries
 from reconciler.metrics.reading.decoding import decode
@@ -315,3 +315,16 @@ def test_a_label_named_model_is_not_believed_of_triton(url: str) -> None:
     (triton,) = [sample for sample in samples if sample.labels["pod"] == pod_of("triton")]
     assert "model" not in triton.labels
     assert triton.value == pytest.approx(2.0)
+
+
+def test_a_persons_own_words_go_before_ours_and_nothing_is_counted_twice(url: str) -> None:
+    keys = sorted(set(CONFIGURABLE_QUANTITIES) - {"arrivalRate"})
+    running = "sum by (namespace, pod, model_name) (vllm:num_requests_waiting * 10)"
+    own = PrometheusSettings(url=url, queries={**dict.fromkeys(keys, "nowhere_at_all"), "running": running})
+    cluster = ClusterSettings(name="us", prometheus=own)
+    found = PrometheusClient(own, str).ask_all(queries_for(cluster, {"llm": 8, "other": 1}, END_S, needs=NEEDS))
+    assert [answer.reason for answer in found if answer.status is AnswerStatus.FAILED] == []
+    observed = read_observed(variants(), found, END_S, Settings(clusters=(cluster,)))
+    assert (observed.failures, observed.warnings) == ((), ())
+    assert seen(observed, "vllm").num_running == pytest.approx(80.0)
+    assert seen(observed, "sglang").num_running == pytest.approx(12.0)

@@ -59,7 +59,22 @@ class Name(StrEnum):
     USUAL_INPUT_TOKENS = "usual_input_tokens"
 
 
-CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED}
+REPLACEABLE = (
+    *(Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS, Name.ITL, Name.WAIT, Name.TTFT),
+    *(Name.RUNNING, Name.MOST_RUNNING, Name.CHANGES, Name.WAITING, Name.LAST_SEEN),
+    *(Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS, Name.PREFIX_HIT_RATE, Name.STORED_KV_TOKENS),
+    *(Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES, Name.REQUESTS_IN_RETENTION),
+    *(Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER, Name.READY_REPLICAS, Name.UNSCHEDULABLE, Name.QUOTAS),
+)
+"""Quantities that are asked in a person's words first, then in ours."""
+
+
+def _as_key(name: Name) -> str:
+    first, *rest = name.value.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED, **{_as_key(name): name for name in REPLACEABLE}}
 """Keys of `clusters[].prometheus.queries`, with the quantity that each is asked as."""
 
 PER_POD = ("namespace", "pod", "model", VARIANT_LABEL)

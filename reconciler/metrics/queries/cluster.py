@@ -9,7 +9,7 @@ from reconciler.metrics.quantities.history import LEARNING_WINDOW_S, SATURATION_
 from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name, Quantity
 from reconciler.metrics.quantities.saturation import RETENTION_S, SATURATION_QUANTITIES
-from reconciler.metrics.queries.expressions import label_names, matchers, render
+from reconciler.metrics.queries.expressions import label_names, matchers, render, stated
 from reconciler.metrics.queries.ranges import (
     COARSE_STEP_S,
     NAMED_NAMESPACES,
@@ -85,8 +85,8 @@ def queries_for(
 def _configured(settings: PrometheusSettings) -> Iterator[tuple[Name, str]]:
     where = matchers(settings)
     for key, text in sorted(settings.queries.items()):
-        if key in CONFIGURABLE_QUANTITIES:
-            yield CONFIGURABLE_QUANTITIES[key], add_matchers(text, where)
+        if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED:
+            yield Name.ARRIVALS_CONFIGURED, add_matchers(text, where)
 
 
 def _built_in(
@@ -100,7 +100,7 @@ def _built_in(
     anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
     for quantity in asked:
         for where in anywhere if quantity.may_lack_namespace else wheres:
-            yield quantity.name, render(quantity, names, where)
+            yield quantity.name, stated(quantity, settings, where, render(quantity, names, where))
 
 
 def _kept_for(retention_s: float) -> tuple[Quantity, ...]:

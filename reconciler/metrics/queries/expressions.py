@@ -7,7 +7,8 @@ from string import Template
 
 from reconciler.domain.settings import PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.quantities.quantity import Quantity
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Quantity
+from reconciler.metrics.queries.selectors import add_matchers
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -81,6 +82,13 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "window": duration(window_s or quantity.window_s),
     }
     return " or ".join(Template(candidate).substitute(substitutes) for candidate in quantity.candidates)
+
+
+def stated(quantity: Quantity, settings: PrometheusSettings, where: str, rendered: str) -> str:
+    """What `queries` say of a quantity, then its own candidates as `rendered`: a series counts once, by the first."""
+    texts = {CONFIGURABLE_QUANTITIES.get(key): text for key, text in settings.queries.items()}
+    own = texts.get(quantity.name, "")
+    return f"({add_matchers(own, where)}) or {rendered}" if own else rendered
 
 
 def exported_label(key: str) -> str:

@@ -96,7 +96,7 @@ def pools(text: str) -> str:
         ),
         (
             "clusters: [{name: a, prometheus: {url: 'http://a', queries: {arivalRate: up}}}]",
-            "prometheus.queries.arivalRate: expected arrivalRate",
+            "prometheus.queries.arivalRate: expected arrivalRate, changes, completions, ",
         ),
         (
             "clusters: [{name: a, prometheus: {url: 'http://a', tls: {cert: {file: /var/run/secrets/reconciler/c}}}}]",

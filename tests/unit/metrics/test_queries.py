@@ -13,7 +13,9 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.engines import SOURCES
 from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.queries.cluster import queries_for
+from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
+from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
+from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
 from reconciler.metrics.queries.expressions import quote
 from reconciler.metrics.queries.selectors import add_matchers
 from reconciler.metrics.reading.decoding import clusters_seen
@@ -190,3 +192,29 @@ def test_matchers_enter_every_selector_of_a_written_query(promql: str, expected:
 @hypothesis_settings(deadline=None, max_examples=200)
 def test_any_text_survives_having_matchers_added(promql: str) -> None:
     assert add_matchers(promql, 'c="a"').startswith(promql[:1])
+
+
+EVERY = sorted(set(CONFIGURABLE_QUANTITIES) - {"arrivalRate"})
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_every_quantity_is_asked_in_a_persons_words_first_then_in_ours(key: str) -> None:
+    own = PrometheusSettings(url="http://a", match_labels={"cluster": "b"}, queries={key: "sum by (pod) (mine)"})
+    plain = replace(own, queries={})
+    needs = QueryNeeds(saturation={"llm": 1}, traced={"llm": 1})
+
+    def asked(settings: PrometheusSettings) -> list[tuple[str, str]]:
+        cluster = ClusterSettings(name="a", prometheus=settings)
+        return [(query.quantity, query.text) for query in queries_for(cluster, {"llm": 1}, 1e6, needs=needs)]
+
+    changed = [(old, new) for old, new in zip(asked(plain), asked(own), strict=True) if old != new]
+    assert changed
+    for (name, old), (_, new) in changed:
+        assert name == CONFIGURABLE_QUANTITIES[key]
+        assert new.startswith('(sum by (pod) (mine{cluster="b"')
+        assert new.endswith(f"}})) or {old}")
+
+
+def test_every_quantity_can_be_said_in_other_words() -> None:
+    known = {quantity.name for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}  # arrivalRate goes before pickers
+    assert known - set(CONFIGURABLE_QUANTITIES.values()) == {Name.ARRIVALS_ENDPOINT_PICKER}
