@@ -16,6 +16,7 @@ from reconciler.cli.explain import explain
 from reconciler.cli.fit import fit
 from reconciler.cli.init import init
 from reconciler.cli.plan import plan
+from reconciler.cli.policy import policy
 from reconciler.cli.review import review
 from reconciler.cli.run import run
 from reconciler.cli.schema import schema
@@ -48,6 +49,7 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     explain: ("explain chat/llama-8b", "explain chat/llama-8b --replay run.zip -o json"),
     validate: ("validate --strict", "validate clusters/prod/llama.yaml"),
     review: ("review --base origin/main", "review --base origin/main --head origin/scale-llama -o markdown"),
+    policy: ("policy test", "policy explain chat/llama-8b", "policy simulate monday.zip tuesday.zip"),
     doctor: ("doctor --repo https://github.com/OWNER/FLEET.git", "doctor -o json"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
     init: ("init --prometheus http://127.0.0.1:9090 --github-action", "init --cronjob --argocd --check"),

@@ -62,7 +62,8 @@ class Limits:
         found = self.cap if is_above else self.floor if wanted < self.least else None
         if found is None:
             return None
-        words = f"{found.range.words}, {wanted} would be needed" if found is self.cap else found.range.words
+        found_words = found.range.words if is_above else found.range.floor_words or found.range.words
+        words = f"{found_words}, {wanted} would be needed" if is_above else found_words
         return Spoken(rule=found.rule, kind=VerdictKind.CLAMP, words=words)
 
 

@@ -159,6 +159,8 @@ class Range:
     stays: bool = False
     is_firm: bool = False
     words: str = ""
+    floor_words: str = ""
+    """Why no fewer, where that is another reason than why no more."""
 
 
 def as_now(subject: Subject, words: str) -> Range:

@@ -49,7 +49,7 @@ def _limit(asks: BoundsRule, subject: Subject) -> Range:
     most, words = min(limits, default=(None, ""))
     least = asks.least or 0
     floor = f"at least {_replicas(least)}" if least else ""
-    return Range(least=least, most=most, words=" and ".join(filter(None, (floor, words))))
+    return Range(least=least, most=most, words=words, floor_words=floor)
 
 
 def _replicas(number: int) -> str:

@@ -36,10 +36,8 @@ class ScheduleSection(WindowSection):
 def _limit(asks: ScheduleRule, subject: Subject) -> Range | None:
     if open_until(asks.window, subject.now_s) is None:
         return None
-    floor = f"at least {asks.least}" if asks.least else ""
-    cap = f"at most {asks.most}" if asks.most is not None else ""
-    words = " and ".join(filter(None, (floor, cap)))
-    return Range(least=asks.least or 0, most=asks.most, words=f"{words} at this time")
+    cap, floor = f"at most {asks.most} at this time", f"at least {asks.least} at this time"
+    return Range(least=asks.least or 0, most=asks.most, words=cap, floor_words=floor)
 
 
 SCHEDULE = RuleKind(name="schedule", asks=ScheduleRule, section=ScheduleSection, limit=_limit)

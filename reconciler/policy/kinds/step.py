@@ -39,8 +39,8 @@ def _limit(asks: StepRule, subject: Subject) -> Range:
     # What is there already may stay: a person may have gone further.
     least = 0 if asks.down is None else min(since - asks.down.of(since), now)
     most = None if asks.up is None else max(since + asks.up.of(since), now)
-    words = [_words("up", asks.up, within), _words("down", asks.down, within)]
-    return Range(least=max(least, 0), most=most, is_pace=True, words=" and ".join(filter(None, words)))
+    up, down = _words("up", asks.up, within), _words("down", asks.down, within)
+    return Range(least=max(least, 0), most=most, is_pace=True, words=up, floor_words=down)
 
 
 def _at_start(subject: Subject, start_s: float) -> int:

@@ -1,0 +1,114 @@
+"""`reconciler policy ACTION ...`: a team's own cases, one verdict, and what rules would have stopped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+if TYPE_CHECKING:
+    from reconciler.domain.plan import Decision
+    from reconciler.domain.rules import Rule
+
+CASES = Path(".reconciler/policy-tests.yaml")
+Action = Annotated[
+    Literal["test", "explain", "simulate"],
+    typer.Argument(metavar="test|explain|simulate", show_default=False, help="What to do with the rules."),
+]
+Subjects = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGUMENT", help="FILE... of cases, a RESOURCE, or RECORDING..."),
+]
+
+
+@with_common(outputs=("text", "json"))
+def policy(common: Common, action: Action, arguments: Subjects = None) -> int:
+    """Test rules with cases, explain one verdict, or simulate rules on recordings."""
+    from reconciler.cli.console import write, write_json
+    from reconciler.cli.exits import Exit
+
+    named = list(arguments or ())
+    if action == "test":
+        rows = list(_tested(_rules(common), [Path(each) for each in named] or [CASES]))
+    elif action == "explain":
+        if len(named) != 1:
+            raise typer.BadParameter("expected one RESOURCE", param_hint="policy explain")
+        rows = [_explained(common, named[0])]
+    else:
+        if not named:
+            raise typer.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
+        rows = list(_simulated(_rules(common), [Path(each) for each in named]))
+    if common.output == "json":
+        write_json({"version": 1, "rows": rows})
+    else:
+        write("\n".join("  ".join(filter(None, row.values())) for row in rows))
+    return Exit.INPUT if any(row.get("outcome") == "FAIL" for row in rows) else Exit.FINISHED
+
+
+def _rules(common: Common) -> "tuple[Rule, ...]":
+    from reconciler.config.environment import read_environment
+    from reconciler.pipeline.session import open_session
+
+    with open_session(common.flags, read_environment(), writes=False, with_forge=False) as session:
+        return session.settings.rules
+
+
+def _tested(rules: "Sequence[Rule]", files: Sequence[Path]) -> Iterator[dict[str, str]]:
+    from reconciler.errors import ConfigurationError
+    from reconciler.policy.cases import run_cases
+    from reconciler.policy.judging import RuleBook
+
+    book = RuleBook(rules)
+    for file in files:
+        try:
+            outcomes, findings = run_cases(str(file), file.read_bytes(), book)
+        except OSError as error:
+            raise ConfigurationError(f"{file}: cannot be read: {error.strerror or error}") from None
+        for finding in findings:
+            yield {"outcome": "FAIL", "words": str(finding)}
+        for each in outcomes:
+            verdict = f"{each.verdict.kind}: {each.verdict.rule}" if each.verdict.rule else str(each.verdict.kind)
+            told = f"{verdict}, {each.replicas} replicas"
+            words = f"{each.fault} ({each.place}): {each.verdict.reason}" if each.fault else told
+            yield {"outcome": "FAIL" if each.fault else "ok", "name": each.name, "words": words}
+
+
+def _explained(common: Common, resource: str) -> dict[str, str]:
+    from reconciler.cli.plan import prepare_plan
+    from reconciler.cli.setting_rows import find_decision
+
+    return _row(find_decision(prepare_plan(common).plan, resource))
+
+
+def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterator[dict[str, str]]:
+    """What these rules say of each change that a recording leads to, beside what is decided without any."""
+    from reconciler.decision.decide import decide
+    from reconciler.domain.plan import Outcome
+    from reconciler.pipeline.recording import read_recording
+    from reconciler.pipeline.run import prepare
+    from reconciler.rendering.renderer import Renderer
+
+    for path in recordings:
+        snapshot = prepare(read_recording(path), Renderer()).snapshot
+        plans = [decide(replace(snapshot, settings=replace(snapshot.settings, rules=each))) for each in ((), rules)]
+        free, ruled = ({each.variant: each for each in plan.decisions} for plan in plans)
+        for key, decision in ruled.items():
+            if Outcome.CHANGE in (decision.outcome, free[key].outcome):
+                before = free[key]
+                wanted = f"{before.current.replicas} → {before.desired.replicas} {before.desired.accelerator}"
+                yield {"recording": str(path), "without": wanted, **_row(decision)}
+
+
+def _row(decision: "Decision") -> dict[str, str]:
+    verdict = decision.verdict
+    waiting = "" if decision.waiting is None else decision.waiting.words
+    said = "; ".join(step.reason for step in decision.steps if step.stage == "policy")
+    return {
+        "variant": decision.variant.label,
+        "change": f"{decision.current.replicas} → {decision.desired.replicas} {decision.desired.accelerator}",
+        "verdict": str(verdict.kind),
+        "words": said or verdict.reason or waiting or str(decision.outcome),
+    }
