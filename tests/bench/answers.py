@@ -12,6 +12,7 @@ from tests.bench.fleet import GPUS, NOW_S, Fleet, Gpu, Member
 
 DEVICES_PER_NODE = 8
 
+BOUNDS = ("1", "10", "100", "200", "500", "1000", "2000", "5000", "10000", "20000", "50000", "+Inf")
 Row = tuple[dict[str, str], float]
 
 
@@ -53,6 +54,18 @@ def _per_pod(value_of: Callable[[Member], float]) -> Callable[[Sequence[Member]]
             yield labels, value_of(member)
 
     return rows
+
+
+def _buckets(members: Sequence[Member]) -> Iterator[Row]:
+    """Prompts of each model lie evenly up to twice their mean."""
+    totals: dict[tuple[str, str], float] = {}
+    for member in members:
+        model = member.namespace, member.model_id
+        totals[model] = totals.get(model, 0.0) + member.arrival_rate_per_s
+    for (namespace, model_id), total in totals.items():
+        for bound in BOUNDS:
+            told = total * min(float(bound) / 2000, 1.0)
+            yield {"namespace": namespace, "model_name": model_id, "le": bound}, told
 
 
 def _pod_labels(members: Sequence[Member]) -> Iterator[Row]:
@@ -127,6 +140,7 @@ ROWS: Mapping[str, Callable[[Sequence[Member]], Iterator[Row]]] = {
     "ttft": _per_pod(lambda member: 0.08 + 0.001 * (member.number % 7)),
     "output_tokens": _per_pod(lambda member: member.output_tokens),
     "input_tokens": _per_pod(lambda member: 4 * member.output_tokens),
+    "input_buckets": _buckets,
     "queue_growth": _per_pod(lambda _: 0.0),
     "pod_labels": _pod_labels,
     "pod_owner": _pod_owners,

@@ -1,5 +1,6 @@
 """Our questions to a real Prometheus, and its answers against numbers computed by hand."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def written() -> History:
     history.gauge(
         "kube_replicaset_owner", {**us, "replicaset": "rs", "owner_kind": "Deployment", "owner_name": "d"}, 1.0
     )
+    for engine, per_s in (("0", 1.0), ("1", 3.0)):
+        told = {"500": per_s / 2, "1000.0": per_s, "+Inf": per_s}
+        history.buckets("vllm:request_prompt_tokens", of("new-0", "llama", engine=engine), told)
+    history.buckets("sglang:prompt_tokens_histogram", of("sglang-0", "qwen"), {"100": 1.0, "+Inf": 2.0})
     history.counter("litellm_requests_total", {**us, "model_name": "llama"}, 11.0)
     history.counter("litellm_requests_total", {**us, "cluster": "eu", "model_name": "llama"}, 13.0)
     return history
@@ -136,6 +141,13 @@ def test_lengths_are_weighted_by_requests_and_nan_when_idle(readings: MetricRead
     assert length(readings, Name.INPUT_TOKENS, "qwen") == pytest.approx(250.0)
     idle = length(readings, Name.OUTPUT_TOKENS, "idle")
     assert idle != idle  # NaN is what differs from itself
+
+
+def test_buckets_are_added_up_by_model_and_bound(readings: MetricReadings) -> None:
+    assert readings.buckets == {
+        Served("llm", "llama"): {500.0: pytest.approx(2.0), 1000.0: pytest.approx(4.0), math.inf: pytest.approx(4.0)},
+        Served("llm", "qwen"): {100.0: pytest.approx(1.0), math.inf: pytest.approx(2.0)},
+    }
 
 
 def test_itl_is_read_under_its_new_name_else_its_old_one_never_both(readings: MetricReadings) -> None:

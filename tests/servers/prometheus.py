@@ -37,6 +37,11 @@ class History:
         self.series("histogram", metric, labels, self._line(0.0, per_s * mean, since_s, 0.0), "_sum")
         self.series("histogram", metric, labels, self._line(0.0, per_s, since_s, 0.0), "_count")
 
+    def buckets(self, metric: str, labels: Mapping[str, str], per_s: Mapping[str, float]) -> None:
+        """A histogram's `_bucket` series, by their bounds."""
+        for bound, rate in per_s.items():
+            self.series("histogram", metric, {**labels, "le": bound}, self._line(0.0, rate, 1200.0, 0.0), "_bucket")
+
     def gauge(
         self,
         metric: str,

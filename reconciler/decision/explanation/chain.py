@@ -84,6 +84,15 @@ def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation
             subject=subject, name=name, value=value, unit="tokens/request", reason=reason, queries=(str(quantity),)
         )
 
+    if load.input_spread is not None:
+        yield Figure(
+            subject=subject,
+            name="spread of input tokens",
+            value=load.input_spread,
+            unit="variance by squared mean",
+            queries=(str(Name.INPUT_BUCKETS),),
+        )
+
 
 def _past_figures(variant: Variant, load: Load, variation: LoadVariation) -> Iterator[Figure]:
     names = _PAST_ARRIVALS[load.arrivals_from]

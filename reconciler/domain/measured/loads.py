@@ -18,6 +18,7 @@ class ArrivalSource(StrEnum):
 class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
+    `input_spread` is the variance of the prompts' lengths over their squared mean, None where no histogram tells it.
     Where nothing arrived, lengths are those of what came before; 0 when nobody knows of any.
     """
 
@@ -26,6 +27,7 @@ class Load:
     input_tokens: float | None
     window_s: float
     arrivals_from: ArrivalSource
+    input_spread: float | None = None
 
     @property
     def has_lengths(self) -> bool:

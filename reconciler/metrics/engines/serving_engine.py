@@ -180,6 +180,7 @@ class ServingEngine:
     waiting: tuple[Gauge, ...] = ()
     finished: tuple[Counter, ...] = ()
     input_tokens: tuple[CounterRatio, ...] = ()
+    input_buckets: tuple[Counter, ...] = ()
     output_tokens: tuple[CounterRatio, ...] = ()
     itl: tuple[CounterRatio, ...] = ()
     ttft: tuple[CounterRatio, ...] = ()

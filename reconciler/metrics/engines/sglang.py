@@ -16,6 +16,8 @@ SGLANG = ServingEngine(
     waiting=(_gauge("num_queue_reqs"),),
     finished=(Counter(metric="sglang:num_requests_total", apart=f"{RANK}, engine_type"),),
     input_tokens=(ratio("sglang:prompt_tokens_total", "sglang:num_requests_total"),),
+    # only with --collect-tokens-histogram
+    input_buckets=(Counter(metric="sglang:prompt_tokens_histogram_bucket"),),
     output_tokens=(ratio("sglang:generation_tokens_total", "sglang:num_requests_total"),),
     itl=(mean("sglang:inter_token_latency_seconds"), mean("sglang:time_per_output_token_seconds")),
     ttft=(mean("sglang:time_to_first_token_seconds"),),

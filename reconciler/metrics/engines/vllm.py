@@ -23,6 +23,7 @@ VLLM = ServingEngine(
         mean("vllm:request_prompt_tokens"),
         ratio("vllm:prompt_tokens_total", "vllm:request_success_total"),
     ),
+    input_buckets=(Counter(metric="vllm:request_prompt_tokens_bucket"),),
     output_tokens=(
         mean("vllm:request_generation_tokens"),
         ratio("vllm:generation_tokens_total", "vllm:request_success_total"),

@@ -3,7 +3,7 @@
 from reconciler.metrics.engines import SOURCES, offered
 from reconciler.metrics.quantities.endpoint_picker import ARRIVALS
 from reconciler.metrics.quantities.kubernetes import POD_OWNERS, QUOTAS, UNSCHEDULABLE
-from reconciler.metrics.quantities.quantity import CLUSTER, PER_POD, Name, Quantity
+from reconciler.metrics.quantities.quantity import BOUND, CLUSTER, PER_POD, Name, Quantity
 
 RUNNING = offered(lambda engine: engine.running)
 WAITING = offered(lambda engine: engine.waiting)
@@ -71,6 +71,13 @@ QUANTITIES: tuple[Quantity, ...] = (
         reason="mean tokens of a prompt",
         by=PER_POD,
         candidates=tuple(ratio.latest() for ratio in offered(lambda engine: engine.input_tokens)),
+    ),
+    Quantity(
+        name=Name.INPUT_BUCKETS,
+        unit="req/s",
+        reason="how far the lengths of prompts differ: who has a long one waits for it, and others behind it",
+        by=("namespace", "model", BOUND),
+        candidates=tuple(counter.gain() for counter in offered(lambda engine: engine.input_buckets)),
     ),
     Quantity(
         name=Name.WAITING,

@@ -9,6 +9,7 @@ WINDOW_S = 300.0
 VARIANT_LABEL = "llm_d_ai_variant"
 POD_LABEL_OF_VARIANT = f"label_{VARIANT_LABEL}"
 CLUSTER = "cluster"
+BOUND = "le"
 PICKER_MODEL = "model_name"
 PICKER_TARGET_MODEL = "target_model_name"
 
@@ -22,6 +23,7 @@ class Name(StrEnum):
     ARRIVALS_ENDPOINT_PICKER = "arrivals_endpoint_picker"
     OUTPUT_TOKENS = "output_tokens"
     INPUT_TOKENS = "input_tokens"
+    INPUT_BUCKETS = "input_buckets"
     ITL = "itl"
     WAIT = "wait"
     TTFT = "ttft"
@@ -61,7 +63,7 @@ class Name(StrEnum):
 
 REPLACEABLE = (
     *(Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS, Name.ITL, Name.WAIT, Name.TTFT),
-    *(Name.RUNNING, Name.MOST_RUNNING, Name.CHANGES, Name.WAITING, Name.LAST_SEEN),
+    *(Name.INPUT_BUCKETS, Name.RUNNING, Name.MOST_RUNNING, Name.CHANGES, Name.WAITING, Name.LAST_SEEN),
     *(Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS, Name.PREFIX_HIT_RATE, Name.STORED_KV_TOKENS),
     *(Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES, Name.REQUESTS_IN_RETENTION),
     *(Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER, Name.READY_REPLICAS, Name.UNSCHEDULABLE, Name.QUOTAS),

@@ -10,6 +10,7 @@ from reconciler.metrics.quantities.quantity import WINDOW_S, Name
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.plausibility import is_beyond_noise
 from reconciler.metrics.reading.readings import MetricReadings, ReplicaSeries, Served, total
+from reconciler.metrics.reading.spreads import spread_of
 
 SEEN_BY_PICKER = 0.5
 """When the picker counts less than this part of completions, most requests reach replicas around it."""
@@ -57,6 +58,7 @@ def load_of(
         arrival_rate_per_s=rate_per_s,
         output_tokens=output,
         input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
+        input_spread=_input_spread(served, readings),
         window_s=WINDOW_S,
         arrivals_from=source,
     )
@@ -76,6 +78,14 @@ def mean_length(name: Name, served: Sequence[Served], readings: MetricReadings) 
     weights = {series: _finished(series, readings) for series in busy}
     weight = total(list(weights.values()))
     return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
+
+
+def _input_spread(served: Sequence[Served], readings: MetricReadings) -> float | None:
+    told: dict[float, float] = {}
+    for one in served:
+        for bound, rate in readings.buckets.get(one, {}).items():
+            told[bound] = told.get(bound, 0.0) + rate
+    return spread_of(told, WINDOW_S)
 
 
 def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:

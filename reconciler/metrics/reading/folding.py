@@ -7,6 +7,7 @@ from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
 from reconciler.domain.measured.observed import ResourceQuota
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import (
+    BOUND,
     PICKER_MODEL,
     PICKER_TARGET_MODEL,
     POD_LABEL_OF_VARIANT,
@@ -108,6 +109,15 @@ def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readi
     _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: picked_model(labels, names))
 
 
+def _fold_buckets(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+    del name
+    for sample in samples:
+        served = Served(sample.labels.get(names.namespace, ""), sample.labels.get(names.model, ""))
+        buckets = readings.buckets.setdefault(served, {})
+        bound = _bound_of(sample.labels.get(BOUND, ""))
+        buckets[bound] = total((buckets.get(bound, 0.0), sample.value))
+
+
 def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
     _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: written_model(labels, names))
 
@@ -172,6 +182,14 @@ def _twice(name: Name, whose: str) -> NoAnswer:
     return NoAnswer(absence=Absence.FAILED, reason=f"the answer to {name} has two values for {whose}")
 
 
+def _bound_of(told: str) -> float:
+    """The upper bound of a bucket, NaN of what is none."""
+    try:
+        return float(told)
+    except ValueError:
+        return math.nan
+
+
 Fold = Callable[[Sequence[Sample], Name, LabelNames, MetricReadings], NoAnswer | None]
 
 FOLDS: Mapping[str, Fold] = {
@@ -185,6 +203,7 @@ FOLDS: Mapping[str, Fold] = {
     Name.TTFT: _fold_pods,
     Name.OUTPUT_TOKENS: _fold_pods,
     Name.INPUT_TOKENS: _fold_pods,
+    Name.INPUT_BUCKETS: _fold_buckets,
     Name.QUEUE_GROWTH: _fold_pods,
     Name.ARRIVALS_ENDPOINT_PICKER: _fold_picker,
     Name.ARRIVALS_CONFIGURED: _fold_configured,

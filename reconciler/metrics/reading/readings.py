@@ -94,6 +94,7 @@ class MetricReadings:
     quotas: dict[str, list[ResourceQuota]] = field(default_factory=dict)
     clusters: dict[str, set[str]] = field(default_factory=dict)
     devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
+    buckets: dict[Served, dict[float, float]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[ReplicaSeries]]] = field(default_factory=dict)
     renamed: set[ReplicaSeries] = field(default_factory=set)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)

@@ -71,3 +71,19 @@ def test_a_move_between_laws_compares_what_both_know(prefilled: Any, make: Any) 
         ("wait", True, True),
         ("itl", True, True),
     ]
+
+
+def test_prompts_that_differ_more_need_more(fleet: Any, make: Any) -> None:
+    """Long prompts: who has one waits for it, and so do those behind him."""
+    fleet.set(service_classes=(make.service_class(itl_s=0.2, ttft=SloTarget(limit_s=3.0, percentile=95.0)),))
+    fleet.add(profiles=(make.profile("H100", batch=256, alpha_s=0.009, beta_s=0.0001, prompt_s=5e-5),))
+
+    def needed(spread: float | None) -> int:
+        fleet.loads[fleet.variant().model] = make.load(
+            10.0, input_tokens=11_000.0, output_tokens=400.0, input_spread=spread
+        )
+        replicas: int = fleet.decision().desired.replicas
+        return replicas
+
+    assert needed(None) == needed(1.0)
+    assert needed(0.1) < needed(1.0) < needed(2.0)

@@ -40,6 +40,7 @@ def asked_of(engine: ServingEngine) -> dict[Name, list[str]]:
         Name.CHANGES: [f"{engine.running[0].changes()} + {engine.waiting[0].changes()}"],
         Name.COMPLETIONS: [counter.gain() for counter in engine.finished],
         Name.REQUESTS_IN_RETENTION: [counter.gain("increase") for counter in engine.finished],
+        Name.INPUT_BUCKETS: [counter.gain() for counter in engine.input_buckets],
         Name.KV_CACHE_USAGE: [each.peak() for each in engine.kv_cache_usage],
         Name.STORED_KV_TOKENS: [each.latest("last_over_time") for each in engine.kv_tokens],
         **{name: [each.latest() for each in offers] for name, offers in means.items()},

@@ -56,6 +56,17 @@ def absence(observation: Observation) -> Absence | None:
     return observation.absence.absence if observation.absence else None
 
 
+def test_a_histogram_tells_how_far_prompts_differ(make_variant: Any, make_fleet: Any, look: Any) -> None:
+    """All of one bucket are as good as alike; what is told of another model, or under no bound, says nothing."""
+    fleet = make_fleet().model().pod(pod(0), completions=100.0)
+    assert load(look(fleet, make_variant("llama"))).input_spread is None
+    for bound, rate in (("500", 0.0), ("600", 100.0), ("+Inf", 100.0), ("many", 7.0), ("nan", 7.0)):
+        fleet.add("input_buckets", rate, model_name="llama", le=bound)
+        fleet.add("input_buckets", 3.0, model_name="other", le=bound)
+    told = load(look(fleet, make_variant("llama"))).input_spread
+    assert told == pytest.approx(1000 / 31_000, abs=0.01)
+
+
 def test_a_busy_model_has_a_load_and_its_variant_an_observation(make_variant: Any, make_fleet: Any, look: Any) -> None:
     fleet = make_fleet().model(growth=0.5)
     fleet.pod(pod(0), completions=3.0, running=4, waiting=1, itl=0.02, wait=0.1, ttft=0.3, age_s=20)

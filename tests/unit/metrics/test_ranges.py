@@ -44,7 +44,7 @@ def test_needs_add_their_quantities_in_their_namespaces_alone() -> None:
         namespace = "traced" if query.step_s == 60.0 else "full"
         where = '=~"|full"' if query.quantity.startswith("flow_control") else f'="{namespace}"'
         assert query.text.count("{") == query.text.count(f"namespace{where}") > 0, query.quantity
-    assert len(plain) == len(QUANTITIES) == 18
+    assert len(plain) == len(QUANTITIES) == 19
 
 
 def test_the_retention_period_and_the_hour_are_windows_of_the_queries() -> None:

@@ -16,7 +16,7 @@ from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning.contradiction import Forecast
 from reconciler.sizing.queueing.analysis import analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import TOKEN_BUDGET, decode_only, prefill_decode, serial_prefill
+from reconciler.sizing.queueing.laws import SPREAD, TOKEN_BUDGET, decode_only, prefill_decode, serial_prefill
 from reconciler.sizing.queueing.percentiles import expect_percentiles
 from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput
 from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
@@ -211,6 +211,7 @@ def _serial_prefill(rows: Sequence[SizingRow]) -> ServiceCurves:
         output_tokens=[row.load.output_tokens for row in rows],
         max_batch=[_batch(row) for row in rows],
         token_budget=[row.profile.token_budget or TOKEN_BUDGET for row in rows],
+        spread=[SPREAD if row.load.input_spread is None else row.load.input_spread for row in rows],
     )
 
 
