@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reconciler.domain.identity import Finding
     from reconciler.domain.review import Review
 
+HEADING = "reconciler review"
 Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed.")]
 FailOn = Annotated[
     list[str] | None,
@@ -43,19 +44,25 @@ def review(common: Common, *, head: Head = "HEAD", fail_on: FailOn = None) -> in
     findings = review_findings(found)
     _present(common, found, findings)
     is_broken = any(finding.severity is Severity.ERROR for finding in found.findings)
-    return Exit.INPUT if is_broken or asked & found.objections else Exit.FINISHED
+    codes = {
+        Exit.INPUT: is_broken or asked & found.objections,
+        Exit.TRANSIENT: found.failures,
+        Exit.CONFIGURATION: found.refusals,
+    }
+    return max((code for code, applies in codes.items() if applies), default=Exit.FINISHED)
 
 
 def _present(common: Common, found: "Review", findings: "tuple[Finding, ...]") -> None:
     from reconciler import __version__
     from reconciler.cli.console import note, painted, width, write, write_json
     from reconciler.cli.findings import markdown_lines
+    from reconciler.cli.workflow import STEP_SUMMARY, append_to
     from reconciler.report.findings import findings_text, workflow_commands
     from reconciler.report.review import review_json, review_summary
     from reconciler.report.sarif import findings_sarif
 
     summary = review_summary(found)
-    for words in found.notes:
+    for words in (*found.notes, *found.failures, *found.refusals):
         note(f"warning: {words}")
     match common.output:
         case "json":
@@ -64,7 +71,8 @@ def _present(common: Common, found: "Review", findings: "tuple[Finding, ...]") -
             write_json(findings_sarif(findings, version=__version__))
         case "github":
             write(workflow_commands(findings, summary))
+            append_to(STEP_SUMMARY, "\n".join(markdown_lines(findings, summary, HEADING)) + "\n")
         case "markdown":
-            write("\n".join(markdown_lines(findings, summary, "reconciler review")))
+            write("\n".join(markdown_lines(findings, summary, HEADING)))
         case _:
             write(painted(common, findings_text(findings, summary, width=width())))

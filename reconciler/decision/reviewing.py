@@ -37,6 +37,8 @@ def review(base: Snapshot, head: HeadView, *, head_commit: str) -> Review:
         totals=judged.totals,
         allocations=(*_changed(judged, wanted, solved, head), *_new(known, head)),
         others=(*_of_variants(known, head), *_of_settings(base.settings, head.settings)),
+        failures=base.observed.failures,
+        refusals=base.observed.refusals,
         findings=tuple(_only_in(head.findings, base.findings)),
     )
 

@@ -77,6 +77,9 @@ class Review:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What could not be looked at."""
+    failures: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Why a Prometheus did not answer, or cannot be asked: what rests on it is held."""
 
     @property
     def objections(self) -> frozenset[Objection]:

@@ -56,10 +56,23 @@ def test_validate_annotates_what_is_checked_out(desk: Desk) -> None:
     assert f"::error file={REPOSITORY_FILE},line=20,title=configuration::polices: unknown field" in job.log
 
 
-@pytest.mark.parametrize("mode", ["", "review", "run; touch /tmp/pwned", "$(id)"])
+def test_review_judges_the_head_of_a_pull_request(desk: Desk) -> None:
+    git = desk.workshop.git
+    git("fetch", "-q", "origin", "main:refs/remotes/origin/main")
+    git("checkout", "-q", "-B", "change", "origin/main")
+    path = desk.workshop.clone / "clusters" / "prod" / "chat" / "deployment.yaml"
+    path.write_bytes(path.read_bytes().replace(b"replicas:   2 ", b"replicas:   9 "))
+    git("commit", "-q", "-am", "A change")
+    job = run_step(desk.workshop.clone, mode="review", base_ref="main")
+    assert job.code == 5, "there is no Prometheus, and nothing was judged"
+    assert "::warning file=clusters/prod/chat/variant.yaml,line=1,title=review-hold::sets chat/llama to 9" in job.log
+    assert job.page.startswith("### reconciler review\n\n1 variant changes: +$48.16/h; 1 cannot be judged")
+
+
+@pytest.mark.parametrize("mode", ["", "reviews", "run; touch /tmp/pwned", "$(id)"])
 def test_another_mode_is_refused_and_never_run(desk: Desk, mode: str) -> None:
     job = run_step(desk.workshop.clone, mode=mode)
-    assert (job.code, job.log) == (5, "::error title=reconciler::mode: expected run, plan or validate\n")
+    assert (job.code, job.log) == (5, "::error title=reconciler::mode: expected run, plan, validate or review\n")
 
 
 def test_an_input_is_text_whatever_stands_in_it(desk: Desk) -> None:
