@@ -5,6 +5,7 @@ spare. What is aimed at is followed to its end, as if every pull request were me
 plan after the other leaves some of those who wait as they are.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -45,7 +46,7 @@ def stage_reachable(situation: Situation, solve: Callable[[Problem], Solution]) 
         if not stuck:
             break
         left |= {key: end.waiting[key] for key in stuck}
-        solution = solve(_without(problem, left))
+        solution = _with_cost_of(left, problem, solve(_without(problem, left)))
         staged = stage(situation, solution)
         end = _End.of(situation, solution, staged)
         served = end.served()
@@ -62,6 +63,18 @@ def _without(problem: Problem, left: Iterable[ResourceKey]) -> Problem:
         pinned=pinned,
         candidates=tuple(each for each in problem.candidates if each.key.variant not in pinned),
         in_order=problem.in_order - pinned.keys(),
+    )
+
+
+def _with_cost_of(left: Iterable[ResourceKey], problem: Problem, solution: Solution) -> Solution:
+    """The solution with what those cost that it leaves as they are, so that it compares with others."""
+    cost = math.fsum(problem.current_weights.get(key, 0.0) * problem.current[key].replicas for key in left)
+    usual = solution.greedy_value
+    return replace(
+        solution,
+        value=solution.value + cost,
+        lower_bound=solution.lower_bound + cost,
+        greedy_value=None if usual is None else usual + cost,
     )
 
 
