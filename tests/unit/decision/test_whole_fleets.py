@@ -156,6 +156,11 @@ def is_served(plan: Plan) -> bool:
     )
 
 
+def waits_for_ever(plan: Plan) -> bool:
+    """Whether somebody waits for devices that no pull request frees."""
+    return any("which no pull request frees" in str(each.waiting) for each in plan.decisions)
+
+
 @pytest.fixture(scope="module")
 def known() -> dict[int, Plan]:
     """The plans of fleets as they were drawn, by seed."""
@@ -227,7 +232,8 @@ def test_one_more_accelerator_costs_no_more(
 
 
 def _is_no_worse(tighter: Plan, roomier: Plan, seed: int) -> None:
-    if is_served(tighter):
+    # Where nobody can move, a plan that can be reached is told instead of the best: it promises less, or costs more.
+    if is_served(tighter) and not any(map(waits_for_ever, (tighter, roomier))):
         assert is_served(roomier), seed
         assert roomier.value <= tighter.value * (1 + GAP) + NOISE, seed
 
