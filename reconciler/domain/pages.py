@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 HOME = "inference-reconciler/reconciler"
 """Where the project is published: code, action and image."""
 DOCUMENTATION = f"https://github.com/{HOME}/blob/main/.github/docs"
+RULES = f"https://github.com/{HOME}/blob/main/policies/README.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

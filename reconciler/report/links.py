@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconciler.domain.pages import DOCUMENTATION, AskedPrometheus, Pages
+from reconciler.domain.pages import DOCUMENTATION, RULES, AskedPrometheus, Pages
 from reconciler.domain.plan import Plan
 from reconciler.report.plain import one_line
 
@@ -39,6 +39,11 @@ def commit_link(commit: str, pages: Pages) -> Link:
 def hold_link(kind: str) -> Link:
     """The page that says what to do about a kind of hold."""
     return Link(text=kind, address=f"{DOCUMENTATION}/holds.md#{_encoded(kind)}") if kind else Link(text="")
+
+
+def rule_link(rule: str) -> Link:
+    """The page that says what each kind of rule does."""
+    return Link(text=rule, address=RULES if rule else "")
 
 
 def query_links(plan: Plan, cluster: str, names: Iterable[str]) -> Iterator[Link]:

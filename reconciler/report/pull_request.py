@@ -8,7 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
 from reconciler.report.fleet import fleet_lines, prices
-from reconciler.report.links import Link, commit_link, file_link, hold_link, query_links
+from reconciler.report.links import Link, commit_link, file_link, hold_link, query_links, rule_link
 from reconciler.report.numbers import UNKNOWN, count
 from reconciler.report.picture import Picture, picture_of
 from reconciler.report.plain import one_line, short_labels_of
@@ -39,7 +39,7 @@ class VerdictRow:
     mark: str
     variants: tuple[str, ...]
     verdict: str
-    rule: str
+    rule: Link
     reason: str
 
 
@@ -257,7 +257,11 @@ def _verdict_rows(changes: Sequence[Decision], labels: Mapping[ResourceKey, str]
             groups.setdefault((verdict.kind, verdict.rule, verdict.reason), []).append(labels[change.variant])
     return tuple(
         VerdictRow(
-            mark=MARKS.get(kind, ""), variants=tuple(names), verdict=_verb(kind, len(names)), rule=rule, reason=why
+            mark=MARKS.get(kind, ""),
+            variants=tuple(names),
+            verdict=_verb(kind, len(names)),
+            rule=rule_link(rule),
+            reason=why,
         )
         for (kind, rule, why), names in groups.items()
     )

@@ -133,7 +133,7 @@ def test_a_sign_marks_verdicts_only_where_they_differ(
     mixed, same = plan_of(decide("a"), clamped), plan_of(decide("a"), decide("b"))
     assert [row.change.mark for row in pull_request_view(mixed, mixed.groups[0]).rows] == ["✋", "✂"]
     assert [row.change.mark for row in pull_request_view(same, same.groups[0]).rows] == ["", ""]
-    assert pull_request_view(mixed, mixed.groups[0]).verdicts[0].rule == "step-down"
+    assert pull_request_view(mixed, mixed.groups[0]).verdicts[0].rule.text == "step-down"
 
 
 def test_variants_held_for_one_reason_share_a_line(
