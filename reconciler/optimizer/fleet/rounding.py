@@ -40,8 +40,11 @@ MANY = 300
 MOST_DIRECT = 200
 """Choices of all models together that enter with their replicas: a programme of many proves little."""
 
-FEW_DIRECT = 100
-"""Of more than that a plan of listed configurations is tried first."""
+FEW_DIRECT = 40
+"""Of more than that a plan of listed configurations is tried first, unless the fleet is small."""
+
+SMALLEST = 250
+"""Choices of a whole fleet that is small: replicas of half of it prove as much as lists, sooner than both."""
 
 SMALL = 2_000
 """Choices of a whole fleet that may enter with their replicas, where nothing else proves enough."""
@@ -109,7 +112,8 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets, ask
         known = unique(added(generated.known, known_of(formulation, everything.configurations)))
         direct = _direct(formulation, known, everything.is_complete)
         # Of more than a programme can take those of least regret are all alike, and seldom fit together.
-        if len(known) <= LARGEST and direct[formulation.block_of_row[formulation.choices.row]].sum() > FEW_DIRECT:
+        few = FEW_DIRECT if len(formulation.choices.keys) > SMALLEST else SMALLEST // 2
+        if len(known) <= LARGEST and direct[formulation.block_of_row[formulation.choices.row]].sum() > few:
             best = _of_listed(formulation, generated, known, best)
             if best is not None and best.value - best.bound <= GAP / 2 * abs(best.value):
                 break
