@@ -9,7 +9,7 @@ from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
 from reconciler.http.connections import Watchdog
 from reconciler.http.failures import Failure, FailureKind, FailurePlace
-from reconciler.http.limits import Limits
+from reconciler.http.limits import MIB, Limits
 from reconciler.http.messages import SUCCESS, Credentials, Request, Response, retry_after_s
 from reconciler.http.redaction import redacting_logs
 
@@ -89,34 +89,37 @@ def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[byte
     arrived = 0
     for chunk in chunks:
         arrived += len(chunk)
-        content.write(inflate(chunk, cap + 1 - content.tell()))
+        content.writelines(inflate(chunk, cap + 1 - content.tell()))
         if arrived > cap or content.tell() > cap:
             content.truncate(cap)
             return content.getvalue(), False
     if arrived:  # what has no body may name its compression all the same
-        inflate(b"", 0)
+        content.writelines(inflate(b"", 0))
     return content.getvalue(), True
 
 
-def _inflater(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Turns a chunk into at most so many bytes; called with nothing at the end, it checks that all has come."""
+def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
+    """Turns a chunk into pieces of at most so many bytes together; called with nothing at the end, it checks that all
+    has come.
+    """
     if encoding in ("", "identity"):
-        return lambda chunk, room: chunk[:room]
+        return lambda chunk, room: (chunk[:room],)
     if encoding not in DEFLATED:
         raise DecodeError("unknown compression")
     decoder = zlib.decompressobj(GZIP_OR_ZLIB)
 
-    def inflate(chunk: bytes, room: int) -> bytes:
-        if not chunk:
-            if not decoder.eof:
-                raise IncompleteRead(0, 1)
-            return b""
-        try:
-            content = decoder.decompress(chunk, room)
-        except zlib.error as error:
-            raise DecodeError("broken compression") from error
+    def inflate(chunk: bytes, room: int) -> Iterator[bytes]:
+        if not chunk and not decoder.eof:
+            raise IncompleteRead(0, 1)
+        while chunk and room > 0:  # in pieces: one chunk may hold the whole of a large body, which is held already
+            try:
+                piece = decoder.decompress(chunk, min(room, MIB))
+            except zlib.error as error:
+                raise DecodeError("broken compression") from error
+            room -= len(piece)
+            chunk = decoder.unconsumed_tail
+            yield piece
         if decoder.unused_data:  # zlib would keep it, however much there is
             raise DecodeError("more after the end of the compression")
-        return content
 
     return inflate

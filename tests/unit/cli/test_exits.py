@@ -27,7 +27,7 @@ Command = Callable[..., Outcome]
         ("plan", "--color", "sometimes"),
         ("plan", "--log-format", "xml"),
         ("explain",),
-        ("schema", "policy"),
+        ("schema", "policies"),
         ("plan", "extra"),
         ("plan", "--record", "a.zip", "--replay", "b.zip"),
     ],

@@ -47,11 +47,13 @@ def test_every_way_of_having_no_answer_is_missing_data() -> None:
     assert all(hold.kind.is_missing_data and hold.words == "metrics stale" for hold in holds)
 
 
-def test_missing_data_drift_and_unproven_growth_leave_open_proposals_alone() -> None:
+def test_missing_data_drift_unproven_growth_and_rules_leave_open_proposals_alone() -> None:
     kept = {kind for kind in HoldKind if kind.keeps_proposals}
     assert kept == {kind for kind in HoldKind if kind.is_missing_data} | {
         HoldKind.DRIFTED,
         HoldKind.GROWTH_UNPROVEN,
+        HoldKind.RULE,
+        HoldKind.RULE_UNREADABLE,
     }
 
 
