@@ -112,6 +112,7 @@ def _parameters(profile: PerformanceProfile) -> str:
         ("beta", profile.beta_s),
         ("gamma", profile.gamma_s),
         ("delta", profile.delta_s),
+        ("prefillPerToken", profile.prompt_s),
     )
     return ", ".join(f"{name} {value * 1000:.6g}ms" for name, value in values if value is not None)
 

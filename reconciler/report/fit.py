@@ -17,6 +17,8 @@ NAMED_DIFFERENCE = 0.1
 """A given parameter that is off by more than this is shown beside what was learned."""
 CLUSTERS_NAMED = 3
 NONE, UNSEEN = "-", "?"
+SERIAL_TIME = "prompt token"
+"""Of prompts that are computed one after the other, the only laws with such a time: told where one was learned."""
 
 Json = Mapping[str, object]
 
@@ -98,8 +100,13 @@ def _table(learned: Sequence[FittedModel], width: int) -> tuple[str, ...]:
 def _cells(learned: Sequence[FittedModel]) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
     """Heading, whether it is aligned to the right, and cells of each column."""
     rows = [_row(model) for model in learned]
-    for heading in rows[0]:
+    for heading in _shown(rows):
         yield heading, heading not in ("MODEL", "ACCELERATOR", "SEEN"), tuple(row[heading] for row in rows)
+
+
+def _shown(rows: Sequence[Mapping[str, str]]) -> Sequence[str]:
+    """The headings of a table of `rows`."""
+    return [name for name in rows[0] if name != SERIAL_TIME.upper() or any(row[name] != NONE for row in rows)]
 
 
 def _row(model: FittedModel) -> Mapping[str, str]:
@@ -123,7 +130,8 @@ def _stacked(learned: Iterable[FittedModel], width: int) -> Iterator[str]:
     for model in learned:
         row = _row(model)
         yield from hung("", _name(model), width=width)
-        parameters = ", ".join(f"{name.lower()} {row[name]}" for name in ("ALPHA", "BETA", "GAMMA", "DELTA"))
+        shown = ("ALPHA", "BETA", "GAMMA", "DELTA", SERIAL_TIME.upper())
+        parameters = ", ".join(f"{name.lower()} {row[name]}" for name in shown if name in _shown([row]))
         yield from hung("   ", f"{parameters}, batch {row['BATCH']}", width=width)
         yield from hung("   ", f"error {row['ERROR']}, {row['SAMPLES']} samples, seen: {row['SEEN']}", width=width)
         if beside := _given(model):
@@ -135,7 +143,13 @@ def _name(model: FittedModel) -> str:
 
 
 def _parameters(profile: PerformanceProfile) -> Mapping[str, float | None]:
-    return {"alpha": profile.alpha_s, "beta": profile.beta_s, "gamma": profile.gamma_s, "delta": profile.delta_s}
+    return {
+        "alpha": profile.alpha_s,
+        "beta": profile.beta_s,
+        "gamma": profile.gamma_s,
+        "delta": profile.delta_s,
+        SERIAL_TIME: profile.prompt_s,
+    }
 
 
 def _ms(seconds: float | None) -> str:
@@ -236,6 +250,8 @@ def _profile_json(profile: PerformanceProfile) -> Json:
         "beta_s": profile.beta_s,
         "gamma_s": profile.gamma_s,
         "delta_s": profile.delta_s,
+        "prompt_s": profile.prompt_s,
+        "token_budget": profile.token_budget,
         "max_batch_size": profile.max_batch_size,
         "learned": None if profile.learning is None else asdict(profile.learning),
         "place": None if profile.place is None else str(profile.place),

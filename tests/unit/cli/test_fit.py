@@ -166,7 +166,9 @@ def test_every_model_is_learned_or_has_a_reason(fit: Command) -> None:
     assert found[QWEN] is None
     for model in (LLAMA, GRANITE):
         assert found[model]["alpha_s"] == pytest.approx(ALPHA_S, rel=0.01)
-        assert found[model]["delta_s"] == pytest.approx(DELTA_S, rel=0.01)
+        # vLLM computes prompts one after the other, inside the iterations of those who decode.
+        assert found[model]["delta_s"] is None
+        assert 0 < found[model]["prompt_s"] * 512 < GAMMA_S + DELTA_S * 512
         assert found[model]["learned"]["on"] == DAY
     assert document["since_s"] == 7 * 86400
     assert document["step_s"] == 360

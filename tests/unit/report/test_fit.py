@@ -92,6 +92,19 @@ Keep them with --write {PATH}, and add extends: [{PATH}] to reconciler.yaml.
     )
 
 
+def test_the_time_of_a_prompt_token_is_told_where_one_was_learned() -> None:
+    profile = LLAMA.profile
+    assert profile is not None
+    serial = replace(profile, gamma_s=None, delta_s=None, prompt_s=0.000045, token_budget=2048)
+    fitting = replace(FITTING, models=(replace(LLAMA, profile=serial), QWEN))
+    assert "PROMPT TOKEN" in fit_text(fitting)
+    assert "0.045 ms" in fit_text(fitting)
+    assert "delta -, prompt token 0.045 ms, batch 256" in " ".join(fit_text(fitting, width=60).split())
+    found = fit_json(fitting)["models"]
+    assert isinstance(found, list)
+    assert (found[0]["profile"]["prompt_s"], found[0]["profile"]["token_budget"]) == (0.000045, 2048)
+
+
 def test_reasons_are_said_once_with_all_they_are_about() -> None:
     models = tuple(replace(LLAMA, model_id=name, profile=None, reason="no load") for name in ("a", "b"))
     unused = (UnusedVariant(variant=key("x"), reason="lost"), UnusedVariant(variant=key("y", "eu"), reason="lost"))
