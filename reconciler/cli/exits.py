@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from reconciler.domain.checkup import Cause, Check, Level
 from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.reported.checkup import Cause, Check, Level
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
     from reconciler.domain.identity import Finding
-    from reconciler.domain.review import Review
+    from reconciler.domain.reported.review import Review
 
 HEADING = "reconciler review"
 Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed.")]
@@ -26,7 +26,7 @@ def review(common: Common, *, head: Head = "HEAD", fail_on: FailOn = None) -> in
     from reconciler.cli.exits import Exit
     from reconciler.config.environment import read_environment
     from reconciler.domain.identity import Severity
-    from reconciler.domain.review import Objection
+    from reconciler.domain.reported.review import Objection
     from reconciler.pipeline.review import review_head
     from reconciler.pipeline.session import open_session
     from reconciler.report.review import review_findings

@@ -7,9 +7,9 @@ doing. What somebody changed again meanwhile is not judged either, and nothing i
 from collections.abc import Iterator
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.outcomes import ChangeOutcome, MergedOutcome
 from reconciler.domain.plan import Decision, Plan, SloProjection
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import START_DELAY_S, SYNC_DELAY_S

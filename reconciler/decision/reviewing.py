@@ -14,7 +14,7 @@ from reconciler.decision.staging.verdicts import give_verdicts
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
-from reconciler.domain.review import AllocationRemark, HeadView, Objection, Review, SettingRemark
+from reconciler.domain.reported.review import AllocationRemark, HeadView, Objection, Review, SettingRemark
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS

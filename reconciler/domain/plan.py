@@ -10,9 +10,9 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
-from reconciler.domain.pages import AskedPrometheus
 from reconciler.domain.proposals import MovedFile, Part, ProposedChange
 from reconciler.domain.provenance import Figure
+from reconciler.domain.reported.pages import AskedPrometheus
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 
 RATE = "req/s"

@@ -54,7 +54,7 @@ class Marker:
     changes: tuple[ProposedChange, ...] = ()
 
 
-class Found(NamedTuple):
+class PlacedMarker(NamedTuple):
     """A marker with its place in the body."""
 
     marker: Marker
@@ -99,12 +99,12 @@ def body_digest(body: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _find(body: str) -> Found | None:
+def _find(body: str) -> PlacedMarker | None:
     """The last valid marker: we write ours behind everything that quotes somebody else's words."""
     for start, end in _spans(body):
         marker = _parse(body[start + len(OPENING) : end - len(CLOSING)])
         if marker is not None:
-            return Found(marker, start, end)
+            return PlacedMarker(marker, start, end)
     return None
 
 

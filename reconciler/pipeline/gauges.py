@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler import __version__
-from reconciler.domain.gauges import OpenPullRequest, RunOutcome
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import LiveReplicas
+from reconciler.domain.reported.gauges import OpenPullRequest, RunOutcome
 from reconciler.errors import ReconcilerError
 from reconciler.forge.pull_requests import PullRequestState
 from reconciler.http.traffic import TRAFFIC, HostTraffic

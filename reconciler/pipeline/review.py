@@ -11,7 +11,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import load_settings
 from reconciler.decision.reviewing import review
-from reconciler.domain.review import HeadView, Review
+from reconciler.domain.reported.review import HeadView, Review
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, open_directory

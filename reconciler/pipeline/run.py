@@ -9,11 +9,11 @@ from pathlib import Path
 
 from reconciler.decision.outcomes import judge_merges
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.outcomes import MergedOutcome
-from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Outcome, Plan
 from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
+from reconciler.domain.reported.outcomes import MergedOutcome
+from reconciler.domain.reported.pages import Pages
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError

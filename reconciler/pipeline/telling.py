@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator
 
-from reconciler.domain.outcomes import MergedOutcome
+from reconciler.domain.reported.outcomes import MergedOutcome
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.marker import MarkerState, read_marker, with_outcome
 from reconciler.pipeline.observe import ForgeView

@@ -33,7 +33,7 @@ class RuledRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReplicaLimits:
     """Which replicas all rules leave a variant: `most` None is any number, with the rule that says so at each end.
 
     `moved` is what they leave it on another accelerator, of which nobody counts steps; None: the same. `anchor` keeps
@@ -44,7 +44,7 @@ class Limits:
     most: int | None = None
     floor: RuledRange | None = None
     cap: RuledRange | None = None
-    moved: "Limits | None" = None
+    moved: "ReplicaLimits | None" = None
     anchor: RuledRange | None = None
     conflict: tuple[Rule, ...] = ()
 
@@ -52,7 +52,7 @@ class Limits:
         """The nearest number that is left."""
         return max(replicas if self.most is None else min(replicas, self.most), self.least)
 
-    def on(self, *, is_move: bool) -> "Limits":
+    def on(self, *, is_move: bool) -> "ReplicaLimits":
         """Those of a variant that stays on its accelerator, or moves to another."""
         return self.moved if is_move and self.moved is not None else self
 
@@ -67,7 +67,7 @@ class Limits:
         return Spoken(rule=found.rule, kind=VerdictKind.CLAMP, words=words)
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = ReplicaLimits()
 
 
 def unreadable(rules: Iterable[Rule]) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ class RuleBook:
                 return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=f"cannot be read: {words}")
         return None
 
-    def limits(self, subject: Subject) -> Limits:
+    def limits(self, subject: Subject) -> ReplicaLimits:
         """The numbers that rules leave a variant: as far towards their bounds as their pace admits."""
         ranges: list[RuledRange] = []
         paces: list[RuledRange] = []
@@ -143,7 +143,7 @@ def _scope_of(rule: Rule) -> Scope | None:
     return None if rule.scope == Scope() else rule.scope
 
 
-def _joined(found: Sequence[RuledRange]) -> Limits:
+def _joined(found: Sequence[RuledRange]) -> ReplicaLimits:
     """What all of them leave."""
     floors = [each for each in found if each.range.least > 0]
     caps = [(each.range.most, index, each) for index, each in enumerate(found) if each.range.most is not None]
@@ -151,11 +151,11 @@ def _joined(found: Sequence[RuledRange]) -> Limits:
     most, _, cap = min(caps, default=(None, 0, None))
     least = 0 if floor is None else floor.range.least
     if floor is not None and cap is not None and most is not None and least > most:
-        return Limits(conflict=(floor.rule, cap.rule))
-    return Limits(least=least, most=most, floor=floor, cap=cap)
+        return ReplicaLimits(conflict=(floor.rule, cap.rule))
+    return ReplicaLimits(least=least, most=most, floor=floor, cap=cap)
 
 
-def _within(far: Limits, pace: Limits) -> Limits:
+def _within(far: ReplicaLimits, pace: ReplicaLimits) -> ReplicaLimits:
     """Bounds, cut to what the pace admits; paces admit what runs now, so they never contradict each other."""
     least, most = pace.admitted(far.least), far.most
     floor, cap = pace.floor if least > far.least else far.floor, far.cap
@@ -163,7 +163,7 @@ def _within(far: Limits, pace: Limits) -> Limits:
         most, cap = pace.most, pace.cap
     elif most is not None and most < pace.least:
         most = pace.least
-    return Limits(least=least, most=most, floor=floor, cap=cap)
+    return ReplicaLimits(least=least, most=most, floor=floor, cap=cap)
 
 
 def strictest(said: Iterable[Spoken]) -> Verdict:

@@ -13,7 +13,7 @@ from reconciler.resources.validation import Shape
 Own = TypeVar("Own")
 
 
-class Section(Shape):
+class KindSection(Shape):
     """What stands below the name of a kind in a policy file."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -52,7 +52,7 @@ class RuleKind(Generic[Own]):
 
     name: str
     asks: type[Own]
-    section: type[Section]
+    section: type[KindSection]
     limit: Callable[[Own, Subject], Range | None] = leaves_all
     judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing
     refuses: Callable[[Own, str], str] = takes_any

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from reconciler.domain.gauges import Gauge
+from reconciler.domain.reported.gauges import OwnGauge
 from reconciler.domain.settings import Pushgateway
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.http.addresses import checked_root
@@ -31,7 +31,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 QUOTED_CHARACTERS = 300
 
 
-def render_gauges(gauges: Iterable[Gauge]) -> bytes:
+def render_gauges(gauges: Iterable[OwnGauge]) -> bytes:
     """The gauges in Prometheus' text format; a gauge without series is left out."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client import Gauge as Metric
@@ -47,7 +47,7 @@ def render_gauges(gauges: Iterable[Gauge]) -> bytes:
 
 def push_gauges(
     pushgateway: Pushgateway,
-    gauges: Iterable[Gauge],
+    gauges: Iterable[OwnGauge],
     grouping: Mapping[str, str],
     read_secret: ReadSecret,
     *,
@@ -76,7 +76,7 @@ def push_gauges(
         raise answer.error
 
 
-def write_gauges(path: Path, gauges: Iterable[Gauge], *, kept: str = "") -> None:
+def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> None:
     """Write the file whole or not at all; what it said of the metric `kept` stays where there is no new value.
 
     Raises ConfigurationError for a directory that is not there or not ours.

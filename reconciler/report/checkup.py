@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from reconciler.domain.checkup import Check, Level
+from reconciler.domain.reported.checkup import Check, Level
 from reconciler.report.findings import MESSAGE_LENGTH
 from reconciler.report.numbers import count
 from reconciler.report.plain import GAP, hung, one_line, pad

@@ -5,21 +5,21 @@ A proposal must not act before it is merged, so what is proposed has a name of i
 
 from collections.abc import Iterator
 
-from reconciler.domain.gauges import Gauge, Labels, RunOutcome
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
+from reconciler.domain.reported.gauges import Labels, OwnGauge, RunOutcome
 
 UNRESOLVED = "unresolved"
 """What upstream calls an accelerator that nobody knows."""
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
 
 
-def gauges_of(run: RunOutcome) -> tuple[Gauge, ...]:
+def gauges_of(run: RunOutcome) -> tuple[OwnGauge, ...]:
     """All gauges of a run; of one that failed only those about itself."""
     return (*_of_run(run), *(_of_plan(run, run.plan) if run.plan is not None else ()))
 
 
-def _of_run(run: RunOutcome) -> Iterator[Gauge]:
+def _of_run(run: RunOutcome) -> Iterator[OwnGauge]:
     yield _one("reconciler_info", "The version that runs.", 1.0, {"version": run.version})
     if run.is_success:
         yield _one(LAST_SUCCESS, "When a run last did all that there was to do, in Unix seconds.", run.ended_s)
@@ -27,7 +27,7 @@ def _of_run(run: RunOutcome) -> Iterator[Gauge]:
     yield _one("reconciler_last_run_exit_code", "The exit code of the last run.", float(run.exit_code))
     yield _one("reconciler_run_interval_seconds", "How often a run is started, as configured.", run.run_interval_s)
     yield _one("reconciler_paused", "Whether somebody stopped all writing.", float(run.is_paused))
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_act_seconds",
         words="How long each act of the last run took.",
         series=tuple(({"act": act}, seconds) for act, seconds in run.acts.items()),
@@ -36,34 +36,34 @@ def _of_run(run: RunOutcome) -> Iterator[Gauge]:
         ("reconciler_requests", "HTTP requests of the last run, by host.", 0),
         ("reconciler_request_failures", "Those of them that brought nothing, by host.", 1),
     ):
-        yield Gauge(
+        yield OwnGauge(
             name=name,
             words=words,
             series=tuple(({"host": host}, float(counts[part])) for host, counts in sorted(run.traffic.items())),
         )
 
 
-def _of_plan(run: RunOutcome, plan: Plan) -> Iterator[Gauge]:
+def _of_plan(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
     yield from _upstream(run, plan)
     decisions = sorted(plan.decisions, key=lambda each: each.variant)
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_proposed_replicas",
         words="Replicas that the last run proposes or keeps.",
         series=tuple((_labels(each), float(each.desired.replicas)) for each in decisions),
     )
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_variants",
         words="Variants by what the last run decided.",
         series=tuple(({"outcome": str(outcome)}, float(len(plan.with_outcome(outcome)))) for outcome in Outcome),
     )
     held = [each.hold.kind for each in decisions if each.hold is not None]
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_held",
         words="Variants that are held, by kind.",
         series=tuple(({"kind": str(kind)}, float(held.count(kind))) for kind in HoldKind),
     )
     costs = (("base", plan.totals.cost_before_per_hour), ("proposed", plan.totals.cost_after_per_hour))
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_cost_per_hour",
         words="What all variants cost in an hour, on the base branch and as proposed; none while a price is missing.",
         series=tuple(
@@ -73,35 +73,35 @@ def _of_plan(run: RunOutcome, plan: Plan) -> Iterator[Gauge]:
     yield from _proposals(run)
 
 
-def _upstream(run: RunOutcome, plan: Plan) -> Iterator[Gauge]:
+def _upstream(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
     """An autoscaler that reads its own bound as what is wanted would never leave it: those variants have none."""
     told = sorted((each for each in plan.decisions if each.variant not in run.bounded), key=lambda each: each.variant)
-    yield Gauge(
+    yield OwnGauge(
         name="wva_desired_replicas",
         words="Replicas on the base branch.",
         series=tuple((_labels(each), float(each.current.replicas)) for each in told),
     )
     live = [(each, run.live[each.variant]) for each in told if each.variant in run.live]
-    yield Gauge(
+    yield OwnGauge(
         name="wva_current_replicas",
         words="Replicas that the scale target asks for in its cluster.",
         series=tuple((_labels(each), count) for each, count in live),
     )
-    yield Gauge(
+    yield OwnGauge(
         name="wva_desired_ratio",
         words="Replicas on the base branch by those in the cluster; the former where there are none.",
         series=tuple((_labels(each), each.current.replicas / (count or 1.0)) for each, count in live),
     )
 
 
-def _proposals(run: RunOutcome) -> Iterator[Gauge]:
+def _proposals(run: RunOutcome) -> Iterator[OwnGauge]:
     yield _one("reconciler_open_proposals", "Pull requests of ours that are open.", float(len(run.pull_requests)))
     ages = (
         ({"group": each.group, "number": str(each.number)}, max(run.ended_s - each.opened_s, 0.0))
         for each in sorted(run.pull_requests, key=lambda each: each.number)
         if each.opened_s is not None
     )
-    yield Gauge(
+    yield OwnGauge(
         name="reconciler_proposal_age_seconds",
         words="How long each pull request of ours has been open.",
         series=tuple(ages),
@@ -120,5 +120,5 @@ def _labels(decision: Decision) -> Labels:
     }
 
 
-def _one(name: str, words: str, value: float, labels: Labels | None = None) -> Gauge:
-    return Gauge(name=name, words=words, series=((labels or {}, value),))
+def _one(name: str, words: str, value: float, labels: Labels | None = None) -> OwnGauge:
+    return OwnGauge(name=name, words=words, series=((labels or {}, value),))

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconciler.domain.pages import DOCUMENTATION, RULES, AskedPrometheus, Pages
 from reconciler.domain.plan import Plan
+from reconciler.domain.reported.pages import DOCUMENTATION, RULES, AskedPrometheus, Pages
 from reconciler.report.plain import one_line
 
 _PLACE = re.compile(r"(?P<path>.+?):(?P<line>[1-9][0-9]{0,8})(?: .*)?")

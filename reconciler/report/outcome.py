@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.outcomes import ChangeOutcome, MergedOutcome
+from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
 from reconciler.report.plain import one_line
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.domain.reported.pages import Pages
 from reconciler.report.fleet import fleet_lines, prices
 from reconciler.report.links import Link, commit_link, file_link, hold_link, query_links, rule_link
 from reconciler.report.numbers import UNKNOWN, count

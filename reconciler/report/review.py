@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
-from reconciler.domain.review import AllocationRemark, Objection, Review
+from reconciler.domain.reported.review import AllocationRemark, Objection, Review
 from reconciler.report.findings import finding_json
 from reconciler.report.numbers import count, duration, money_change, quantity
 from reconciler.report.plain import labels_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.gauges import Gauge
+from reconciler.domain.reported.gauges import OwnGauge
 from reconciler.domain.settings import Pushgateway
 from reconciler.errors import ConfigurationError
 from reconciler.prometheus.gauges import push_gauges
@@ -112,7 +112,7 @@ def test_without_the_setting_nothing_is_told(make_fleet: OpenFleet, pushgateway:
 
 def test_any_text_arrives_as_it_is(pushgateway: str) -> None:
     odd = 'a"b\\c\nd€'
-    gauge = Gauge(name="reconciler_odd", words="Odd\ntext.", series=(({"x": odd}, 1.5),))
+    gauge = OwnGauge(name="reconciler_odd", words="Odd\ntext.", series=(({"x": odd}, 1.5),))
     grouping = {"repository": "a/b c%?#", "clusters": ""}
     push_gauges(Pushgateway(url=pushgateway), [gauge], grouping, lambda _: "", replaces=True)
     assert 'x="a\\"b\\\\c\\nd€"} 1.5' in shown_by(pushgateway)
@@ -120,7 +120,7 @@ def test_any_text_arrives_as_it_is(pushgateway: str) -> None:
 
 
 def test_an_address_that_is_no_pushgateway_is_a_sentence(pushgateway: str) -> None:
-    gauge = Gauge(name="reconciler_x", words="Any.", series=(({}, 1.0),))
+    gauge = OwnGauge(name="reconciler_x", words="Any.", series=(({}, 1.0),))
     with pytest.raises(ConfigurationError, match=r"push gauges: http:.*/nowhere/.*: 404: .*address and credential"):
         push_gauges(Pushgateway(url=f"{pushgateway}/nowhere"), [gauge], {}, lambda _: "", replaces=True)
 

@@ -6,14 +6,14 @@ from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking.history import KTHENA_V0 as V0
 from reconciler.sizing.tracking.history import KTHENA_V0_CORRECTED as V0_CORRECTED
 from reconciler.sizing.tracking.history import KTHENA_V1 as V1
-from reconciler.sizing.tracking.history import Rule
+from reconciler.sizing.tracking.history import TrackingRule
 
 
-def _v0(generation: Generation) -> Rule:
+def _v0(generation: Generation) -> TrackingRule:
     return V0_CORRECTED if generation in (Generation.G1, Generation.G2) else V0
 
 
-def _v1(_generation: Generation) -> Rule:
+def _v1(_generation: Generation) -> TrackingRule:
     return V1
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.loads import Load, PastArrivals
-from reconciler.domain.pages import AskedPrometheus
+from reconciler.domain.reported.pages import AskedPrometheus
 from reconciler.domain.snapshot import Snapshot
 
 LONGEST_S = 86_400.0

@@ -8,7 +8,7 @@ from typing import TypeVar
 from reconciler.decision.problem.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.problem.guarding import Guard
 from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
-from reconciler.decision.problem.needs import Needs
+from reconciler.decision.problem.needs import Allocations, Needs
 from reconciler.decision.problem.terms import bounds_of, priority_of, start_share
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold
@@ -156,21 +156,12 @@ def formulate(
     offered = [candidate for part in parts for candidate in part.candidates]
     ruled_out = {each.key: words for each in offered if (words := guard.why_not(each.key))}
     candidates = tuple(each for each in offered if each.key not in ruled_out)
-    moving = {each.key.variant for each in candidates if each.key.accelerator != current[each.key.variant].accelerator}
     problem = Problem(
         requirements=requirements,
         candidates=candidates,
         current=current,
         current_weights=current_weights,
-        bounds={
-            each.key: guard.bounds(
-                each.key,
-                own_bounds[each.key],
-                may_shrink=each.key not in partial,
-                may_move=each.key in moving,
-            )
-            for each in free
-        },
+        bounds=_guarded(guard, own_bounds, frozenset(partial), _moving(candidates, current)),
         pinned={key: allocation for key, allocation in current.items() if key not in decided},
         in_order=frozenset(each.key for each in free if each.settings[ACCELERATOR].value == IN_ORDER),
         pools=pools_beside(devices.pools, surplus, current, drawn),
@@ -196,6 +187,25 @@ def formulate(
         unguarded=_joined(each.fixed or {} for each in asked),
         own_bounds=own_bounds,
     )
+
+
+def _moving(candidates: Iterable[Candidate], current: Allocations) -> frozenset[ResourceKey]:
+    """Variants that may move to another accelerator."""
+    keys = (each.key for each in candidates)
+    return frozenset(key.variant for key in keys if key.accelerator != current[key.variant].accelerator)
+
+
+def _guarded(
+    guard: Guard,
+    own_bounds: Mapping[ResourceKey, Bounds],
+    partial: frozenset[ResourceKey],
+    moving: frozenset[ResourceKey],
+) -> dict[ResourceKey, Bounds]:
+    """The bounds that rules leave of variants' own."""
+    return {
+        key: guard.bounds(key, own, may_shrink=key not in partial, may_move=key in moving)
+        for key, own in own_bounds.items()
+    }
 
 
 def _joined(parts: Iterable[Mapping[Key, Value]]) -> dict[Key, Value]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.problem.devices import Devices
-from reconciler.decision.problem.shared_rules import Shared, shared_rules
+from reconciler.decision.problem.shared_rules import SharedLimit, shared_rules
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
@@ -13,7 +13,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.snapshot import Snapshot
-from reconciler.policy.judging import NO_LIMITS, Limits, RuleBook
+from reconciler.policy.judging import NO_LIMITS, ReplicaLimits, RuleBook
 from reconciler.policy.subjects import Merge, Spoken, Subject
 
 NO_RULES = RuleBook(())
@@ -28,9 +28,9 @@ class Guard:
 
     rules: RuleBook = NO_RULES
     subjects: Mapping[ResourceKey, Subject] = field(default_factory=dict)
-    limits: Mapping[ResourceKey, Limits] = field(default_factory=dict)
+    limits: Mapping[ResourceKey, ReplicaLimits] = field(default_factory=dict)
     stopped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
-    shared: tuple[Shared, ...] = ()
+    shared: tuple[SharedLimit, ...] = ()
 
     @classmethod
     def of(cls, snapshot: Snapshot, states: Iterable[VariantState], devices: Devices) -> "Guard":
@@ -114,7 +114,7 @@ class Guard:
         return asked if fixed == asked.fixed else replace(asked, fixed=fixed)
 
 
-def _within(own: Bounds, limits: Limits) -> Bounds:
+def _within(own: Bounds, limits: ReplicaLimits) -> Bounds:
     most = limits.most if own.maximum is None else limits.admitted(own.maximum)
     return Bounds(minimum=limits.admitted(own.minimum), maximum=most)
 

@@ -16,7 +16,7 @@ from reconciler.policy.subjects import BudgetShare, Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedLimit:
     """The variants that share what a rule asks, `bucket` in words; `limit` is money an hour, or changes."""
 
     rule: Rule
@@ -40,12 +40,12 @@ class Shared:
         return BudgetShare(limit=self.limit, spent=spent, words=f"the budget{of} of {whole} is used up")
 
 
-def shared_rules(rules: Iterable[Rule], subjects: Mapping[ResourceKey, Subject]) -> tuple[Shared, ...]:
+def shared_rules(rules: Iterable[Rule], subjects: Mapping[ResourceKey, Subject]) -> tuple[SharedLimit, ...]:
     """Every budget and limit on changes with the variants that share it."""
     return tuple(each for rule in rules for each in _shared(rule, subjects))
 
 
-def _shared(rule: Rule, subjects: Mapping[ResourceKey, Subject]) -> Iterator[Shared]:
+def _shared(rule: Rule, subjects: Mapping[ResourceKey, Subject]) -> Iterator[SharedLimit]:
     asks = rule.asks
     if not isinstance(asks, BudgetRule | ChangeLimitRule):
         return
@@ -56,7 +56,7 @@ def _shared(rule: Rule, subjects: Mapping[ResourceKey, Subject]) -> Iterator[Sha
             buckets[bucket_of(subject)][key] = subject
     for bucket, members in sorted(buckets.items()):
         limit = float(asks.changes) if isinstance(asks, ChangeLimitRule) else _limit(asks, members)
-        yield Shared(rule=rule, bucket=bucket, members=frozenset(members), limit=limit)
+        yield SharedLimit(rule=rule, bucket=bucket, members=frozenset(members), limit=limit)
 
 
 def _by(each: str) -> Callable[[Subject], str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from reconciler.decision.costs import cost_of
 from reconciler.decision.problem.formulation import FormulatedProblem
 from reconciler.decision.problem.needs import TOLERANCE
-from reconciler.decision.problem.shared_rules import Shared
+from reconciler.decision.problem.shared_rules import SharedLimit
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.requirements import Budget, ChangeLimit, Problem
 from reconciler.domain.rules import ChangeLimitRule
@@ -51,7 +51,7 @@ def _priced(problem: Problem) -> frozenset[ResourceKey]:
     return frozenset(each.key.variant for each in problem.candidates) - unpriced
 
 
-def _budget(formulated: FormulatedProblem, shared: Shared, members: frozenset[ResourceKey]) -> Budget:
+def _budget(formulated: FormulatedProblem, shared: SharedLimit, members: frozenset[ResourceKey]) -> Budget:
     """What is left for the members beside the others; never less than they have, or must have."""
     problem, subjects = formulated.problem, formulated.guard.subjects
     others = math.fsum(cost_of(subjects[key].variant, subjects[key].current) or 0.0 for key in shared.members - members)
@@ -65,6 +65,6 @@ def _budget(formulated: FormulatedProblem, shared: Shared, members: frozenset[Re
     return Budget(name=f"budget {shared.name}", variants=members, amount=amount)
 
 
-def _change_limit(problem: Problem, shared: Shared, members: frozenset[ResourceKey]) -> ChangeLimit:
+def _change_limit(problem: Problem, shared: SharedLimit, members: frozenset[ResourceKey]) -> ChangeLimit:
     forced = sum(not problem.bounds[key].admits(problem.current[key].replicas) for key in members)
     return ChangeLimit(name=shared.name, variants=members, changes=max(int(shared.limit), forced))

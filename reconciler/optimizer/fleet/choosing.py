@@ -14,7 +14,7 @@ from reconciler.optimizer.fleet.configurations import configurations_from
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.generation import Known, added, best_by_block, fits, known_of, room
 from reconciler.optimizer.fleet.mixed_integer import INFEASIBLE, FleetProgramme
-from reconciler.optimizer.fleet.parts import Part, part_of
+from reconciler.optimizer.fleet.parts import ProblemPart, part_of
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, plain
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _rows(
     return matrix, np.concatenate([is_listed, lower]), upper
 
 
-def _chosen(formulation: Formulation, listed: Known, part: Part, values: Floats) -> Known:
+def _chosen(formulation: Formulation, listed: Known, part: ProblemPart, values: Floats) -> Known:
     """What the programme's values stand for."""
     count = len(listed)
     blocks, place = np.unique(listed.configurations.block, return_inverse=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation, RatioRows
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.parts import Part, part_of
+from reconciler.optimizer.fleet.parts import ProblemPart, part_of
 from reconciler.optimizer.fleet.planning import value_of
 from reconciler.optimizer.fleet.sparse import Integers
 
@@ -115,7 +115,7 @@ class _Filtering:
         found = solve_mixed_integer(self.part_of(rules).formulation, gap=0.0, nodes=_NODES)
         return found.counts is None and found.bound == np.inf
 
-    def part_of(self, rules: Rules) -> Part:
+    def part_of(self, rules: Rules) -> ProblemPart:
         """The formulation of these rules alone, without costs."""
         return part_of(self._relaxed(rules), np.isin(self._formulation.block_of_row, rules.blocks))
 

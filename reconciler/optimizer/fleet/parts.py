@@ -10,14 +10,14 @@ from reconciler.optimizer.fleet.sparse import Flags, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ProblemPart:
     """Some rows of a formulation, with all that is shared for themselves, and which of its choices they have."""
 
     formulation: Formulation
     choices: Integers
 
 
-def part_of(formulation: Formulation, rows: Flags) -> Part:
+def part_of(formulation: Formulation, rows: Flags) -> ProblemPart:
     """The rows of a mask; whole blocks, for a ratio needs both its sides."""
     choices, variants = rows[formulation.choices.row], rows[formulation.variants.row]
     row_index, variant_index = np.cumsum(rows) - 1, np.cumsum(variants) - 1
@@ -46,7 +46,7 @@ def part_of(formulation: Formulation, rows: Flags) -> Part:
             factor=ratios.factor[is_kept],
         ),
     )
-    return Part(formulation=part, choices=np.flatnonzero(choices))
+    return ProblemPart(formulation=part, choices=np.flatnonzero(choices))
 
 
 def _taken(arrays: Choices | Variants | Rows, mask: Flags) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.checkup import Level
 from reconciler.domain.holds import HoldKind
+from reconciler.domain.reported.checkup import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reconciler.config.environment import Environment, Flags, SecretReader
-from reconciler.domain.checkup import Cause, Check, warning
 from reconciler.domain.plan import Plan
+from reconciler.domain.reported.checkup import Cause, Check, warning
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ReconcilerError
@@ -25,7 +25,7 @@ from reconciler.pipeline.doctor.repository import (
     check_schedule,
     check_versions,
 )
-from reconciler.pipeline.doctor.variants import Situation, check_variants, reporting
+from reconciler.pipeline.doctor.variants import ExaminedPlan, check_variants, reporting
 from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.run import prepare
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
@@ -100,7 +100,7 @@ class _Doctor:
                 blind |= {cluster.name for check in checks if blinds(check)}
                 yield from checks
         yield from check_variants(
-            Situation(
+            ExaminedPlan(
                 snapshot=prepared.snapshot,
                 plan=prepared.plan,
                 surveys=surveys,

@@ -1,7 +1,7 @@
 """Errors as checks that failed."""
 
-from reconciler.domain.checkup import Cause, Check, Level
 from reconciler.domain.identity import Place
+from reconciler.domain.reported.checkup import Cause, Check, Level
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.domain.checkup import Cause, Check, warning, well
+from reconciler.domain.reported.checkup import Cause, Check, warning, well
 from reconciler.errors import ReconcilerError
 from reconciler.forge.pull_requests import Forge
 from reconciler.forge.rights import Rights

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.checkup import Check, Level, warning, well
 from reconciler.domain.measured.answers import Answer, NoAnswer
+from reconciler.domain.reported.checkup import Check, Level, warning, well
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.engines import ENGINES
 from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS

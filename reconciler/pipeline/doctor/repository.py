@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from reconciler.domain.checkup import Cause, Check, warning, well
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.reported.checkup import Cause, Check, warning, well
 from reconciler.errors import ReconcilerError
 from reconciler.git.clone import Clone
 from reconciler.git.repository import Repository

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 
-from reconciler.domain.checkup import Check, warning
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.reported.checkup import Check, warning
 from reconciler.domain.snapshot import Option, Snapshot, Variant
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.survey import Survey
@@ -21,7 +21,7 @@ OLD_PROFILE_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class ExaminedPlan:
     """A plan with what it was decided from.
 
     `broken` are clusters whose Prometheus is said to fail already, `blind` those that are said to see no replicas.
@@ -35,51 +35,51 @@ class Situation:
     blind: frozenset[str] = frozenset()
 
 
-def check_variants(situation: Situation) -> Iterator[Check]:
+def check_variants(examined: ExaminedPlan) -> Iterator[Check]:
     """Everything about every variant, in the plan's order; what is the same of several is told once."""
     found: dict[Check, list[str]] = {}
-    for label, check in _check_each(situation):
+    for label, check in _check_each(examined):
         found.setdefault(check, []).append(label)
     for check, labels in found.items():
         others = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         yield replace(check, words=f"{labels[0]}{others}: {check.words}")
-    yield from _prices(situation)
+    yield from _prices(examined)
 
 
-def _check_each(situation: Situation) -> Iterator[tuple[str, Check]]:
-    labels = labels_of(decision.variant for decision in situation.plan.decisions)
-    variants = {variant.key: variant for variant in situation.snapshot.variants}
-    told = {finding.place.path for finding in situation.plan.findings if finding.severity is Severity.ERROR}
-    for decision in situation.plan.decisions:
+def _check_each(examined: ExaminedPlan) -> Iterator[tuple[str, Check]]:
+    labels = labels_of(decision.variant for decision in examined.plan.decisions)
+    variants = {variant.key: variant for variant in examined.snapshot.variants}
+    told = {finding.place.path for finding in examined.plan.findings if finding.severity is Severity.ERROR}
+    for decision in examined.plan.decisions:
         label = labels[decision.variant].removeprefix(f"{decision.variant.cluster}/")
         variant = variants.get(decision.variant)
-        if decision.hold is not None and not _is_told(decision.hold, situation, decision, told):
-            yield from ((label, check) for check in _held(decision, decision.hold, situation, variant))
+        if decision.hold is not None and not _is_told(decision.hold, examined, decision, told):
+            yield from ((label, check) for check in _held(decision, decision.hold, examined, variant))
         if variant is not None and variant.workload is not None and not variant.is_held_by(HoldKind.IGNORED):
-            yield from ((label, check) for check in _unknown(variant, decision, situation))
+            yield from ((label, check) for check in _unknown(variant, decision, examined))
 
 
-def _is_told(hold: Hold, situation: Situation, decision: Decision, told: set[str]) -> bool:
+def _is_told(hold: Hold, examined: ExaminedPlan, decision: Decision, told: set[str]) -> bool:
     """Whether another line says the same: of the file that is broken, or of a Prometheus that fails."""
     if hold.kind is HoldKind.RESOURCE_UNREADABLE or hold.kind is HoldKind.SCALE_TARGET_UNREADABLE:
         return _path_of(hold, decision) in told
-    if hold.kind in (HoldKind.METRICS_MISSING, HoldKind.METRICS_STALE) and decision.variant.cluster in situation.blind:
+    if hold.kind in (HoldKind.METRICS_MISSING, HoldKind.METRICS_STALE) and decision.variant.cluster in examined.blind:
         return True
-    return decision.variant.cluster in situation.broken and hold.kind.is_missing_data
+    return decision.variant.cluster in examined.broken and hold.kind.is_missing_data
 
 
 def _path_of(hold: Hold, decision: Decision) -> str:
     return hold.place.path if hold.place else decision.place.partition(":")[0]
 
 
-def _held(decision: Decision, hold: Hold, situation: Situation, variant: Variant | None) -> Iterator[Check]:
+def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Variant | None) -> Iterator[Check]:
     cure = CURES[hold.kind]
     if cure is None:
         return
     place = hold.place or (REPOSITORY_FILE if cure.is_in_settings else _written_at(decision))
     words, cured = hold.words, cure.words
     if hold.kind is HoldKind.METRICS_MISSING and variant is not None:
-        others = _other_names(variant, situation)
+        others = _other_names(variant, examined)
         if others:
             words = f'no series for model "{served_by(variant)[0].model}", its namespace reports {others}'
             cured, place = f"set models[].servedNames of {variant.model.model_id} to it", REPOSITORY_FILE
@@ -93,10 +93,10 @@ def _held(decision: Decision, hold: Hold, situation: Situation, variant: Variant
     )
 
 
-def _other_names(variant: Variant, situation: Situation) -> str:
+def _other_names(variant: Variant, examined: ExaminedPlan) -> str:
     """Names that replicas of its namespace report and no variant in Git is known by."""
-    survey = situation.surveys.get(variant.key.cluster, Survey())
-    mine = [each for each in situation.snapshot.variants if each.key.cluster == variant.key.cluster]
+    survey = examined.surveys.get(variant.key.cluster, Survey())
+    mine = [each for each in examined.snapshot.variants if each.key.cluster == variant.key.cluster]
     known = {served for each in mine for served in served_by(each)}
     names = sorted(
         served.model for served in survey.models - known if served.namespace == variant.model.namespace and served.model
@@ -104,7 +104,7 @@ def _other_names(variant: Variant, situation: Situation) -> str:
     return " or ".join(f'"{name}"' for name in names)
 
 
-def _unknown(variant: Variant, decision: Decision, situation: Situation) -> Iterator[Check]:
+def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> Iterator[Check]:
     """What a decision would be better with; what a hold says already is left out."""
     cluster = variant.key.cluster
     if not variant.current.accelerator and not variant.is_held_by(HoldKind.ACCELERATOR_UNKNOWN):
@@ -120,10 +120,10 @@ def _unknown(variant: Variant, decision: Decision, situation: Situation) -> Iter
         cure_words = "set serviceClass under defaults or models[] in reconciler.yaml"
         yield warning(cluster, "service-class-none", words, cure_words, REPOSITORY_FILE)
     elif variant.service_class is not None and variant.current.accelerator:
-        yield from _profile(variant, situation)
+        yield from _profile(variant, examined)
 
 
-def _profile(variant: Variant, situation: Situation) -> Iterator[Check]:
+def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
     option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
     cluster = variant.key.cluster
     if option is None:
@@ -132,7 +132,7 @@ def _profile(variant: Variant, situation: Situation) -> Iterator[Check]:
         if not variant.is_held_by(HoldKind.PROFILE_MISSING):
             yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words if cure else "", REPOSITORY_FILE)
         return
-    age = _age_days(option, situation.today)
+    age = _age_days(option, examined.today)
     if age > OLD_PROFILE_DAYS:
         words = f"its profile on {option.accelerator} was learned {age} days ago"
         cure_words = f'learn it again: reconciler fit "{variant.model.model_id}" --write FILE'
@@ -144,10 +144,10 @@ def _age_days(option: Option, today: date) -> int:
     return (today - date.fromisoformat(learning.on)).days if learning is not None else 0
 
 
-def _prices(situation: Situation) -> Iterator[Check]:
+def _prices(examined: ExaminedPlan) -> Iterator[Check]:
     """One line for each accelerator without a price, however many run on it."""
     unpriced: dict[tuple[str, str], int] = {}
-    for variant in situation.snapshot.variants:
+    for variant in examined.snapshot.variants:
         if variant.current_cost_per_hour is None and variant.current.accelerator:
             key = (variant.key.cluster, variant.current.accelerator)
             unpriced[key] = unpriced.get(key, 0) + 1

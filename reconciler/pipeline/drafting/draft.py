@@ -9,10 +9,10 @@ from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
-from reconciler.domain.pages import Pages
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, Draft, Edited, MovedFile
 from reconciler.domain.recording import Recording
+from reconciler.domain.reported.pages import Pages
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.errors import InputError
 from reconciler.forge.marker import Marker, write_marker

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.config.loading import DEFAULT_CLUSTER
-from reconciler.pipeline.init.looking import Deployment, Found
+from reconciler.pipeline.init.looking import Deployment, FoundFiles
 
 FOLDER = "clusters"
 IN_CLUSTER = "https://kubernetes.default.svc"
@@ -30,7 +30,7 @@ class InferredCluster:
     include: tuple[IncludedPath, ...] = ()
 
 
-def infer_clusters(found: Found, wanted: str = "") -> tuple[InferredCluster, ...]:
+def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster, ...]:
     """The clusters of a repository; `wanted` is how somebody called the only one."""
     folders = sorted({path.split("/")[1] for path in found.paths if _is_below_folder(path)})
     if len(folders) > 1:
@@ -52,14 +52,14 @@ def _is_below_folder(path: str) -> bool:
     return path.startswith(f"{FOLDER}/") and path.count("/") > 1
 
 
-def _by_folder(found: Found, folder: str) -> InferredCluster:
+def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:
     own = f"{FOLDER}/{folder}/"
     include = [IncludedPath(glob=f"{own}**", reason="its own directory")]
     include += _reached(found, own)
     return InferredCluster(name=_name(folder), reason=f"a directory in {FOLDER}/", include=tuple(include))
 
 
-def _reached(found: Found, own: str) -> Iterator[IncludedPath]:
+def _reached(found: FoundFiles, own: str) -> Iterator[IncludedPath]:
     """Directories outside that are deployed by what lies in a cluster's own."""
     seen: set[str] = set()
     for each in found.deployments:
@@ -69,7 +69,7 @@ def _reached(found: Found, own: str) -> Iterator[IncludedPath]:
             yield IncludedPath(glob=f"{each.directory}/**", reason=f"{each.kind} {each.name} deploys it ({each.path})")
 
 
-def _by_destination(found: Found) -> dict[str, list[Deployment]]:
+def _by_destination(found: FoundFiles) -> dict[str, list[Deployment]]:
     grouped: dict[str, list[Deployment]] = defaultdict(list)
     for each in found.applications:
         if each.directory:

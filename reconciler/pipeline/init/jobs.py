@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from reconciler import __version__
-from reconciler.domain.pages import HOME
+from reconciler.domain.reported.pages import HOME
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import parse_remote
 from reconciler.http.addresses import origin_of
 from reconciler.pipeline.init.generated import GeneratedFile
-from reconciler.pipeline.init.looking import Found
+from reconciler.pipeline.init.looking import FoundFiles
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 
 IMAGE = f"ghcr.io/{HOME}"
@@ -61,7 +61,7 @@ class JobView:
 
 
 def job_files(
-    wishes: Wishes, renderer: Renderer, found: Found, *, remote: str, branch: str, urls: tuple[str, ...]
+    wishes: Wishes, renderer: Renderer, found: FoundFiles, *, remote: str, branch: str, urls: tuple[str, ...]
 ) -> Iterator[GeneratedFile]:
     """The files that were asked for; ConfigurationError where a job could not reach the repository."""
     wishes.check()
@@ -79,7 +79,7 @@ def job_files(
         yield from _cron_job(wishes, renderer, found, view)
 
 
-def _cron_job(wishes: Wishes, renderer: Renderer, found: Found, view: JobView) -> Iterator[GeneratedFile]:
+def _cron_job(wishes: Wishes, renderer: Renderer, found: FoundFiles, view: JobView) -> Iterator[GeneratedFile]:
     view = replace(view, repository=_https_address(view.repository))
     for name, text in shipped_manifests("deploy/base").items():
         yield GeneratedFile(path=f"{JOB_FOLDER}/base/{name}", text=text)

@@ -37,7 +37,7 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundFiles:
     """What was found in a commit: deployments of its directories, ApplicationSets (by file), kustomizations' places."""
 
     paths: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class Found:
         return tuple(each for each in self.deployments if each.is_flux)
 
 
-def look(files: Mapping[str, bytes], remote: str = "") -> Found:
+def look(files: Mapping[str, bytes], remote: str = "") -> FoundFiles:
     """Look at all manifests of a commit; `remote` is the repository's address, as far as it is known."""
     parsed = {path: _parse(path, body) for path, body in files.items()}
     repository = ManifestRepository(files=parsed, remote=remote)
     objects = [(path, identity, source) for path in repository.paths for identity, source in _objects(parsed[path])]
-    return Found(
+    return FoundFiles(
         paths=tuple(repository.paths),
         deployments=tuple(
             each for path, identity, source in objects for each in _deployments(repository, path, identity, source)

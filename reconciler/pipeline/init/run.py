@@ -17,7 +17,7 @@ from reconciler.pipeline.init.clusters import InferredCluster, infer_clusters
 from reconciler.pipeline.init.configuration import ConfigurationView, complete_view, draft_view
 from reconciler.pipeline.init.generated import Fate, GeneratedFile
 from reconciler.pipeline.init.jobs import Wishes, job_files
-from reconciler.pipeline.init.looking import Found, look
+from reconciler.pipeline.init.looking import FoundFiles, look
 from reconciler.pipeline.observe import read_files
 from reconciler.pipeline.run import Prepared, plan
 from reconciler.pipeline.session import Progress, no_progress, open_session
@@ -45,7 +45,7 @@ class InitResult:
     `clusters` are empty where a configuration says already which there are.
     """
 
-    found: Found
+    found: FoundFiles
     prepared: Prepared
     files: tuple[tuple[GeneratedFile, Fate], ...]
     clusters: tuple[InferredCluster, ...] = ()

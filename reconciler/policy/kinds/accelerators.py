@@ -7,12 +7,12 @@ from pydantic import Field, model_validator
 from reconciler.domain.globs import path_matches
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import AcceleratorsRule, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Glob
 from reconciler.policy.subjects import Change, Spoken
 
 
-class AcceleratorsSection(Section):
+class AcceleratorsSection(KindSection):
     """On which accelerators replicas may be added; those that run there already may stay."""
 
     allowed: list[Glob] = Field(default_factory=list)

@@ -5,14 +5,14 @@ from datetime import UTC, date, datetime
 
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ApprovalRule, Direction, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Accounts, Duration, Money, Percentage, ReplicasOrShare
 from reconciler.policy.subjects import Change, Spoken
 
 DAY_S = 86400.0
 
 
-class ApprovalSection(Section):
+class ApprovalSection(KindSection):
     """Which changes a person must merge: any one of the conditions is enough; {} is every change in scope."""
 
     up_more_than: ReplicasOrShare | None = None

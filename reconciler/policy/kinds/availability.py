@@ -6,12 +6,12 @@ from pydantic import model_validator
 
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import AvailabilityRule, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Count, ReplicasOrShare
 from reconciler.policy.subjects import Change, Range, Spoken, Subject
 
 
-class AvailabilitySection(Section):
+class AvailabilitySection(KindSection):
     """How many replicas stay ready, and how many variants of a model change at once."""
 
     min_ready: Count | None = None

@@ -5,12 +5,12 @@ from typing import Self
 from pydantic import model_validator
 
 from reconciler.domain.rules import BoundsRule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Count, Percentage
 from reconciler.policy.subjects import Range, Subject
 
 
-class BoundsSection(Section):
+class BoundsSection(KindSection):
     """How many replicas a variant may have, and how many devices its replicas may take together."""
 
     min_replicas: Count | None = None

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import BudgetRule, Period, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Money
 from reconciler.policy.subjects import Change, Spoken
 
 
-class BudgetSection(Section):
+class BudgetSection(KindSection):
     """What the variants in scope may cost together; what they cost already may stay."""
 
     amount: Money

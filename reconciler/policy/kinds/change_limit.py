@@ -4,12 +4,12 @@ from typing import Literal
 
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ChangeLimitRule, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Count
 from reconciler.policy.subjects import Change, Spoken
 
 
-class ChangeLimitSection(Section):
+class ChangeLimitSection(KindSection):
     """How many variants in scope change at once, the most urgent first; the others follow after the merge."""
 
     changes: Count

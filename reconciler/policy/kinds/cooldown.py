@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 from reconciler.domain.rules import CooldownRule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Duration
 from reconciler.policy.subjects import Range, Subject, as_now
 
 
-class CooldownSection(Section):
+class CooldownSection(KindSection):
     """How long a variant stays as it is after a change of ours was merged; at most 30 days."""
 
     after: Duration

@@ -2,12 +2,12 @@
 
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import DeadbandRule, Rule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import ReplicasOrShare
 from reconciler.policy.subjects import Change, Spoken
 
 
-class DeadbandSection(Section):
+class DeadbandSection(KindSection):
     """Changes of so few replicas are not proposed, unless the load exceeds what runs now."""
 
     within: ReplicasOrShare

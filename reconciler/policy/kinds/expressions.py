@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ExpressionRule, Rule
 from reconciler.policy.expressions import BOOL, INT, compiled
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import PullRequestLabels
 from reconciler.policy.subjects import Change, Spoken
 
@@ -20,7 +20,7 @@ _VERDICTS = {
 }
 
 
-class _ExpressionSection(Section):
+class _ExpressionSection(KindSection):
     when: str
     """CEL of type BOOL over the variables of policies/README.md"""
     reason: str = Field(default="", max_length=200)

@@ -1,12 +1,12 @@
 """`metrics`: how much must be seen of a variant before it changes."""
 
 from reconciler.domain.rules import MetricsRule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Percentage
 from reconciler.policy.subjects import Range, Subject, as_now
 
 
-class MetricsSection(Section):
+class MetricsSection(KindSection):
     """How much must be seen of a variant before it changes; what is missing or stale holds it without any rule."""
 
     min_reporting: Percentage

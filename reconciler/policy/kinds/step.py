@@ -5,14 +5,14 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from reconciler.domain.rules import Amount, StepRule
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import ReplicasOrShare
 from reconciler.policy.subjects import Range, Subject
 
 _SPANS_S = {"run": None, "hour": 3600.0, "day": 86400.0}
 
 
-class StepSection(Section):
+class StepSection(KindSection):
     """How far a variant may go at once: from what Git says now, or from what it said an hour or a day ago."""
 
     up: ReplicasOrShare | None = None

@@ -3,12 +3,12 @@
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import LabelsRule, ReviewersRule, Rule
 from reconciler.manifests.wording import join_words
-from reconciler.policy.port import RuleKind, Section
+from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Accounts, PullRequestLabels
 from reconciler.policy.subjects import Change, Spoken
 
 
-class LabelsSection(Section):
+class LabelsSection(KindSection):
     """Labels of the pull requests that hold a change in scope."""
 
     add: PullRequestLabels
@@ -18,7 +18,7 @@ class LabelsSection(Section):
         return LabelsRule(labels=tuple(self.add))
 
 
-class ReviewersSection(Section):
+class ReviewersSection(KindSection):
     """Who is asked to review the pull requests that hold a change in scope."""
 
     request: Accounts

@@ -10,7 +10,7 @@ from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.rules import BrokenRule, Rule, Scope
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import describe, join_words, name_field
-from reconciler.policy.port import Section
+from reconciler.policy.port import KindSection
 from reconciler.policy.reading.scopes import ScopeSection
 from reconciler.policy.reading.values import Name
 from reconciler.policy.registry import KINDS
@@ -132,7 +132,7 @@ def _entry(document: Document, index: int, entry: object, seen: dict[str, int]) 
     if section is None or findings:
         scope = _scope_of(entry)
         return ReadPolicy(rules=tuple(_unread(each, name, scope) for each in findings[:1]), findings=tuple(findings))
-    asked: Section = getattr(section, given[0])
+    asked: KindSection = getattr(section, given[0])
     rule = Rule(name=name, place=_place(document, ("rules", index)), asks=asked.asks(), scope=section.scope.read())
     return ReadPolicy(rules=(rule,))
 

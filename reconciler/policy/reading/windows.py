@@ -8,14 +8,14 @@ from pydantic import Field, field_validator, model_validator
 
 from reconciler.domain.rules import Window
 from reconciler.manifests.wording import describe
-from reconciler.policy.port import Section
+from reconciler.policy.port import KindSection
 from reconciler.policy.reading.values import Duration
 from reconciler.policy.windows import find_cron_flaw
 
 _LONGEST_S = 31 * 86400.0
 
 
-class WindowSection(Section):
+class WindowSection(KindSection):
     """When a rule counts: a cron expression and how long, or two days."""
 
     cron: str | None = None

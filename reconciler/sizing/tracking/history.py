@@ -72,7 +72,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TrackingRule:
     """In which ways one generation's rule differs from another's.
 
     The first six are what upstream did, the last five what we mend:
@@ -109,7 +109,7 @@ class Rule:
 
 
 # `registry.volcano.sh` and v0.1: the first two generations of the resource.
-KTHENA_V0_CORRECTED = Rule(
+KTHENA_V0_CORRECTED = TrackingRule(
     name="kthena-v0",
     records_corrected=True,
     groups_record_corrected=True,
@@ -121,8 +121,8 @@ KTHENA_V0_CORRECTED = Rule(
 # v0.2 to v0.4: the third.
 KTHENA_V0 = replace(KTHENA_V0_CORRECTED, records_corrected=False)
 # v1.0: the fourth, as of August 2026.
-KTHENA_V1 = Rule(name="kthena-v1", groups_record_corrected=True)
-TRACKING = Rule(
+KTHENA_V1 = TrackingRule(name="kthena-v1", groups_record_corrected=True)
+TRACKING = TrackingRule(
     name="tracking",
     tolerance_per_replica=True,
     holds_on_missing=True,

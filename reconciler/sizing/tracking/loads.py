@@ -7,7 +7,7 @@ import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.tracking.groups import aggregate_external, in_order_sum
-from reconciler.sizing.tracking.history import History, PodHistory, Rule, Target
+from reconciler.sizing.tracking.history import History, PodHistory, Target, TrackingRule
 from reconciler.sizing.tracking.recommend import TickReadings
 
 
@@ -66,7 +66,7 @@ class Loads:
         )
 
 
-def stack_loads(targets: Sequence[Target], ticks: int, rule: Rule) -> Loads:
+def stack_loads(targets: Sequence[Target], ticks: int, rule: TrackingRule) -> Loads:
     """Return the series of all targets, each of `ticks` ticks, in the units that the rule counts."""
     metrics = max((len(target.policy.metrics) for target in targets), default=0)
     shape = (ticks, metrics, len(targets))
@@ -86,7 +86,7 @@ def stack_loads(targets: Sequence[Target], ticks: int, rule: Rule) -> Loads:
     return loads
 
 
-def _fill(loads: Loads, column: int, target: Target, rule: Rule) -> None:
+def _fill(loads: Loads, column: int, target: Target, rule: TrackingRule) -> None:
     history = target.history
     loads.unready[:, column] = _usable(history.unready).sum(axis=1)
     for row, metric in enumerate(target.policy.metrics):
@@ -109,7 +109,7 @@ def _fill_external(loads: Loads, place: tuple[int, int], name: str, values: Floa
     loads.partial[:, row, column] = answered & (_silent(known, history) > 0)
 
 
-def _fill_pods(loads: Loads, place: tuple[int, int], pods: PodHistory, history: History, rule: Rule) -> None:
+def _fill_pods(loads: Loads, place: tuple[int, int], pods: PodHistory, history: History, rule: TrackingRule) -> None:
     row, column = place
     sound = _known(pods.total)
     known = sound & (_usable(pods.reporting) > 0)

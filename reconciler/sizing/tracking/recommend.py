@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.tracking.history import Rule
+from reconciler.sizing.tracking.history import TrackingRule
 from reconciler.sizing.tracking.windows import whole_replicas
 
 
@@ -65,7 +65,7 @@ class Recommendation:
     complete: Bools
 
 
-def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: Rule) -> Recommendation:
+def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: TrackingRule) -> Recommendation:
     """Return what the metrics ask for beside `current` replicas, shape (targets,), cut to the bounds.
 
     A count outside its bounds goes to the nearest one and needs no metric; nor does a count whose bounds are equal.
@@ -91,7 +91,7 @@ def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: Rule)
     )
 
 
-def _votes(readings: TickReadings, aims: Aims, current: Integers, rule: Rule) -> Floats:
+def _votes(readings: TickReadings, aims: Aims, current: Integers, rule: TrackingRule) -> Floats:
     of_total = _vote_of_total(readings.total, aims, current)
     if rule.tolerance_per_replica:
         return of_total

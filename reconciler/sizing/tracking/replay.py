@@ -19,7 +19,7 @@ from reconciler.sizing.tracking.correct import (
     correct,
     stack_behaviors,
 )
-from reconciler.sizing.tracking.history import Rule, Target
+from reconciler.sizing.tracking.history import Target, TrackingRule
 from reconciler.sizing.tracking.loads import Loads
 from reconciler.sizing.tracking.recommend import Aims, Recommendation, recommend
 from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
@@ -81,7 +81,7 @@ class Tick:
     replicas: Integers
 
 
-def stack_course(targets: Sequence[Target], rule: Rule) -> Course:
+def stack_course(targets: Sequence[Target], rule: TrackingRule) -> Course:
     """Return the policies and bounds of targets as arrays."""
     metrics = max((len(target.policy.metrics) for target in targets), default=0)
     per_replica = np.full((metrics, len(targets)), np.nan)
@@ -108,7 +108,7 @@ def replay(
     loads: Loads,
     course: Course,
     start: Integers,
-    rule: Rule,
+    rule: TrackingRule,
     pairs: Sequence[RolePair] = (),
     active: Bools | None = None,
 ) -> Iterator[Tick]:
@@ -126,7 +126,7 @@ class _Loop:
     """The windows, the panic stamp and the counts between two ticks."""
 
     def __init__(
-        self, course: Course, start: Integers, rule: Rule, pairs: Sequence[RolePair], ticks_ms: Integers
+        self, course: Course, start: Integers, rule: TrackingRule, pairs: Sequence[RolePair], ticks_ms: Integers
     ) -> None:
         behaviors, ticks = course.behaviors, ticks_ms.size
         highest = Extreme.SMALLEST if rule.down_rate_from_minimum else Extreme.LARGEST
@@ -228,7 +228,7 @@ class _Loop:
         return self._repairs[key]
 
 
-def repair_pair(pair: RolePair, aims: Aims, counts: tuple[int, int], rule: Rule) -> RoleCounts:
+def repair_pair(pair: RolePair, aims: Aims, counts: tuple[int, int], rule: TrackingRule) -> RoleCounts:
     """Return the two roles' counts brought into their ratio within the targets' bounds, if they have one."""
     bounds = RoleBounds(
         numerator=(int(aims.minimum[pair.numerator]), int(aims.maximum[pair.numerator])),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.tracking.history import Rule, Target
+from reconciler.sizing.tracking.history import Target, TrackingRule
 from reconciler.sizing.tracking.loads import Loads, stack_loads
 from reconciler.sizing.tracking.replay import Course, RolePair, Tick, replay, stack_course
 from reconciler.sizing.tracking.windows import MOST_REPLICAS, NEVER_MS, milliseconds
@@ -36,7 +36,7 @@ class Run:
     """
 
     clock: KeptTicks
-    rule: Rule
+    rule: TrackingRule
     pairs: Sequence[RolePair]
     course: Course
     loads: Loads
@@ -99,7 +99,7 @@ def read_clock(ticks_s: Floats) -> KeptTicks:
     return KeptTicks(kept=kept, ticks_ms=ticks_ms, unbroken_since_ms=int(since), dropped=int(ticks_s.size - kept.size))
 
 
-def run_replay(targets: Sequence[Target], clock: KeptTicks, rule: Rule, pairs: Sequence[RolePair]) -> Run:
+def run_replay(targets: Sequence[Target], clock: KeptTicks, rule: TrackingRule, pairs: Sequence[RolePair]) -> Run:
     """Replay the targets from their first recorded counts, and beside that from their bounds."""
     counts = tuple(target.history.replicas[clock.kept] for target in targets)
     loads = _stack(targets, clock, rule)
@@ -132,7 +132,7 @@ def run_replay(targets: Sequence[Target], clock: KeptTicks, rule: Rule, pairs: S
     )
 
 
-def _stack(targets: Sequence[Target], clock: KeptTicks, rule: Rule) -> Loads:
+def _stack(targets: Sequence[Target], clock: KeptTicks, rule: TrackingRule) -> Loads:
     loads = stack_loads(targets, clock.kept.size + clock.dropped, rule)
     return loads.over(clock.kept) if clock.dropped else loads
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.checks import find_faults, find_oddities
 from reconciler.sizing.tracking.groups import distribute, is_share, keep_at_least, scaling_order
-from reconciler.sizing.tracking.history import Rule, Target
+from reconciler.sizing.tracking.history import Target, TrackingRule
 from reconciler.sizing.tracking.outcome import TrackedOutcome, trail_of
 from reconciler.sizing.tracking.replay import RolePair, repair_pair
 from reconciler.sizing.tracking.roles import ratio_fault
@@ -15,7 +15,7 @@ from reconciler.sizing.tracking.windows import MOST_REPLICAS
 
 
 def track(
-    targets: Sequence[Target], ticks_s: Floats, rule: Rule, pairs: Sequence[RolePair] = ()
+    targets: Sequence[Target], ticks_s: Floats, rule: TrackingRule, pairs: Sequence[RolePair] = ()
 ) -> tuple[TrackedOutcome, ...]:
     """Return what `rule` decides for each target at the last tick, in their order; bad input is a reason, no error.
 
@@ -56,11 +56,11 @@ def _with_pair_faults(faults: list[tuple[str, ...]], pairs: Sequence[RolePair]) 
     return found
 
 
-def _held(target: Target, rule: Rule, reasons: Sequence[str]) -> TrackedOutcome:
+def _held(target: Target, rule: TrackingRule, reasons: Sequence[str]) -> TrackedOutcome:
     return TrackedOutcome(name=target.name, rule=rule.name, replicas=None, current=None, reasons=tuple(reasons))
 
 
-def _decide(run: Run, column: int, target: Target, rule: Rule) -> TrackedOutcome:
+def _decide(run: Run, column: int, target: Target, rule: TrackingRule) -> TrackedOutcome:
     current = run.recorded(column)
     notes = (
         *run.clock_notes,

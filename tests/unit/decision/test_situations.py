@@ -14,8 +14,8 @@ from reconciler.domain.declared.declarations import Form
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import Absence
 from reconciler.domain.measured.loads import ArrivalSource, Performance, UsualLoad
-from reconciler.domain.pages import AskedPrometheus, Pages
 from reconciler.domain.plan import Plan
+from reconciler.domain.reported.pages import AskedPrometheus, Pages
 from reconciler.domain.service_classes import SloTarget
 from reconciler.policy.reading.files import read_policy
 from reconciler.rendering.renderer import Renderer

@@ -31,7 +31,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variant_settings import Engine
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, TrackingRule
 
 LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}
 NAN = float("nan")
@@ -102,7 +102,7 @@ def decide(
     ],
 )
 def test_an_engine_runs_the_loop_of_the_releases_that_read_a_policy(
-    engine: Engine, generations: Sequence[Generation], rule: Rule
+    engine: Engine, generations: Sequence[Generation], rule: TrackingRule
 ) -> None:
     assert {LOOPS[engine](generation).name for generation in generations} == {rule.name}
     assert all(LOOPS[engine](generation) == rule for generation in generations)

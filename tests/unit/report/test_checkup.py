@@ -1,7 +1,7 @@
 """Checks as lines and as JSON."""
 
-from reconciler.domain.checkup import Cause, Check, Level, warning, well
 from reconciler.domain.identity import Place
+from reconciler.domain.reported.checkup import Cause, Check, Level, warning, well
 from reconciler.report.checkup import checkup_json, checkup_text
 
 CHECKS = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.gauges import Gauge, OpenPullRequest, RunOutcome
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Plan
+from reconciler.domain.reported.gauges import OpenPullRequest, OwnGauge, RunOutcome
 from reconciler.report.gauges import LAST_SUCCESS, gauges_of
 
 MONITORING = Path(__file__).parents[3] / "templates" / "monitoring"
@@ -17,11 +17,11 @@ METRIC = re.compile(r"\b(?:reconciler|wva)_[a-z_]+\b")
 FAILED = RunOutcome(ended_s=1000.0, exit_code=4, run_interval_s=600.0, version="1")
 
 
-def by_name(outcome: RunOutcome) -> dict[str, Gauge]:
+def by_name(outcome: RunOutcome) -> dict[str, OwnGauge]:
     return {gauge.name: gauge for gauge in gauges_of(outcome)}
 
 
-def values_of(gauge: Gauge) -> list[float]:
+def values_of(gauge: OwnGauge) -> list[float]:
     return [value for _, value in gauge.series]
 
 

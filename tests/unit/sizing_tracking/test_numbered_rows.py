@@ -30,7 +30,7 @@ from reconciler.metrics.tracked.histories import read_tracked
 from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import aggregate_external, distribute, is_share, scaling_order
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule, Target
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
 from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
@@ -50,7 +50,7 @@ def rows(table: Mapping[int | tuple[int, str], Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("row", named.values(), ids=[f"row-{number}{letter}" for number, letter in named])
 
 
-def loop(targets: list[Target], start: list[int], rule: Rule, pairs: tuple[RolePair, ...] = ()) -> list[Tick]:
+def loop(targets: list[Target], start: list[int], rule: TrackingRule, pairs: tuple[RolePair, ...] = ()) -> list[Tick]:
     ticks = targets[0].history.replicas.shape[0]
     loads, course = stack_loads(targets, ticks, rule), stack_course(targets, rule)
     return list(replay(15_000 * np.arange(ticks), loads, course, np.array(start), rule, pairs))
@@ -157,7 +157,7 @@ CORRECTIONS: dict[int | tuple[int, str], Any] = {
 }
 
 
-def corrected(row: Any, rule: Rule) -> int:
+def corrected(row: Any, rule: TrackingRule) -> int:
     panic, minimum, maximum, current, recommended, down, up, panic_percent, held, _ = row
 
     def record(name: str) -> Best:
@@ -267,7 +267,7 @@ def test_a_window_without_length_has_no_answer(extreme: Extreme, row: None) -> N
     }
 )
 def test_the_down_rate_counts_from_the_highest_count_since_the_fourth_generation(
-    make_target: MakeTarget, free_behavior: Behavior, row: tuple[Rule, int]
+    make_target: MakeTarget, free_behavior: Behavior, row: tuple[TrackingRule, int]
 ) -> None:
     an_hour = replace(free_behavior, down=replace(free_behavior.down, period_s=3_600.0, select=Select.NEITHER))
     ticks = loop([make_target([30.0, 80.0, 50.0, 50.0], behavior=an_hour)], [3], row[0])
@@ -403,7 +403,7 @@ def test_without_a_range_roles_only_keep_their_bounds(row: Any) -> None:
 
 @rows({(79, "-G4"): KTHENA_V1, (79, "-ours"): TRACKING})
 def test_prefill_and_decode_are_sized_and_then_balanced(
-    make_target: MakeTarget, free_behavior: Behavior, row: Rule
+    make_target: MakeTarget, free_behavior: Behavior, row: TrackingRule
 ) -> None:
     def role(load: float, least: int, most: int) -> Target:
         return make_target([load], minimum=least, maximum=most, per_replica=1.0, behavior=free_behavior)

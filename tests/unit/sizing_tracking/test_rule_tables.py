@@ -15,7 +15,7 @@ from reconciler.domain.declared.tracking import (
     RatioRange,
 )
 from reconciler.sizing.tracking.groups import distribute, scaling_order
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Rule, Target
+from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule
 from reconciler.sizing.tracking.loads import stack_loads
 from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
 from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
@@ -41,7 +41,7 @@ CRD_DEFAULT = Behavior(
 )
 
 
-def loop(targets: list[Target], start: list[int], rule: Rule, pairs: tuple[RolePair, ...] = ()) -> list[Tick]:
+def loop(targets: list[Target], start: list[int], rule: TrackingRule, pairs: tuple[RolePair, ...] = ()) -> list[Tick]:
     ticks = targets[0].history.replicas.shape[0]
     loads, course = stack_loads(targets, ticks, rule), stack_course(targets, rule)
     return list(replay(15_000 * np.arange(ticks), loads, course, np.array(start), rule, pairs))
@@ -149,7 +149,7 @@ LOADS = [20, 24, 60, 120, 120, 120, 60, 25, 25, 25, 25, 25, 10, 10.5, 12]
         (CRD_DEFAULT, KTHENA_V1, "2 3 6 12 12 12 12 12 12 12 12 12 12 12 12"),
     ],
 )
-def test_the_worked_loops_agree(make_target: MakeTarget, behavior: Behavior, rule: Rule, expected: str) -> None:
+def test_the_worked_loops_agree(make_target: MakeTarget, behavior: Behavior, rule: TrackingRule, expected: str) -> None:
     ticks = loop([make_target(LOADS, behavior=behavior)], [2], rule)
     assert " ".join(str(tick.replicas[0]) for tick in ticks) == expected
 
@@ -167,7 +167,7 @@ def test_panic_is_for_ever_at_zero(make_target: MakeTarget) -> None:
 
 @pytest.mark.parametrize(("rule", "expected"), [(KTHENA_V1, (4, 8)), (TRACKING, (2, 2))])
 def test_a_group_shrinks_only_where_raw_recommendations_are_recorded(
-    make_target: MakeTarget, rule: Rule, expected: tuple[int, int]
+    make_target: MakeTarget, rule: TrackingRule, expected: tuple[int, int]
 ) -> None:
     loads = [30.0, 60.0, 150.0, 150.0, *[35.0] * 36]
     one = make_target(loads, behavior=PROMETHEUS_EXAMPLE)

@@ -24,8 +24,8 @@ from reconciler.sizing.tracking.history import (
     KTHENA_V1,
     TRACKING,
     PodHistory,
-    Rule,
     Target,
+    TrackingRule,
 )
 from reconciler.sizing.tracking.outcome import TrackedOutcome
 from reconciler.sizing.tracking.replay import RolePair
@@ -44,7 +44,7 @@ QUICK = Behavior(
 )
 
 
-def decide(target: Target, rule: Rule = TRACKING) -> TrackedOutcome:
+def decide(target: Target, rule: TrackingRule = TRACKING) -> TrackedOutcome:
     ticks = target.history.replicas.shape[0]
     return track([target], np.arange(0.0, 15.0 * ticks, 15.0), rule)[0]
 
@@ -53,7 +53,7 @@ def decide(target: Target, rule: Rule = TRACKING) -> TrackedOutcome:
 
 
 @EVERY_RULE
-def test_a_short_history_shrinks_nothing(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_short_history_shrinks_nothing(make_target: MakeTarget, rule: TrackingRule) -> None:
     short = decide(make_target([20.0] * 30, behavior=DEFAULT_BEHAVIOR, replicas=9), rule)
     assert short.replicas == (9,)
     assert short.reasons == ("not shrunk: 435 s of history, and windows need 600 s",)
@@ -68,12 +68,14 @@ def test_a_full_history_shrinks_to_what_is_needed(make_target: MakeTarget) -> No
 
 
 @EVERY_RULE
-def test_a_short_history_may_grow(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_short_history_may_grow(make_target: MakeTarget, rule: TrackingRule) -> None:
     assert decide(make_target([70.0] * 3, behavior=DEFAULT_BEHAVIOR), rule).replicas == (7,)
 
 
 @EVERY_RULE
-def test_a_gap_in_the_metrics_shrinks_nothing_while_a_window_remembers(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_gap_in_the_metrics_shrinks_nothing_while_a_window_remembers(
+    make_target: MakeTarget, rule: TrackingRule
+) -> None:
     load = [20.0] * TICKS
     load[-3] = NAN
     outcome = decide(make_target(load, behavior=DEFAULT_BEHAVIOR, replicas=9), rule)
@@ -82,14 +84,14 @@ def test_a_gap_in_the_metrics_shrinks_nothing_while_a_window_remembers(make_targ
 
 
 @EVERY_RULE
-def test_without_any_metric_now_everything_is_held(make_target: MakeTarget, rule: Rule) -> None:
+def test_without_any_metric_now_everything_is_held(make_target: MakeTarget, rule: TrackingRule) -> None:
     outcome = decide(make_target([*[90.0] * 60, NAN], behavior=DEFAULT_BEHAVIOR), rule)
     assert outcome.replicas is None
     assert outcome.reasons == ("no metric could be read now: m",)
 
 
 @EVERY_RULE
-def test_a_metric_that_went_missing_keeps_what_it_asked_for(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_metric_that_went_missing_keeps_what_it_asked_for(make_target: MakeTarget, rule: TrackingRule) -> None:
     """Two metrics, of which the demanding one is no longer there: the other alone would shrink."""
     target = make_target([20.0] * TICKS, replicas=9, behavior=QUICK)
     demanding = PodHistory(
@@ -160,14 +162,14 @@ def test_no_targets_have_no_outcomes() -> None:
 
 
 @EVERY_RULE
-def test_at_zero_pod_metrics_cannot_wake_a_target(make_target: MakeTarget, rule: Rule) -> None:
+def test_at_zero_pod_metrics_cannot_wake_a_target(make_target: MakeTarget, rule: TrackingRule) -> None:
     outcome = decide(make_target([NAN] * TICKS, replicas=0, minimum=0), rule)
     assert outcome.replicas is None
     assert outcome.reasons == ("at zero replicas no pod reports m: only a metric from elsewhere can wake it",)
 
 
 @EVERY_RULE
-def test_at_zero_an_external_metric_wakes_a_target(make_target: MakeTarget, rule: Rule) -> None:
+def test_at_zero_an_external_metric_wakes_a_target(make_target: MakeTarget, rule: TrackingRule) -> None:
     waking = make_target([*[0.0] * TICKS, 25.0], replicas=0, minimum=0, external=True, behavior=DEFAULT_BEHAVIOR)
     assert decide(waking, rule).replicas == (3,)
     asleep = make_target([0.0] * TICKS, replicas=0, minimum=0, external=True, behavior=DEFAULT_BEHAVIOR)
@@ -175,7 +177,7 @@ def test_at_zero_an_external_metric_wakes_a_target(make_target: MakeTarget, rule
 
 
 @EVERY_RULE
-def test_a_target_below_its_minimum_needs_no_metric_to_grow(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_target_below_its_minimum_needs_no_metric_to_grow(make_target: MakeTarget, rule: TrackingRule) -> None:
     assert decide(make_target([NAN] * TICKS, replicas=0, minimum=2), rule).replicas == (2,)
 
 
@@ -290,14 +292,14 @@ def test_a_metric_named_twice_holds_its_target(make_target: MakeTarget) -> None:
 
 @pytest.mark.parametrize("load", [-5.0, INF, -INF])
 @EVERY_RULE
-def test_unusable_readings_are_missing_and_counted(make_target: MakeTarget, load: float, rule: Rule) -> None:
+def test_unusable_readings_are_missing_and_counted(make_target: MakeTarget, load: float, rule: TrackingRule) -> None:
     outcome = decide(make_target([*[60.0] * 59, load]), rule)
     assert outcome.replicas is None
     assert "1 readings were negative or infinite and count as missing" in outcome.notes
 
 
 @EVERY_RULE
-def test_a_huge_reading_asks_for_all_there_is(make_target: MakeTarget, rule: Rule) -> None:
+def test_a_huge_reading_asks_for_all_there_is(make_target: MakeTarget, rule: TrackingRule) -> None:
     assert decide(make_target([1e308] * TICKS), rule).replicas == (20,)
 
 
@@ -353,7 +355,7 @@ any_rule = st.sampled_from(RULES)
 @settings(max_examples=100, deadline=None)
 @given(st.data(), any_rule, behaviors)
 def test_whatever_is_read_the_answer_is_within_bounds_and_missing_data_shrinks_nothing(
-    make_target: MakeTarget, data: st.DataObject, rule: Rule, behavior: Behavior
+    make_target: MakeTarget, data: st.DataObject, rule: TrackingRule, behavior: Behavior
 ) -> None:
     load = data.draw(st.lists(readings, min_size=1, max_size=80))
     minimum = data.draw(st.integers(0, 5))
@@ -379,7 +381,7 @@ def test_whatever_is_read_the_answer_is_within_bounds_and_missing_data_shrinks_n
     any_rule,
 )
 def test_targets_do_not_know_of_each_other(
-    make_target: MakeTarget, drawn: list[tuple[list[float], Behavior, int]], rule: Rule
+    make_target: MakeTarget, drawn: list[tuple[list[float], Behavior, int]], rule: TrackingRule
 ) -> None:
     targets = [make_target(load, behavior=behavior, replicas=count) for load, behavior, count in drawn]
     together = track(targets, np.arange(0.0, 450.0, 15.0), rule)
@@ -397,7 +399,7 @@ def test_targets_do_not_know_of_each_other(
     st.integers(1, 20),
 )
 def test_after_the_warm_up_the_start_is_forgotten(
-    make_target: MakeTarget, levels: list[float], rule: Rule, behavior: Behavior, one: int, other: int
+    make_target: MakeTarget, levels: list[float], rule: TrackingRule, behavior: Behavior, one: int, other: int
 ) -> None:
     """Half an hour in steps of five minutes; without tolerance, which holds whatever count it has."""
     load = np.repeat(levels, 20).tolist()

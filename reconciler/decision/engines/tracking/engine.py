@@ -27,7 +27,7 @@ from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking.history import TRACKING as OUR_RULE
-from reconciler.sizing.tracking.history import Rule
+from reconciler.sizing.tracking.history import TrackingRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class TrackingEngine(SizingEngine):
     """One way to follow metric targets: our loop, or that of the releases that read a policy's generation."""
 
     name: Engine
-    rule_of: Callable[[Generation], Rule]
+    rule_of: Callable[[Generation], TrackingRule]
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         if all(member.tracked_by is not None for member in members):
@@ -112,7 +112,7 @@ def _problem(
     return ModelProblem(requirements=[requirement], holds=holds, notes=notes)
 
 
-def _our_rule(_generation: Generation) -> Rule:
+def _our_rule(_generation: Generation) -> TrackingRule:
     return OUR_RULE
 
 

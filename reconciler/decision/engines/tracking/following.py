@@ -9,7 +9,7 @@ from reconciler.domain.declared.tracking import Generation, TrackedBackend, Trac
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
-from reconciler.sizing.tracking.history import Rule
+from reconciler.sizing.tracking.history import TrackingRule
 from reconciler.sizing.tracking.outcome import TrackedOutcome, Trail
 
 
@@ -36,7 +36,7 @@ def track_targets(
     targets: Sequence[TrackedTarget],
     histories: Mapping[ResourceKey, TrackedHistory],
     now_s: float,
-    rule_of: Callable[[Generation], Rule],
+    rule_of: Callable[[Generation], TrackingRule],
 ) -> dict[ResourceKey, TrackedAnswer]:
     """The answer for every workload that the targets scale, by its key; whatever is wrong is a reason, no error.
 
@@ -54,7 +54,7 @@ def track_targets(
 
 
 def _answers(
-    target: TrackedTarget, outcome: TrackedOutcome, history: TrackedHistory | None, rule: Rule
+    target: TrackedTarget, outcome: TrackedOutcome, history: TrackedHistory | None, rule: TrackingRule
 ) -> dict[ResourceKey, TrackedAnswer]:
     missing = history.reasons if history else (f"nothing was read for {target.key.label}",)
     reasons = (*outcome.reasons, *missing) if outcome.reasons else ()
@@ -94,7 +94,7 @@ def _split(target: TrackedTarget, index: int, outcome: TrackedOutcome) -> Iterat
         yield Step(stage="split", before=str(total), after=str(outcome.replicas[index]), reason=reason)
 
 
-def _notes_of_rule(history: TrackedHistory | None, rule: Rule) -> Iterator[str]:
+def _notes_of_rule(history: TrackedHistory | None, rule: TrackingRule) -> Iterator[str]:
     """Where a reproduction cannot, or should not, be believed to read what upstream reads."""
     for metric, label_sets in (history.label_sets if history else {}).items():
         if rule.first_label_set_only:

@@ -14,14 +14,14 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.tracking.history import History, PodHistory, Rule, Target
+from reconciler.sizing.tracking.history import History, PodHistory, Target, TrackingRule
 from reconciler.sizing.tracking.outcome import TrackedOutcome
 from reconciler.sizing.tracking.replay import RolePair
 from reconciler.sizing.tracking.tracking import track
 
 
 def replay_targets(
-    targets: Sequence[TrackedTarget], histories: Mapping[ResourceKey, TrackedHistory], now_s: float, rule: Rule
+    targets: Sequence[TrackedTarget], histories: Mapping[ResourceKey, TrackedHistory], now_s: float, rule: TrackingRule
 ) -> tuple[TrackedOutcome, ...]:
     """What `rule` decides for each target at `now_s`, in their order; without a history it decides nothing."""
     known = [histories.get(target.key) for target in targets]
@@ -45,7 +45,7 @@ def _pairs(targets: Sequence[TrackedTarget]) -> list[RolePair]:
     ]
 
 
-def _target(target: TrackedTarget, history: TrackedHistory | None, ticks: int, rule: Rule) -> Target:
+def _target(target: TrackedTarget, history: TrackedHistory | None, ticks: int, rule: TrackingRule) -> Target:
     seen = history.backends if history and len(history.backends) == len(target.backends) else ()
     empty = BackendHistory(replicas=(), unready=())
     return Target(
@@ -60,7 +60,7 @@ def _target(target: TrackedTarget, history: TrackedHistory | None, ticks: int, r
 
 
 def _history(
-    backends: Sequence[BackendHistory], activity: Series | None, target: TrackedTarget, ticks: int, rule: Rule
+    backends: Sequence[BackendHistory], activity: Series | None, target: TrackedTarget, ticks: int, rule: TrackingRule
 ) -> History:
     unready = _columns([each.unready for each in backends], ticks)
     pods: dict[str, PodHistory] = {}
@@ -81,12 +81,12 @@ def _history(
     )
 
 
-def _totals_of(backend: BackendHistory, metric: str, rule: Rule) -> PodTotals | None:
+def _totals_of(backend: BackendHistory, metric: str, rule: TrackingRule) -> PodTotals | None:
     rate = backend.rates.get(metric) if rule.counters_as_rates else None
     return rate or backend.pods.get(metric)
 
 
-def _pods(totals: Sequence[PodTotals | None], unready: Floats, ticks: int, rule: Rule) -> PodHistory:
+def _pods(totals: Sequence[PodTotals | None], unready: Floats, ticks: int, rule: TrackingRule) -> PodHistory:
     nothing = PodTotals(total=(), reporting=(), missing=())
     found = [each or nothing for each in totals]
     series = PodHistory(

@@ -10,7 +10,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
+class OwnGauge:
     """One metric with its series; `words` say what it is."""
 
     name: str
