@@ -13,7 +13,7 @@ import numpy as np
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.queueing.analysis import analyze
 from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import prefill_decode
+from reconciler.sizing.queueing.laws import prefill_decode, serial_prefill
 from reconciler.sizing.queueing.rates import largest_rate, largest_throughput
 from reconciler.sizing.queueing.targets import Targets
 from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for, size
@@ -95,6 +95,19 @@ def _prefill_decode(batch: Floats) -> None:
     _size(curves, _itl_s(batch))
 
 
+def _serial_prefill(batch: Floats) -> None:
+    count = batch.size
+    curves = serial_prefill(
+        alpha_s=_alpha_s(count),
+        beta_s=_beta_s(count),
+        prompt_s=_beta_s(count) / 16,
+        input_tokens=32 + np.floor(2016 * _spread(count, 7)),
+        output_tokens=_output_tokens(count),
+        max_batch=batch,
+    )
+    _size(curves, _itl_s(batch))
+
+
 def _size(curves: ServiceCurves, itl_s: Floats) -> None:
     count = curves.max_batch.size
     lone_s = analyze(curves, np.zeros(count)).ttft_s
@@ -136,6 +149,7 @@ def _spread(count: int, axis: int) -> Floats:
 _LAWS: Mapping[str, Callable[[Floats], None]] = {
     "decode_only": _decode_only,
     "prefill_decode": _prefill_decode,
+    "serial_prefill": _serial_prefill,
 }
 
 
