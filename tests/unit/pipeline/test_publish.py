@@ -1,5 +1,6 @@
 """What becomes of pull requests, run after run."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def test_rules_of_the_base_commit_judge_label_and_ask(desk: Desk, monkeypatch: p
     (shown,) = desk.pull_requests()
     assert shown.labels == ("reconciler", "gpu")
     assert asked == [("ann",)]
-    assert "clamped: rule `up`: at most 1 up at once" in shown.body
+    assert re.search(r"`llama` clamped: rule \[`up`\]\(\S+\): at most 1 up at once, 4 would be needed", shown.body)
     assert ".reconciler/policies/rules.yaml:4" in shown.body
 
 
