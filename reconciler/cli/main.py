@@ -5,8 +5,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from reconciler.cli.console import complain, reserve_stdout
 from reconciler.cli.demo import demo
@@ -63,9 +65,21 @@ Exit codes:
   3  finished, but an input must be fixed
   4  Prometheus, git or the forge failed: the next run may succeed
   5  command line, configuration or credentials are wrong"""
+
+
+class PlainCommand(TyperCommand):
+    """A command whose arguments go by their own names in its help: typer would add the type that Python gives them."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                vars(parameter)["display_type"] = lambda _context: None
+
+
 for command, examples in EXAMPLES.items():
     lines = "\n".join(f"  reconciler {example}" for example in examples)
-    app.command(name=command.__name__, epilog=f"\b\nExamples:\n{lines}\n\n{CODES}")(command)
+    app.command(name=command.__name__, cls=PlainCommand, epilog=f"\b\nExamples:\n{lines}\n\n{CODES}")(command)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,6 +1,7 @@
 """What a script learns from the exit code, whatever happens."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +159,8 @@ def test_help_shows_examples_codes_and_only_flags_that_act(command: Command) -> 
     assert "reconciler plan --replay run.zip -o markdown" in plan.out
     assert "  5  command line, configuration or credentials are wrong" in plan.out
     assert "<bool>" not in plan.out
+    for each in ("validate", "fit", "policy", "schema"):
+        assert not re.search(r"<list|\w\S* <\w+\|\w+>\n", command(each, "--help").out.partition("Options:")[0])
     assert "--prometheus" in plan.out
     assert "--prometheus" not in schema.out
     assert "--repo" not in command("demo", "--help").out
