@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.sizing.arrays import CandidateRows, Floats, Integers
+from reconciler.sizing.arrays import CandidateRows, Floats
 from reconciler.sizing.queueing.targets import Binding
 
 # Lengths of prompts that stand for all: the normal deviate of each, and the share of prompts that it stands for. Dense
@@ -85,26 +85,40 @@ class PromptQueue(CandidateRows):
         `itl_s` limits the mean gap between tokens, `ttft_s` what a share of `outside` may exceed (NaN: the mean);
         infinite limits are absent. Everything grows with the rate. 0 where even a lone prompt takes too long.
         """
-        by_load = _largest_inside(self._log_load, 1 / np.maximum(self.work_s, _TINY))
-        by_itl = _largest_inside(lambda index, rate: self._log_itl(index, rate, itl_s), by_load)
-        by_ttft = _largest_inside(lambda index, rate: self._log_ttft(index, rate, ttft_s, outside), by_itl)
+        rows = _LimitedQueue(queue=self, itl_s=itl_s, ttft_s=ttft_s, outside=outside)
+        by_load = _largest_inside(rows, _LimitedQueue.log_load, 1 / np.maximum(self.work_s, _TINY))
+        by_itl = _largest_inside(rows, _LimitedQueue.log_itl, by_load)
+        by_ttft = _largest_inside(rows, _LimitedQueue.log_ttft, by_itl)
         by_others = np.where(by_itl < by_load, Binding.ITL, Binding.CAPACITY)
         binding = np.where(by_ttft < by_itl, Binding.TTFT, by_others)
         return PromptLimits(rate_per_s=by_ttft, binding=binding.astype(np.int8))
 
-    def _log_load(self, index: Integers, rate_per_s: Floats) -> Floats:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LimitedQueue(CandidateRows):
+    """Queues with their targets, and how far each is from one of them at a rate: logarithms, above 0 outside."""
+
+    queue: PromptQueue
+    itl_s: Floats
+    ttft_s: Floats
+    outside: Floats
+
+    def log_load(self, rate_per_s: Floats) -> Floats:
+        """Return how far prompts are from coming faster than they are computed."""
         with np.errstate(divide="ignore"):
-            return np.log(self.take(index).at(rate_per_s).load)
+            return np.log(self.queue.at(rate_per_s).load)
 
-    def _log_itl(self, index: Integers, rate_per_s: Floats, itl_s: Floats) -> Floats:
+    def log_itl(self, rate_per_s: Floats) -> Floats:
+        """Return how far the mean gap between tokens is from its limit."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(self.take(index).at(rate_per_s).itl_s / itl_s[index])
+            return np.log(self.queue.at(rate_per_s).itl_s / self.itl_s)
 
-    def _log_ttft(self, index: Integers, rate_per_s: Floats, ttft_s: Floats, outside: Floats) -> Floats:
-        state, limit_s, allowed = self.take(index).at(rate_per_s), ttft_s[index], outside[index]
+    def log_ttft(self, rate_per_s: Floats) -> Floats:
+        """Return how far the share of late first tokens is from what is allowed, or their mean from its limit."""
+        state = self.queue.at(rate_per_s)
         with np.errstate(divide="ignore", invalid="ignore"):
-            by_mean = np.log(state.ttft_s / limit_s)
-            return np.where(np.isnan(allowed), by_mean, np.log(state.share_later(limit_s) / allowed))
+            by_mean = np.log(state.ttft_s / self.ttft_s)
+            return np.where(np.isnan(self.outside), by_mean, np.log(state.share_later(self.ttft_s) / self.outside))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,18 +210,18 @@ class PromptState:
         ]
 
 
-def _largest_inside(excess: Callable[[Integers, Floats], Floats], most: Floats) -> Floats:
+def _largest_inside(rows: _LimitedQueue, excess: Callable[[_LimitedQueue, Floats], Floats], most: Floats) -> Floats:
     """Return the largest rates up to `most` where a growing function is not above 0; 0 where there is none.
 
     The false position method, with the halving of Illinois where an end does not move; candidates leave as they finish.
     """
     rate_per_s = most.copy()
     index = np.flatnonzero(most > 0)
-    high, low = most[index] * (1 - _NARROWEST), most[index] * _NARROWEST
-    high_value, low_value = excess(index, high), excess(index, low)
+    high, low, rows = most[index] * (1 - _NARROWEST), most[index] * _NARROWEST, rows.take(index)
+    high_value, low_value = excess(rows, high), excess(rows, low)
     rate_per_s[index[low_value > 0]] = 0.0
     rest = (high_value > 0) & (low_value <= 0)
-    index, low, high = index[rest], low[rest], high[rest]
+    index, low, high, rows = index[rest], low[rest], high[rest], rows.take(rest)
     low_value, high_value = low_value[rest], high_value[rest]
     side = np.zeros_like(low)
     for step in range(_MOST_STEPS):
@@ -215,7 +229,7 @@ def _largest_inside(excess: Callable[[Integers, Floats], Floats], most: Floats) 
             point = (low * high_value - high * low_value) / (high_value - low_value)
         is_usable = np.isfinite(point) & (point > low) & (point < high) & (step < _MOST_STEPS // 2)
         point = np.where(is_usable, point, (low + high) / 2)
-        value = excess(index, point)
+        value = excess(rows, point)
         outside = value > 0
         low_value = np.where(outside, np.where(side > 0, low_value / 2, low_value), value)
         high_value = np.where(outside, value, np.where(side < 0, high_value / 2, high_value))
@@ -224,6 +238,7 @@ def _largest_inside(excess: Callable[[Integers, Floats], Floats], most: Floats) 
         onward = high - low > _NARROWEST * high
         if not onward.any():
             break
-        index, low, high, side = index[onward], low[onward], high[onward], side[onward]
-        low_value, high_value = low_value[onward], high_value[onward]
+        if not onward.all():
+            index, low, high, side, rows = index[onward], low[onward], high[onward], side[onward], rows.take(onward)
+            low_value, high_value = low_value[onward], high_value[onward]
     return rate_per_s
