@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.decision.decide import decide
+from reconciler.decision.decide import solve
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import Hold, HoldKind
@@ -36,12 +36,15 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
     checker = Checker(recording=recording)
     refused: dict[ResourceKey, Hold] = {}
     bonds: set[frozenset[ResourceKey]] = set()
+    solved = solve(snapshot, refused)
     while True:
-        plan = decide(snapshot, refused, bonds)
+        plan = solved.plan_of(solved.staged, bonds)
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
             return _tell_files(plan, edited), edited
-        refused.update(edited.refused)
+        if edited.refused:  # who is only bound to others gets what was decided
+            refused.update(edited.refused)
+            solved = solve(snapshot, refused)
         bonds |= edited.bonds
 
 
