@@ -1,24 +1,27 @@
 """What a run tells Prometheus when it is over; a server that is away is warned of, and fails nothing."""
 
 import logging
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reconciler import __version__
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import LiveReplicas
-from reconciler.domain.reported.gauges import OpenPullRequest, RunOutcome
-from reconciler.errors import ReconcilerError
+from reconciler.domain.reported.gauges import OpenPullRequest, OwnGauge, RunOutcome
+from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import PullRequestState
 from reconciler.http.traffic import TRAFFIC, HostTraffic
 from reconciler.pipeline.group_states import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Session
-from reconciler.prometheus.gauges import push_gauges, write_gauges
+from reconciler.pipeline.work_tree import write_whole
+from reconciler.prometheus.gauges import push_gauges, render_gauges
 from reconciler.report.gauges import LAST_SUCCESS, gauges_of
 
 logger = logging.getLogger(__name__)
 
+MAX_FILE_BYTES = 16 * 1024 * 1024
 RECENT_S = 3600.0
 """Merges of so long are counted: more than a few are running away."""
 
@@ -69,6 +72,31 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
             push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
     except ReconcilerError as error:
         logger.warning("no gauges were told: %s", error)
+
+
+def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> None:
+    """Write the file whole or not at all; what it said of the metric `kept` stays where there is no new value.
+
+    Raises ConfigurationError for a directory that is not there or not ours.
+    """
+    content = render_gauges(gauges)
+    if kept and kept.encode() not in content:
+        content += _lines_about(path, kept)
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise ConfigurationError(f"gauges.textfile: {path} cannot be written: {error.strerror}") from None
+
+
+def _lines_about(path: Path, metric: str) -> bytes:
+    """What a file says of a metric already; nothing where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            written = file.read(MAX_FILE_BYTES)
+    except OSError:
+        return b""
+    about = re.compile(rb"(?:# (?:HELP|TYPE) )?" + re.escape(metric.encode()) + rb"[ {]")
+    return b"".join(line for line in written.splitlines(keepends=True) if about.match(line))
 
 
 def _grouping(session: Session) -> Mapping[str, str]:

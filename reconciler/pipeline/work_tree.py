@@ -50,12 +50,13 @@ def write_content(root: Path, path: str, content: bytes, wish: str) -> None:
     location = root / path
     try:
         location.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(location, content)
+        write_whole(location, content)
     except OSError as error:
         raise ConfigurationError(f"{wish}: {error.strerror or error}") from error
 
 
-def _write_whole(location: Path, content: bytes) -> None:
+def write_whole(location: Path, content: bytes) -> None:
+    """Replace what a file holds in one step, readable for everybody; OSError where that cannot be."""
     descriptor, name = tempfile.mkstemp(prefix=f".{location.name}.", dir=location.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

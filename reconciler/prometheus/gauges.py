@@ -1,18 +1,13 @@
-"""Our own gauges on their way out: Prometheus' text, to a Pushgateway or into a file of the node exporter."""
+"""Our own gauges on their way out: Prometheus' text, and a push to a Pushgateway."""
 
 import base64
 import functools
-import logging
-import os
-import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from pathlib import Path
 
 from reconciler.domain.reported.gauges import OwnGauge
 from reconciler.domain.settings import Pushgateway
-from reconciler.errors import ConfigurationError, TransientError
+from reconciler.errors import TransientError
 from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
 from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
@@ -20,14 +15,10 @@ from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Request, Response
 from reconciler.prometheus.credentials import ReadSecret, read_credentials
 
-logger = logging.getLogger(__name__)
-
 JOB = "reconciler"
 LIMITS = Limits(read_s=10.0, total_s=30.0, attempts=3, parallel=1)
 ADVICE: Advice = {FailureKind.UNTRUSTED: "set gauges.pushgateway.tls.ca"}
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FILE_MODE = 0o644
-MAX_FILE_BYTES = 16 * 1024 * 1024
 QUOTED_CHARACTERS = 300
 
 
@@ -74,38 +65,6 @@ def push_gauges(
         answer = door.ask(request, credentials)
     if isinstance(answer, Failure):
         raise answer.error
-
-
-def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> None:
-    """Write the file whole or not at all; what it said of the metric `kept` stays where there is no new value.
-
-    Raises ConfigurationError for a directory that is not there or not ours.
-    """
-    content = render_gauges(gauges)
-    if kept and kept.encode() not in content:
-        content += _lines_about(path, kept)
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=".reconciler-", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(descriptor, FILE_MODE)  # the node exporter is another user
-                file.write(content)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"gauges.textfile: {path} cannot be written: {error.strerror}") from None
-
-
-def _lines_about(path: Path, metric: str) -> bytes:
-    """What a file says of a metric already; nothing where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            written = file.read(MAX_FILE_BYTES)
-    except OSError:
-        return b""
-    about = re.compile(rb"(?:# (?:HELP|TYPE) )?" + re.escape(metric.encode()) + rb"[ {]")
-    return b"".join(line for line in written.splitlines(keepends=True) if about.match(line))
 
 
 def _encoded(value: str) -> str:
