@@ -163,8 +163,7 @@ def _of_settings(base: Settings, head: Settings) -> Iterator[SettingRemark]:
     for model in head.models:
         for profile in model.profiles:
             old = profiles.get((model.model_id, profile.accelerator), profile)
-            numbers = (old.alpha_s, old.beta_s, old.gamma_s, old.delta_s, old.max_batch_size)
-            if numbers != (profile.alpha_s, profile.beta_s, profile.gamma_s, profile.delta_s, profile.max_batch_size):
+            if replace(old, place=profile.place, learning=profile.learning) != profile:
                 place = profile.place
                 yield SettingRemark(
                     subject=model.model_id,

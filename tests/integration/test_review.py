@@ -72,6 +72,10 @@ HEADS: Mapping[str, Head] = {
         files={"reconciler.yaml": SETTINGS.replace("alpha: 20ms", "alpha: 2ms")},
         line=r"reconciler.yaml:\d+: note: Qwen/Qwen2.5-7B-Instruct: its profile on L4 changes",
     ),
+    "another time of prompts": Head(
+        files={"reconciler.yaml": SETTINGS.replace("alpha: 20ms", "prefillPerToken: 0.045ms, alpha: 20ms")},
+        line=r"reconciler.yaml:\d+: note: Qwen/Qwen2.5-7B-Instruct: its profile on L4 changes",
+    ),
     "a bound": Head(
         files={"reconciler.yaml": SETTINGS.replace("defaults: {", "defaults: {minReplicas: 3, ")},
         line=r"note: batch/qwen: minReplicas is 3 instead of 1",
