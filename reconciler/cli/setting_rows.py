@@ -107,14 +107,7 @@ def _option_rows(variant: Variant) -> Iterator[SettingRow]:
 
 
 def _parameters(profile: PerformanceProfile) -> str:
-    values = (
-        ("alpha", profile.alpha_s),
-        ("beta", profile.beta_s),
-        ("gamma", profile.gamma_s),
-        ("delta", profile.delta_s),
-        ("prefillPerToken", profile.prompt_s),
-    )
-    return ", ".join(f"{name} {value * 1000:.6g}ms" for name, value in values if value is not None)
+    return ", ".join(f"{name} {value * 1000:.6g}ms" for name, value in profile.times_s.items() if value is not None)
 
 
 def _row(name: str, sourced: Sourced[Value], words: Callable[[Value], str] = str) -> SettingRow:

@@ -63,14 +63,7 @@ def read_learned(path: Path) -> Mapping[str, tuple[PerformanceProfile, ...]]:
 
 def _render_profile(profile: PerformanceProfile) -> Iterator[str]:
     yield f"accelerator: {_text(profile.accelerator)}"
-    parameters = (
-        ("alpha", profile.alpha_s),
-        ("beta", profile.beta_s),
-        ("gamma", profile.gamma_s),
-        ("delta", profile.delta_s),
-        ("prefillPerToken", profile.prompt_s),
-    )
-    for name, seconds in parameters:
+    for name, seconds in profile.times_s.items():
         if seconds is not None:
             yield f"{name}: {_number(seconds, 3)}ms"
     if profile.token_budget is not None:

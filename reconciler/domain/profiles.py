@@ -53,6 +53,17 @@ class PerformanceProfile:
     learning: Learning | None = None
 
     @property
+    def times_s(self) -> Mapping[str, float | None]:
+        """What its law takes, by the names of the configuration; None where the law has none."""
+        return {
+            "alpha": self.alpha_s,
+            "beta": self.beta_s,
+            "gamma": self.gamma_s,
+            "delta": self.delta_s,
+            "prefillPerToken": self.prompt_s,
+        }
+
+    @property
     def reach(self) -> int:
         """The largest batch that it is sure of: all that somebody gave, of a learned one what history tells."""
         if self.learning is None or self.learning.reach is None:

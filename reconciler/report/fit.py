@@ -20,6 +20,9 @@ NONE, UNSEEN = "-", "?"
 SERIAL_TIME = "prompt token"
 """Of prompts that are computed one after the other, the only laws with such a time: told where one was learned."""
 
+HEADINGS = {"prefillPerToken": SERIAL_TIME}
+"""Names of a profile's times that a table cannot hold as the configuration spells them."""
+
 Json = Mapping[str, object]
 
 
@@ -143,13 +146,7 @@ def _name(model: FittedModel) -> str:
 
 
 def _parameters(profile: PerformanceProfile) -> Mapping[str, float | None]:
-    return {
-        "alpha": profile.alpha_s,
-        "beta": profile.beta_s,
-        "gamma": profile.gamma_s,
-        "delta": profile.delta_s,
-        SERIAL_TIME: profile.prompt_s,
-    }
+    return {HEADINGS.get(name, name): seconds for name, seconds in profile.times_s.items()}
 
 
 def _ms(seconds: float | None) -> str:
