@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.domain.settings import Identity
-from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.forge.github_answers import flag_of, is_from, number_of, pull_request_of, text_of, updated_at_s
+from reconciler.errors import ConfigurationError, ReconcilerError
+from reconciler.forge.answers import flag_of, needed_text, number_of, text_of, time_of
+from reconciler.forge.creating import create_once
+from reconciler.forge.failures import ForbiddenError
+from reconciler.forge.github_answers import is_from, pull_request_of
 from reconciler.forge.github_client import GitHubClient
-from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
+from reconciler.forge.github_failures import UnprocessableError
 from reconciler.forge.github_rights import read_rights
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.forge.rights import Rights
@@ -19,9 +22,6 @@ PUBLIC_HOST = "github.com"
 PUBLIC_API = "https://api.github.com"
 
 TITLE_LIMIT = 255
-SETTLING_WAITS_S = (1.0, 2.0, 4.0)
-"""A branch that was just pushed, or a pull request just created, is not visible everywhere at once."""
-
 NO_COMMITS = "No commits between"
 SETTLING = ("already exists", "ould not resolve to a node")
 QUEUE_BATCH = 50
@@ -106,22 +106,20 @@ class GitHub:
     ) -> PullRequest | None:
         """See `Forge`. A create whose answer was lost is found again by its head branch."""
         form = {"title": title[:TITLE_LIMIT], "head": head, "base": base, "body": body, "draft": draft}
-        for wait_s in (*SETTLING_WAITS_S, None):
-            try:
-                created = pull_request_of(self._client.post(self._path("pulls"), form, action=f"propose {head}"))
-            except UnprocessableError as refusal:
-                if found := self._find_open(head, base):
-                    self._request_reviews(found.number, reviewers)
-                    return self._label(found, labels)
-                if refusal.says(NO_COMMITS):
-                    return None
-                if wait_s is None or not _may_settle(refusal):
-                    raise _explain_unprocessable(refusal, base) from None
-                self._client.wait(wait_s)
-            else:
-                self._request_reviews(created.number, reviewers)
-                return self._label(created, labels)
-        raise TransientError(f"propose {head}: gave up")  # the loop's last round has raised
+        try:
+            created = create_once(
+                lambda: pull_request_of(self._client.post(self._path("pulls"), form, action=f"propose {head}")),
+                lambda: self._find_open(head, base),
+                refusals=(UnprocessableError,),
+                may_settle=_may_settle,
+                wait=self._client.wait,
+            )
+        except UnprocessableError as refusal:
+            if refusal.says(NO_COMMITS):
+                return None
+            raise _explain_unprocessable(refusal, base) from None
+        self._request_reviews(created.number, reviewers)
+        return self._label(created, labels)
 
     def update(
         self,
@@ -170,7 +168,7 @@ class GitHub:
         query = {"state": "closed", "base": base, "sort": "updated", "direction": "desc"}
         for page in self._client.pages(self._path("pulls"), action="list closed pull requests", query=query):
             yield from page
-            if page and updated_at_s(page[-1]) < since_s:
+            if page and _touched_at_s(page[-1]) < since_s:
                 return
 
     def _find_open(self, head: str, base: str) -> PullRequest | None:
@@ -225,7 +223,14 @@ class GitHub:
         return f"/repos/{self._address.full_name}" + (f"/{rest}" if rest else "")
 
 
-def _may_settle(refusal: UnprocessableError) -> bool:
+def _touched_at_s(answer: object) -> float:
+    needed_text(answer, "updated_at")
+    return time_of(answer, "updated_at") or 0.0
+
+
+def _may_settle(refusal: ReconcilerError) -> bool:
+    if not isinstance(refusal, UnprocessableError):
+        return False
     return refusal.concerns("head") or any(refusal.says(phrase) for phrase in SETTLING)
 
 

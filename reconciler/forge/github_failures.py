@@ -1,28 +1,14 @@
-"""What a refusal of GitHub means: by its status and headers, never by its English text.
+"""What a refusal of GitHub means.
 
-The one exception is documented: a 422 has several meanings that only its `errors` tell apart.
+Its English text says nothing to us, with one exception that is documented: a 422 has several meanings that only its
+`errors` tell apart.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from reconciler.errors import ConfigurationError, RivalRunError, TransientError
-from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
+from reconciler.errors import ConfigurationError, TransientError
+from reconciler.forge.failures import Judge, redirect_advice
 from reconciler.http.messages import Response
-
-PATIENT_WAIT_S = 60.0
-"""What GitHub advises at least, when it limits without saying for how long."""
-LONGEST_WAIT_S = 60.0
-"""A longer wait is left to the next run."""
-
-ADVICE: Advice = {
-    FailureKind.REDIRECTED: "credentials never follow there: name the repository's present address",
-    FailureKind.TOO_LARGE: "is this GitHub's API?",
-}
-
-
-class ForbiddenError(ConfigurationError):
-    """Raised for a 403 that is no limit: the token is known, and may not do this."""
 
 
 class UnprocessableError(TransientError):
@@ -41,26 +27,38 @@ class UnprocessableError(TransientError):
         return any(phrase in str(error.get("message", "")) for error in self.errors)
 
 
-def judge(response: Response, place: FailurePlace, *, token_name: str, now_s: Callable[[], float]) -> Failure | None:
-    """What to raise for an answer, and whether asking again may help; `token_name` is where the token was read from."""
-    if response.is_success:
-        return None
-    status = response.status
-    content = _json_of(response)
-    said = response.redactor.show(messages_of(content)) or "no message"
-    shown = f"{place.action}: GitHub answered {status}: {said}"
-    if status == 429 or (status == 403 and _is_limit(response, content)):
-        return _limit(shown, _wait_s(response, now_s()))
-    if status >= 500:
-        return _failure(TransientError(shown), wait_s=0.0)
-    if status == 409:
-        return _failure(RivalRunError(f"{shown} (somebody changed it at the same time)"))
-    if status == 422:
-        return _failure(UnprocessableError(shown, _errors_of(content)))
-    advice = _advice(status, token_name)
-    if status == 403:
-        return _failure(ForbiddenError(f"{shown}; {advice}"))
-    return _failure(ConfigurationError(f"{shown}; {advice}") if advice else TransientError(shown))
+class GitHubJudge(Judge):
+    """Judges GitHub's answers."""
+
+    forge = "GitHub"
+    limit_headers = "X-RateLimit"
+
+    def messages(self, content: object) -> str:
+        """See `Judge`."""
+        return messages_of(content)
+
+    def is_limit(self, response: Response, content: object) -> bool:
+        """See `Judge`; a 403 may be a limit too."""
+        documentation = content.get("documentation_url") if isinstance(content, dict) else None
+        is_told = "Retry-After" in response.headers or self.is_spent(response) or "rate-limit" in str(documentation)
+        return response.status == 429 or (response.status == 403 and is_told)
+
+    def refusal(self, status: int, content: object, shown: str) -> ConfigurationError | TransientError:
+        """See `Judge`."""
+        if status == 422:
+            return UnprocessableError(shown, _errors_of(content))
+        return super().refusal(status, content, shown)
+
+    def advice(self, status: int) -> str:
+        """See `Judge`."""
+        return redirect_advice(status) or {
+            401: f"check that {self.token_name} holds a token that is valid, not expired, and for this host",
+            403: f"{self.token_name} needs to read and write contents and pull requests of this repository; "
+            "for a workflow's token, the repository must allow Actions to create pull requests",
+            404: f"check the repository's name, and that {self.token_name} may see it",
+            410: "the repository has this switched off",
+            451: "the repository is blocked",
+        }.get(status, "")
 
 
 def messages_of(content: object) -> str:
@@ -68,54 +66,6 @@ def messages_of(content: object) -> str:
     message = content.get("message") if isinstance(content, dict) else None
     reasons = [message, *(error.get("message") or error.get("code") for error in _errors_of(content))]
     return "; ".join(str(reason) for reason in reasons if reason)
-
-
-def _failure(error: ConfigurationError | TransientError, wait_s: float | None = None) -> Failure:
-    return Failure(kind=FailureKind.REJECTED, error=error, wait_s=wait_s)
-
-
-def _limit(shown: str, wait_s: float) -> Failure:
-    error = TransientError(f"{shown} (it asks to wait for {wait_s:.0f} s)")
-    return _failure(error, wait_s if wait_s <= LONGEST_WAIT_S else None)
-
-
-def _advice(status: int, token_name: str) -> str:
-    if 300 <= status < 400:
-        return "credentials never follow a redirect: name the repository's present address"
-    return {
-        401: f"check that {token_name} holds a token that is valid, not expired, and for this host",
-        403: f"{token_name} needs to read and write contents and pull requests of this repository; "
-        "for a workflow's token, the repository must allow Actions to create pull requests",
-        404: f"check the repository's name, and that {token_name} may see it",
-        410: "the repository has this switched off",
-        451: "the repository is blocked",
-    }.get(status, "")
-
-
-def _is_limit(response: Response, content: object) -> bool:
-    documentation = content.get("documentation_url") if isinstance(content, dict) else None
-    return (
-        "Retry-After" in response.headers
-        or response.headers.get("X-RateLimit-Remaining") == "0"
-        or "rate-limit" in str(documentation)
-    )
-
-
-def _wait_s(response: Response, now_s: float) -> float:
-    if response.retry_after_s is not None:
-        return response.retry_after_s
-    reset = response.headers.get("X-RateLimit-Reset", "")
-    if response.headers.get("X-RateLimit-Remaining") == "0" and reset.isascii() and reset.isdigit() and len(reset) < 16:
-        return max(0.0, float(reset) - now_s)
-    return PATIENT_WAIT_S
-
-
-def _json_of(response: Response) -> object:
-    try:
-        content: object = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return None
-    return content
 
 
 def _errors_of(content: object) -> tuple[Mapping[str, object], ...]:

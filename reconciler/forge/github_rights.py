@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
 from reconciler.errors import ConfigurationError, ReconcilerError
-from reconciler.forge.github_answers import flag_of, flag_or_none, text_of
+from reconciler.forge.answers import flag_of, flag_or_none, list_of, text_of
+from reconciler.forge.failures import ForbiddenError
 from reconciler.forge.github_client import GitHubClient
-from reconciler.forge.github_failures import ForbiddenError, UnprocessableError
+from reconciler.forge.github_failures import UnprocessableError
 from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def _may_open(client: GitHubClient, path: str, base: str) -> bool:
 def _rules(client: GitHubClient, path: str, branch: str) -> Iterator[object]:
     """The rules on a branch, which need not exist; none where GitHub knows of no rules."""
     try:
-        yield from _list_of(client.get(f"{path}/rules/branches/{quote(branch, safe='')}", action="ask for rules"))
+        yield from list_of(client.get(f"{path}/rules/branches/{quote(branch, safe='')}", action="ask for rules"))
     except ConfigurationError as error:
         logger.debug("no rules of %s are known: %s", branch, error)
 
@@ -79,7 +80,3 @@ def _protection(client: GitHubClient, path: str, branch: str) -> object:
     except ReconcilerError as error:
         logger.debug("no protection of %s is known: %s", branch, error)
         return None
-
-
-def _list_of(answer: object) -> list[object]:
-    return answer if isinstance(answer, list) else []
