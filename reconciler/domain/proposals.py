@@ -7,6 +7,7 @@ from enum import StrEnum
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.promises import Promise
 
 STOP_LABEL = "stop-updating"
 """A person's word that a pull request is theirs now."""
@@ -49,8 +50,9 @@ class Proposal:
     """One pull request of ours.
 
     `decision` is the fingerprint its hidden marker carries, `branch_decision` the one of its head branch's commit
-    (empty: no branch, or a commit without our trailer); `changes` come from the marker and can only make us do less.
-    `touched_by` names a person whose commit is on the branch. Times are Unix seconds.
+    (empty: no branch, or a commit without our trailer). `changes` and `promises` (one a change, or none) come from the
+    marker, which anybody may have edited: they can only make us do less. `touched_by` names a person whose commit is on
+    the branch. Times are Unix seconds.
     """
 
     group: str
@@ -59,6 +61,7 @@ class Proposal:
     head_branch: str
     decision: str
     changes: tuple[ProposedChange, ...] = ()
+    promises: tuple[Promise, ...] = ()
     head_commit: str = ""
     branch_decision: str = ""
     touched_by: str = ""

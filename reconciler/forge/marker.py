@@ -6,12 +6,14 @@ Anybody who may edit the body may edit the marker, so it is read defensively and
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.domain.promises import Promise
 from reconciler.domain.proposals import Part, ProposedChange
+from reconciler.forge.promises import parse_promises, promise_rows
 
 VERSION = 1
 OPENING = "<!-- reconciler: "
@@ -44,7 +46,8 @@ class Marker:
     """What the marker says.
 
     `decision` is the decision fingerprint. Without `changes` (they were too many to write down) the memory of a closed
-    decision falls back to the fingerprint alone. `part` is None in a marker from before groups had parts.
+    decision falls back to the fingerprint alone; `promises` are one a change, or none at all. `part` is None in a
+    marker from before groups had parts.
     """
 
     group: str
@@ -52,6 +55,7 @@ class Marker:
     part: Part | None = None
     state: MarkerState = MarkerState.OPEN
     changes: tuple[ProposedChange, ...] = ()
+    promises: tuple[Promise, ...] = ()
 
 
 class PlacedMarker(NamedTuple):
@@ -63,9 +67,10 @@ class PlacedMarker(NamedTuple):
 
 
 def write_marker(marker: Marker) -> str:
-    """The comment for `marker`, on one line; its changes are left out when they would make it too long."""
-    text = _json(marker)
-    return f"{OPENING}{text if len(text) <= MAX_JSON_LENGTH else _json(replace(marker, changes=()))}{CLOSING}"
+    """The comment for `marker`, on one line; what would make it too long is left out: promises first, then changes."""
+    shorter = (marker, replace(marker, promises=()))
+    texts = (text for each in shorter if len(text := _json(each)) <= MAX_JSON_LENGTH)
+    return f"{OPENING}{next(texts, '') or _json(replace(marker, changes=(), promises=()))}{CLOSING}"
 
 
 def read_marker(body: str) -> Marker | None:
@@ -139,6 +144,8 @@ def _json(marker: Marker) -> str:
             ]
             for change in sorted(marker.changes)
         ]
+    if marker.changes and marker.promises:
+        content["promises"] = promise_rows(marker.promises, [each.resource for each in sorted(marker.changes)])
     text = json.dumps(content, separators=(",", ":"))
     for plain, escaped in ESCAPES:
         text = text.replace(plain, escaped)
@@ -154,12 +161,14 @@ def _parse(text: str) -> Marker | None:
         return None
     if not isinstance(state, str) or state not in set(MarkerState):
         return None
+    changes = _parse_changes(content.get("changes", []))
     return Marker(
         group=str(group),
         decision=decision,
         part=next((part for part in Part if part == content.get("part")), None),
         state=MarkerState(state),
-        changes=_parse_changes(content.get("changes", [])),
+        changes=changes,
+        promises=_parse_promises(content, changes),
     )
 
 
@@ -178,6 +187,13 @@ def _parse_changes(rows: object) -> tuple[ProposedChange, ...]:
     changes = [_parse_change(row) for row in rows]
     valid = [change for change in changes if change is not None]
     return tuple(sorted(valid)) if len(valid) == len(changes) else ()
+
+
+def _parse_promises(content: Mapping[str, object], changes: Sequence[ProposedChange]) -> tuple[Promise, ...]:
+    """Those of the changes in the order in which they are written; where that is not ours, nobody knows whose."""
+    resources, rows = [each.resource for each in changes], content.get("changes")
+    is_ordered = isinstance(rows, list) and [row[0] for row in rows] == resources if changes else False
+    return parse_promises(content.get("promises"), resources) if is_ordered else ()
 
 
 def _parse_change(row: object) -> ProposedChange | None:

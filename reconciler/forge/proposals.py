@@ -44,6 +44,7 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         head_branch=pull_request.head_branch,
         decision=marker.decision if marker else "",
         changes=marker.changes if marker else (),
+        promises=marker.promises if marker else (),
         head_commit=tip.oid if tip else pull_request.head_commit,
         branch_decision=decision,
         touched_by=stranger_of(tip, ours) if tip else "",

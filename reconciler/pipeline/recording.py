@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from reconciler.config import codec
 from reconciler.domain.identity import Finding
@@ -54,7 +55,7 @@ class ZippedBody:
 def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every entry of the file with its content, one answer at a time."""
     yield HEADER, _dump(_header(recording))
-    yield PROPOSALS, _dump([codec.dump(Proposal, proposal) for proposal in recording.proposals])
+    yield PROPOSALS, _dump([_proposal(proposal) for proposal in recording.proposals])
     for manifest in recording.manifests:
         yield MANIFESTS + manifest.path, manifest.body
     for number, answer in enumerate(recording.answers):
@@ -131,6 +132,12 @@ def _header(recording: Recording) -> dict[str, object]:
         "paths": list(recording.paths),
         "answers": [_index_entry(number, answer) for number, answer in enumerate(recording.answers)],
     }
+
+
+def _proposal(proposal: Proposal) -> object:
+    # likewise: what was recorded before pull requests kept their promises
+    dumped = cast(dict[str, object], codec.dump(Proposal, proposal))
+    return {key: value for key, value in dumped.items() if key != "promises" or value}
 
 
 def _index_entry(number: int, answer: Answer) -> dict[str, object]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.decision.outcomes import judge_merges
+from reconciler.decision.after_merge.outcomes import judge_merges
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.plan import Outcome, Plan
 from reconciler.domain.proposals import Draft, Edited

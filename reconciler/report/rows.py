@@ -140,9 +140,7 @@ def slo_row(slo: SloProjection, decision: Decision) -> SloRow:
 
 def measured(name: str, observed: Performance | None) -> float | None:
     """The mean of a latency that Prometheus told, in seconds; None where it did not."""
-    if observed is None:
-        return None
-    return {"itl": observed.itl_s, "ttft": observed.ttft_s, "wait": observed.wait_s}.get(name)
+    return None if observed is None else observed.mean_s(name)
 
 
 def is_short(decision: Decision) -> bool:

@@ -87,6 +87,10 @@ class Performance:
     itl_percentile_s: float | None = None
     ttft_percentile_s: float | None = None
 
+    def mean_s(self, name: str) -> float | None:
+        """The mean of a latency by its name: itl, ttft or wait."""
+        return {"itl": self.itl_s, "ttft": self.ttft_s, "wait": self.wait_s}.get(name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:

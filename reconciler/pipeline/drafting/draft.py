@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.decision.after_merge.promising import promise_of
 from reconciler.decision.decide import solve
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
@@ -327,7 +328,13 @@ def write_texts(plan: Plan, edited: Edited, renderer: Renderer, style: Style) ->
 
 def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, style: Style) -> Draft:
     marker = write_marker(
-        Marker(group=group.name, part=group.part, decision=change_set.decision, changes=change_set.changes)
+        Marker(
+            group=group.name,
+            part=group.part,
+            decision=change_set.decision,
+            changes=change_set.changes,
+            promises=tuple(map(promise_of, group.changes)),
+        )
     )
     view = pull_request_view(plan, group, pages=style.pages, marker=marker)
     body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=style.body_limit, marker=marker)

@@ -1,11 +1,13 @@
 """The hidden marker: written once, read defensively, never able to end its comment early."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.domain.promises import Promise, PromisedLatency
 from reconciler.domain.proposals import ProposedChange
 from reconciler.forge.marker import (
     CLOSING,
@@ -38,12 +40,46 @@ changes = st.builds(
     accelerator_before=printable,
     accelerator_after=printable,
 )
+amounts = st.none() | st.floats(0, 1e15)
+words = st.text(max_size=40).map(lambda text: "".join(filter(str.isprintable, text)))
+latencies = st.builds(
+    PromisedLatency,
+    name=st.sampled_from(["itl", "wait", "ttft"]),
+    statistic=words,
+    target_s=st.floats(1e-6, 1e6),
+    expected_s=amounts,
+    mean_s=amounts,
+    measured_s=amounts,
+)
+promises = st.builds(
+    Promise,
+    resource=printable,
+    unit=words,
+    demand=amounts,
+    capacity=amounts,
+    cost_per_hour=amounts,
+    arrival_rate_per_s=amounts,
+    input_tokens=amounts,
+    output_tokens=amounts,
+    latencies=st.lists(latencies, max_size=3).map(tuple),
+    reverts=st.none() | st.integers(1, 10**9),
+)
+
+
+def promised(changes: list[ProposedChange], drawn: list[Promise]) -> dict[str, object]:
+    """Changes of as many resources, and a promise of each."""
+    found = {each.resource: each for each in changes}
+    ordered = tuple(sorted(found.values()))
+    kept = (replace(promise, resource=each.resource) for each, promise in zip(ordered, drawn, strict=False))
+    return {"changes": ordered, "promises": tuple(kept) if len(drawn) >= len(ordered) else ()}
+
+
 markers = st.builds(
-    Marker,
+    lambda group, decision, state, both: Marker(group=group, decision=decision, state=state, **both),
     group=printable | st.sampled_from(["-->", "--!>", "----", "a--b", "<!-- reconciler: {} -->", "&gt;", "\\", '"']),
     decision=st.text("0123456789abcdef", min_size=64, max_size=64),
     state=st.sampled_from(MarkerState),
-    changes=st.lists(changes, max_size=5).map(lambda each: tuple(sorted(each))),
+    both=st.builds(promised, st.lists(changes, max_size=5), st.lists(promises, max_size=5)),
 )
 
 
@@ -71,6 +107,77 @@ def test_no_value_can_end_the_comment_or_hold_a_line_break(marker: Marker) -> No
 def test_the_marker_reads_as_documented() -> None:
     text = write_marker(Marker(group="g", decision=DECISION))
     assert text == f'<!-- reconciler: {{"version":1,"group":"g","decision":"{DECISION}","state":"open"}} -->'
+
+
+PROMISE: dict[str, object] = {"unit": "req/s", "demand": 48.0, "latencies": [["itl", "mean", 0.06, 0.04, 0.04, None]]}
+CHANGES = [["prod/llm/VariantAutoscaling/llama", 3, 5, "A100", "H100"]]
+
+
+def promises_in(rows: str, changes: object = CHANGES) -> tuple[Promise, ...]:
+    """What is read of a marker whose promises are this JSON, which its changes survive."""
+    text = json_with(changes=changes).removesuffix("}") + f', "promises": {rows}}}'
+    marker = read_marker(comment(text))
+    assert marker is not None
+    assert marker.changes
+    return marker.promises
+
+
+def test_a_promise_is_read_as_it_is_documented() -> None:
+    (promise,) = promises_in(json.dumps([PROMISE | {"reverts": 3}]))
+    assert (promise.resource, promise.unit, promise.demand, promise.reverts) == (CHANGES[0][0], "req/s", 48.0, 3)
+    assert promise.latencies[0].mean_s == 0.04
+    assert promises_in("[{}]") == (Promise(resource=str(CHANGES[0][0]), unit=""),)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1", "-0.5", "1e308", "1e999", "9" * 400, "true", '"1"', "[]"])
+@pytest.mark.parametrize("field", ["demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "output_tokens"])
+def test_a_number_that_we_would_not_write_is_no_promise(field: str, number: str) -> None:
+    assert promises_in(f'[{{"unit": "req/s", "{field}": {number}}}]') == ()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "null",
+        "{}",
+        "[]",
+        "[null]",
+        "[[]]",
+        "[{}, {}]",
+        '[{"unit": 1}]',
+        '[{"unit": "\\n"}]',
+        '[{"reverts": 0}]',
+        '[{"reverts": 1e9}]',
+        '[{"reverts": true}]',
+        '[{"latencies": {}}]',
+        '[{"latencies": [null]}]',
+        '[{"latencies": [["itl", "mean", 0.06, 0.04, 0.04]]}]',
+        '[{"latencies": [["cost", "mean", 0.06, 0.04, 0.04, null]]}]',
+        '[{"latencies": [[["itl"], "mean", 0.06, 0.04, 0.04, null]]}]',
+        '[{"latencies": [["itl", "mean", 0, 0.04, 0.04, null]]}]',
+        '[{"latencies": [["itl", "mean", null, 0.04, 0.04, null]]}]',
+        '[{"latencies": [["itl", "mean", NaN, 0.04, 0.04, null]]}]',
+        '[{"latencies": [["itl", "mean", 0.06, -1, 0.04, null]]}]',
+        json.dumps([{"latencies": [["itl", "mean", 0.06, 0.04, 0.04, None]] * 6}]),
+    ],
+)
+def test_a_promise_that_is_not_as_we_write_it_is_none_and_spoils_nothing_else(rows: str) -> None:
+    assert promises_in(rows) == ()
+
+
+def test_promises_of_changes_in_another_order_are_nobodys() -> None:
+    changes = [["z", 1, 2, "", ""], ["a", 1, 2, "", ""]]
+    assert promises_in("[{}, {}]", changes) == ()
+    assert len(promises_in("[{}, {}]", changes[::-1])) == 2
+
+
+def test_a_marker_that_is_too_long_loses_its_promises_first() -> None:
+    names = [f"prod/llm/VariantAutoscaling/v{number:03}" for number in range(160)]
+    many = tuple(replace(CHANGE, resource=name) for name in names)
+    told = tuple(Promise(resource=name, unit="req/s", demand=1234.5, capacity=2345.6) for name in names)
+    text = write_marker(Marker(group="g", decision=DECISION, changes=many, promises=told))
+    assert len(text) > MAX_JSON_LENGTH / 2
+    assert read_marker(text) == Marker(group="g", decision=DECISION, changes=many)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import os
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from reconciler.domain.holds import HoldKind
-from reconciler.forge.marker import MarkerState, read_marker
+from reconciler.forge.marker import MarkerState, read_marker, write_marker
 from reconciler.forge.pull_requests import PullRequestState
 from reconciler.metrics.quantities.quantity import Name
 from reconciler.pipeline.run import RunResult
@@ -40,6 +41,13 @@ def merge(desk: Desk) -> int:
     os.utime(file, (desk.now_s, desk.now_s))
     run_git(person.remote, "update-ref", "-d", f"refs/heads/{open_one.head_branch}")
     return open_one.number
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Edit a pull request as somebody may who writes to the forge."""
+    at_s = file.stat().st_mtime
+    file.write_text(text)
+    os.utime(file, (at_s, at_s))
 
 
 def serving(replicas: int, per_s: float, *, itl_s: float | None = None, stuck: int = 0) -> Ask:
@@ -82,7 +90,8 @@ def test_a_kept_promise_is_told_once_at_the_end_of_the_text(merged: Desk) -> Non
     assert (after.state, after.closed_at_s) == (PullRequestState.MERGED, before.closed_at_s)
     assert "**After the merge**: it does what it was merged for" in after.body
     assert f"{asked} of {asked} replicas serve, " in after.body
-    assert "mean ITL is " in after.body
+    assert "mean ITL is 9 ms measured, 9 ms forecast (target 60 ms)" in after.body
+    assert "110 req/s measured, up to 132 forecast" in after.body
     marker = read_marker(after.body)
     assert marker is not None
     assert marker.state is MarkerState.TOLD
@@ -104,8 +113,43 @@ def test_a_target_that_is_missed_at_a_load_that_was_promised_is_told(merged: Des
     asked = proposed_replicas(merged)
     merged.now_s += 15 * MINUTE_S
     assert told(merged.run(serving(asked, 40.0, itl_s=0.09))) == [(1, True)]
-    assert "but mean ITL is 90 ms (target 60 ms)" in merged.pull_requests()[0].body
+    assert "but mean ITL is 90 ms measured, 9 ms forecast (target 60 ms)" in merged.pull_requests()[0].body
     assert "To undo it, revert this pull request" in merged.pull_requests()[0].body
+
+
+def test_what_is_promised_stands_in_the_marker(merged: Desk) -> None:
+    marker = read_marker(merged.pull_requests()[0].body)
+    assert marker is not None
+    (promise,) = marker.promises
+    assert (promise.resource, promise.unit) == (marker.changes[0].resource, "req/s")
+    assert promise.demand == pytest.approx(110 * 1.2, rel=0.02)
+    assert promise.demand is not None
+    assert (promise.capacity or 0.0) >= promise.demand
+    assert {each.name: each.target_s for each in promise.latencies} == {"wait": 2.0, "itl": 0.06}
+
+
+def test_more_load_than_was_promised_breaks_no_promise(merged: Desk) -> None:
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(serving(proposed_replicas(merged), 140.0, itl_s=0.09))) == [(1, False)]
+    text = merged.pull_requests()[0].body
+    assert "mean ITL is 90 ms measured, 9 ms forecast (target 60 ms)" in text
+    assert "140 req/s measured, up to 132 forecast: more load, or longer requests, than was forecast" in text
+
+
+def test_a_latency_within_its_target_and_beyond_its_forecast_is_told(merged: Desk) -> None:
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(serving(proposed_replicas(merged), 110.0, itl_s=0.011))) == [(1, False)]
+    assert "mean ITL is 11 ms measured, 9 ms forecast, slower than forecast" in merged.pull_requests()[0].body
+
+
+def test_a_marker_without_promises_is_judged_by_what_is_known_now(merged: Desk) -> None:
+    file = merged.workshop.remote / "reconciler" / "pulls" / "1.md"
+    marker = read_marker(file.read_text())
+    assert marker is not None
+    rewrite(file, file.read_text().replace(write_marker(marker), write_marker(replace(marker, promises=()))))
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(serving(proposed_replicas(merged), 40.0, itl_s=0.09))) == [(1, True)]
+    assert "but mean ITL is 90 ms (target 60 ms)" in merged.pull_requests()[0].body
 
 
 def test_what_somebody_changed_again_is_not_judged(merged: Desk) -> None:
@@ -123,9 +167,7 @@ def test_a_day_later_it_is_no_longer_its_doing(merged: Desk) -> None:
 
 def test_a_text_without_our_marker_is_left_alone(merged: Desk) -> None:
     file = merged.workshop.remote / "reconciler" / "pulls" / "1.md"
-    at_s = file.stat().st_mtime
-    file.write_text(file.read_text().replace("<!-- reconciler:", "<!-- mine:"))
-    os.utime(file, (at_s, at_s))
+    rewrite(file, file.read_text().replace("<!-- reconciler:", "<!-- mine:"))
     before = file.read_text()
     merged.now_s += 15 * MINUTE_S
     merged.run(serving(5, 110.0))

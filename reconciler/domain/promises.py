@@ -1,0 +1,40 @@
+"""Promise: what a pull request said that a change would do, kept so that what came can be held against it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromisedLatency:
+    """A target that was to be kept; `name` is itl, wait or ttft, times are in seconds, None was not known.
+
+    `expected_s` is the forecast in the target's own `statistic`, `mean_s` the forecast mean, which is what is measured;
+    `measured_s` the mean that was measured before the change.
+    """
+
+    name: str
+    statistic: str
+    target_s: float
+    expected_s: float | None = None
+    mean_s: float | None = None
+    measured_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What was forecast of one changed variant; `resource` is str(ResourceKey), None was not known.
+
+    `demand` is the share of the model's demand that the variant was to serve and `capacity` what it was to carry, in
+    `unit`. The load is what was measured of the whole model then, without headroom. `reverts` numbers the pull request
+    that the change takes back.
+    """
+
+    resource: str
+    unit: str
+    demand: float | None = None
+    capacity: float | None = None
+    cost_per_hour: float | None = None
+    arrival_rate_per_s: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    latencies: tuple[PromisedLatency, ...] = ()
+    reverts: int | None = None
