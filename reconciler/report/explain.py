@@ -26,10 +26,10 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The figures behind a decision, and the PromQL of the quantities that they name."""
+    """The figures behind a decision, and the PromQL of the quantities that they name, its alternatives in order."""
 
     figures: tuple[Figure, ...] = ()
-    queries: Mapping[str, str] = field(default_factory=dict)
+    queries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 NO_CHAIN = Chain()
@@ -80,7 +80,7 @@ def _left_out(settings: Sequence[SettingRow], chain: Chain) -> str:
     return f"-v shows {figures}, {count(built_in, 'built-in value')}, {queries} and the plan."
 
 
-def _first_query(chain: Chain) -> Mapping[str, str]:
+def _first_query(chain: Chain) -> Mapping[str, tuple[str, ...]]:
     """What was asked for the first figure that was answered: the load, or how full replicas are."""
     answered = (name for each in chain.figures if each.value is not None for name in each.queries)
     name = next((name for name in answered if name in chain.queries), None)
@@ -99,7 +99,7 @@ def explain_json(
         "version": 1,
         "settings": rows,
         "figures": [figure_json(figure) for figure in chain.figures],
-        "queries": dict(chain.queries),
+        "queries": {name: " or ".join(texts) for name, texts in chain.queries.items()},
         "decision": decision_json(decision),
         "solver": solver,
     }
@@ -183,7 +183,7 @@ def _narrow_figures(figures: Sequence[Figure], width: int) -> Iterator[str]:
         yield from hung(head, ", ".join(filter(None, (value_text(figure), one_line(_origin(figure))))), width=width)
 
 
-def query_lines(queries: Mapping[str, str], *, width: int, is_full: bool = True) -> tuple[str, ...]:
+def query_lines(queries: Mapping[str, tuple[str, ...]], *, width: int, is_full: bool = True) -> tuple[str, ...]:
     """The PromQL behind the figures, each alternative on a line of its own; lines of at most `width` cells (0: any).
 
     Without `is_full` of several alternatives the first stands for all.
@@ -192,28 +192,15 @@ def query_lines(queries: Mapping[str, str], *, width: int, is_full: bool = True)
         return ()
     names = max(display_width(name) for name in (*queries, "QUERY"))
     lines = [pad("QUERY", names) + GAP + "PROMQL"]
-    for name, text in queries.items():
-        first, *others = _alternatives(one_line(text, limit=QUERY_LENGTH))
+    for name, alternatives in queries.items():
+        first, *others = (one_line(text, limit=QUERY_LENGTH) for text in alternatives)
         lines += hung(pad(name, names) + GAP, first, width=width)
         if others and not is_full:
             told = count(len(others), "alternative for other engines", "alternatives for other engines")
             lines += hung(pad("", names) + GAP, f"or {told}", width=width)
         for other in others if is_full else ():
-            lines += hung(pad("", names) + GAP, other, width=width)
+            lines += hung(pad("", names) + GAP, f"or {other}", width=width)
     return tuple(lines)
-
-
-def _alternatives(text: str) -> list[str]:
-    """The query cut before every `or` that stands in no parentheses."""
-    words = text.split(" ")
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for word in words:
-        if word == "or" and depth == 0:
-            parts.append([])
-        parts[-1].append(word)
-        depth += word.count("(") - word.count(")")
-    return [" ".join(part) for part in parts]
 
 
 def figure_json(figure: Figure) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus
-from reconciler.domain.measured.loads import Load, Observation
+from reconciler.domain.measured.loads import Load, Observation, PastArrivals
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
@@ -16,6 +16,7 @@ from reconciler.domain.snapshot import Variant
 from reconciler.metrics.quantities.history import HISTORY
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
+from reconciler.metrics.queries.expressions import alternatives_in
 from reconciler.metrics.queries.ranges import history_queries
 from reconciler.metrics.reading.decoding import decode
 from reconciler.metrics.reading.observed import read_observed
@@ -315,6 +316,48 @@ def test_a_label_named_model_is_not_believed_of_triton(url: str) -> None:
     (triton,) = [sample for sample in samples if sample.labels["pod"] == pod_of("triton")]
     assert "model" not in triton.labels
     assert triton.value == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("vllm", "vllm:request_success_total"),
+        ("renamed", "vllm_request_success_total"),
+        ("sglang", "sglang:num_requests_total"),
+        ("trtllm", "trtllm_request_success_total"),
+        ("tgi", "tgi_request_success"),
+    ],
+)
+def test_the_alternative_that_counted_the_requests_is_known(observed: Observed, name: str, metric: str) -> None:
+    alternatives = dict(alternatives_in(observed.queries["us"]["completions"]))
+    (number,) = load(observed, name).alternatives
+    assert f"(rate({metric}{{" in alternatives[number]
+
+
+def test_the_past_is_counted_in_a_persons_own_words(url: str) -> None:
+    by = "sum by (namespace, pod, model_name)"
+    own = PrometheusSettings(
+        url=url,
+        queries={
+            "completions": f"{by} (rate(vllm:request_success_total[5m])) * 3",
+            "outputTokens": f"{by} (vllm:num_requests_running * 0 + 77)",
+        },
+    )
+    cluster = ClusterSettings(name="us", prometheus=own)
+    needs = QueryNeeds(past={"llm": 8}, usual={"llm": 8})
+    found = PrometheusClient(own, str).ask_all(queries_for(cluster, {"llm": 8}, END_S, needs=needs))
+    assert [answer.reason for answer in found if answer.status is AnswerStatus.FAILED] == []
+    observed = read_observed(variants(), found, END_S, Settings(clusters=(cluster,)))
+    (key,) = [key for key in observed.past if key.model_id == "model-vllm"]
+    past, usual, ranks = observed.past[key], observed.usual[key], 2
+    assert isinstance(past, PastArrivals)
+    assert load(observed, "vllm").arrival_rate_per_s == past.rates_per_s[-1] == pytest.approx(6.0)
+    assert load(observed, "vllm").alternatives == ()
+    assert past.output_tokens[-1] == usual.output_tokens[-1] == pytest.approx(77.0 * ranks)
+    assert past.input_tokens[-1] == pytest.approx(
+        512.0 / 3
+    )  # tokens in a second as counted, by three times the requests
+    assert load(observed, "trtllm").output_tokens == pytest.approx(150.0)
 
 
 def test_a_persons_own_words_go_before_ours_and_nothing_is_counted_twice(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes the demo's recording: an hour of its fleet in a real Prometheus, observed by the real client.
+"""Makes the demo's recording: a day of its fleet in a real Prometheus, observed by the real client.
 
     python -m tests.tools.make_demo_recording [FILE]
 
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from reconciler.cli import sample as demo
@@ -27,9 +28,14 @@ from tests.servers.prometheus import ABSENT, History, prometheus_over
 CHECKED_IN = Path(demo.__file__).parent / "demo_data" / demo.RECORDING
 NOW_S = 1_768_485_900.0
 """2026-01-15 14:05 UTC."""
-HOUR_S, STEP_S = 3600.0, 15.0
+HOUR_S = 3600.0
+STEP_S, COARSE_STEP_S = 15.0, 60.0
+"""How often a pod is scraped in the last two hours, and before them, where no window is shorter than minutes."""
 CLIMB_S = 2700.0
-"""So long the load climbs; for the last quarter of the hour it stays, so that no window sees it move."""
+"""So long the load climbs in the last hour; for its last quarter it stays, so that no window sees it move."""
+DAY = (95, 100, 100, 95, 90, 85, 80, 70, 60, 50, 45, 40, 35, 35, 35, 40, 45, 55, 70, 80, 90, 95, 95, 95, 100)
+"""The load at the edges of the 24 hours before, in percent of where the last hour begins."""
+BEFORE_S = (len(DAY) - 1) * HOUR_S
 KV_CACHE = {"block_size": "16", "num_gpu_blocks": "7200"}
 """Of every replica: memory for 115,200 tokens."""
 SAFE = "bcdfghjklmnpqrstvwxz2456789"
@@ -48,9 +54,9 @@ class Profile:
 class Fleet:
     """The replicas of one variant and what they do.
 
-    `per_s` are requests a second of one replica now, `start` the part of it an hour ago. Batch and gap between tokens
-    follow from the profile by Little's law. `silent_s`: since when no replica reports. `kv_usage` (0-1) of the cache
-    is full, and `waiting` requests have no place in the batch, at the present load.
+    `per_s` are requests a second of one replica now, `start` the part of it an hour ago, at the end of a day. Batch and
+    gap between tokens follow from the profile by Little's law. `silent_s`: since when no replica reports. `kv_usage`
+    (0-1) of the cache is full, and `waiting` requests have no place in the batch, at the present load.
     """
 
     namespace: str
@@ -79,15 +85,28 @@ class Fleet:
         """Requests in a replica's batch."""
         return self.per_s * self.output_tokens * self.itl_s
 
+    @property
+    def course(self) -> tuple[tuple[float, float], ...]:
+        """The part of the present load at some moments, in seconds since the beginning; in between it is a line."""
+        day = tuple((hour * HOUR_S, self.start * percent / 100) for hour, percent in enumerate(DAY))
+        return (*day, (BEFORE_S + CLIMB_S, 1.0), (BEFORE_S + HOUR_S, 1.0))
+
     def intensity(self, elapsed_s: float) -> float:
-        """The part of the present load that long after the beginning of the hour: a line, then 1."""
-        return min(1.0, self.start + (1 - self.start) * elapsed_s / CLIMB_S)
+        """The part of the present load that long after the beginning."""
+        for (from_s, before), (to_s, after) in pairwise(self.course):
+            if elapsed_s <= to_s:
+                return before + (after - before) * (elapsed_s - from_s) / (to_s - from_s)
+        return 1.0
 
     def requests(self, elapsed_s: float) -> float:
-        """Requests that one replica finished since the beginning of the hour."""
-        climbed_s = min(elapsed_s, CLIMB_S)
-        climbed = self.start * climbed_s + (1 - self.start) * climbed_s * climbed_s / (2 * CLIMB_S)
-        return self.per_s * (climbed + max(0.0, elapsed_s - CLIMB_S))
+        """Requests that one replica finished since the beginning."""
+        done = 0.0
+        for (from_s, before), (to_s, _) in pairwise(self.course):
+            until_s = min(elapsed_s, to_s)
+            if until_s <= from_s:
+                break
+            done += (before + self.intensity(until_s)) / 2 * (until_s - from_s)
+        return self.per_s * done
 
 
 LLAMA_H100 = Profile(alpha_s=0.006958, beta_s=0.000042)
@@ -258,9 +277,11 @@ def _points(
 ) -> Iterator[tuple[float, float]]:
     """One sample every step, at the pod's own second of it, until it fell silent."""
     offset_s = 1.0 + int(_digest(labels.get("pod", "")), 16) % int(STEP_S - 1)
-    for step in range(int((HOUR_S - silent_s) / STEP_S)):
-        elapsed_s = step * STEP_S + offset_s
-        yield NOW_S - HOUR_S + elapsed_s, float(value(elapsed_s))
+    coarse = int((BEFORE_S - HOUR_S) / COARSE_STEP_S)
+    steps = [step * COARSE_STEP_S for step in range(coarse)]
+    steps += [BEFORE_S - HOUR_S + step * STEP_S for step in range(int((2 * HOUR_S - silent_s) / STEP_S))]
+    for elapsed_s in (each_s + offset_s for each_s in steps):
+        yield NOW_S - BEFORE_S - HOUR_S + elapsed_s, float(value(elapsed_s))
 
 
 def _letters(*words: str, count: int) -> str:

@@ -13,6 +13,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.queries.expressions import alternatives_in
 
 _ARRIVALS = {
     ArrivalSource.CONFIGURED: (Name.ARRIVALS_CONFIGURED,),
@@ -51,11 +52,22 @@ class FiguresOnDemand(Mapping[ResourceKey, tuple[Figure, ...]]):
         return len(self._states)
 
 
-def asked_queries(snapshot: Snapshot, decision: Decision, figures: tuple[Figure, ...]) -> Mapping[str, str]:
-    """The PromQL of every quantity that the figures name, in the order they name them."""
+def asked_queries(snapshot: Snapshot, decision: Decision, figures: tuple[Figure, ...]) -> Mapping[str, tuple[str, ...]]:
+    """The PromQL of every quantity that the figures name, in the order they name them, by its alternatives.
+
+    Of what was finished just those that told of the model.
+    """
     asked = snapshot.observed.queries.get(decision.variant.cluster, {})
     names = dict.fromkeys(name for figure in figures for name in figure.queries)
-    return {name: asked[name] for name in names if name in asked}
+    load = snapshot.observed.loads.get(decision.model)
+    told = load.alternatives if isinstance(load, Load) else ()
+    return {name: _narrowed(asked[name], told if name == Name.COMPLETIONS else ()) for name in names if name in asked}
+
+
+def _narrowed(text: str, told: Iterable[str]) -> tuple[str, ...]:
+    alternatives = tuple(alternatives_in(text))
+    answered = tuple(query for number, query in alternatives if number in told)
+    return answered or tuple(query for _, query in alternatives)
 
 
 def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation | None) -> Iterator[Figure]:

@@ -19,7 +19,8 @@ class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
     `input_spread` is the variance of the prompts' lengths over their squared mean, None where no histogram tells it.
-    Where nothing arrived, lengths are those of what came before; 0 when nobody knows of any.
+    Where nothing arrived, lengths are those of what came before; 0 when nobody knows of any. `alternatives` are those
+    of the query for what was finished that told of it, as its series number them.
     """
 
     arrival_rate_per_s: float
@@ -28,6 +29,7 @@ class Load:
     window_s: float
     arrivals_from: ArrivalSource
     input_spread: float | None = None
+    alternatives: tuple[str, ...] = ()
 
     @property
     def has_lengths(self) -> bool:

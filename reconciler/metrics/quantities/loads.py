@@ -33,6 +33,7 @@ QUANTITIES: tuple[Quantity, ...] = (
         by=PER_POD,
         candidates=tuple(counter.gain() for counter in FINISHED),
         essential=True,
+        tells_alternative=True,
     ),
     Quantity(
         name=Name.OUTPUT_TOKENS,

@@ -10,6 +10,8 @@ VARIANT_LABEL = "llm_d_ai_variant"
 POD_LABEL_OF_VARIANT = f"label_{VARIANT_LABEL}"
 CLUSTER = "cluster"
 BOUND = "le"
+ALTERNATIVE = "alternative"
+"""The label that tells which candidate of a quantity a series is of, counted from 0."""
 PICKER_MODEL = "model_name"
 PICKER_TARGET_MODEL = "target_model_name"
 
@@ -91,6 +93,7 @@ class Quantity:
     `$served` for namespace and model, `$namespace`, `$pod` and `$model` for one alone, `$where` for the matchers of the
     cluster, `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing about the
     cluster can be trusted. Series of one that `may_lack_namespace` are asked for beside those of the namespaces.
+    Those of one that `tells_alternative` carry the number of their candidate.
     """
 
     name: Name
@@ -100,4 +103,5 @@ class Quantity:
     candidates: tuple[str, ...]
     essential: bool = False
     may_lack_namespace: bool = False
+    tells_alternative: bool = False
     window_s: float = WINDOW_S

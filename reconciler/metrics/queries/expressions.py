@@ -1,19 +1,20 @@
 """PromQL text from quantities: labels validated, values escaped, candidates coalesced."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from string import Template
 
 from reconciler.domain.settings import PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Quantity
-from reconciler.metrics.queries.selectors import add_matchers
+from reconciler.metrics.quantities.quantity import ALTERNATIVE, CONFIGURABLE_QUANTITIES, Name, Quantity
+from reconciler.metrics.queries.selectors import add_matchers, cut_at_or
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 TRITON_MODEL = "model"
 """The label in which Triton names its own model, which nobody asks for."""
+NUMBERED = re.compile(rf'label_replace\((?P<text>.*), "{ALTERNATIVE}", "(?P<number>[0-9]+)", "", ""\)', re.DOTALL)
 SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -81,14 +82,39 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "where": where,
         "window": duration(window_s or quantity.window_s),
     }
-    return " or ".join(Template(candidate).substitute(substitutes) for candidate in quantity.candidates)
+    told = [Template(candidate).substitute(substitutes) for candidate in quantity.candidates]
+    if quantity.tells_alternative:
+        told = [_numbered(text, number) for number, text in enumerate(told)]
+    return _first_of(told, quantity, names)
 
 
 def stated(quantity: Quantity, settings: PrometheusSettings, where: str, rendered: str) -> str:
     """What `queries` say of a quantity, then its own candidates as `rendered`: a series counts once, by the first."""
-    texts = {CONFIGURABLE_QUANTITIES.get(key): text for key, text in settings.queries.items()}
-    own = texts.get(quantity.name, "")
-    return f"({add_matchers(own, where)}) or {rendered}" if own else rendered
+    own = own_words(settings, where).get(quantity.name, "")
+    return _first_of([f"({own})", rendered], quantity, label_names(settings)) if own else rendered
+
+
+def own_words(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
+    """What `queries` say, by the quantity that they are asked as."""
+    asked = ((CONFIGURABLE_QUANTITIES.get(key), text) for key, text in settings.queries.items())
+    return {name: add_matchers(text, where) for name, text in asked if name is not None}
+
+
+def alternatives_in(text: str) -> Iterator[tuple[str, str]]:
+    """The candidates of a query after the number that their series carry, empty where they carry none."""
+    for part in cut_at_or(text):
+        numbered = NUMBERED.fullmatch(part)
+        yield (numbered["number"], numbered["text"]) if numbered else ("", part)
+
+
+def _first_of(texts: list[str], quantity: Quantity, names: LabelNames) -> str:
+    """Each series by the first text that has it, however many more labels it carries where it tells which that was."""
+    on = f" on ({', '.join(map(names.spell, quantity.by))})" if quantity.tells_alternative else ""
+    return f" or{on} ".join(texts)
+
+
+def _numbered(text: str, number: int) -> str:
+    return f'label_replace({text}, "{ALTERNATIVE}", "{number}", "", "")'
 
 
 def exported_label(key: str) -> str:

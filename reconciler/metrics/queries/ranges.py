@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.quantities.history import HISTORY, OBJECTS, OWNERS, PAST, USUAL
+from reconciler.metrics.quantities.history import HISTORY, OBJECTS, OWNERS, PAST, USUAL, in_own_words
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name, Quantity
-from reconciler.metrics.queries.expressions import label_names, matchers, render, stated
+from reconciler.metrics.queries.expressions import label_names, matchers, own_words, render, stated
 from reconciler.metrics.queries.selectors import add_matchers
 
 NAMED_NAMESPACES = 50
@@ -65,7 +65,8 @@ def history_queries(
     for name in quantities:
         quantity = _KNOWN[name]
         for where in wheres:
-            rendered = render(quantity, names, where, _span_s(quantity, grid, window_s))
+            said = in_own_words(quantity, own_words(cluster.prometheus, where))
+            rendered = render(said, names, where, _span_s(quantity, grid, window_s))
             text = stated(quantity, cluster.prometheus, where, rendered)
             queries += _asked(cluster.name, name, text, grid, points)
     return tuple(queries)

@@ -33,6 +33,25 @@ def add_matchers(promql: str, where: str) -> str:
     return "".join(_rewrite(tokens, where))
 
 
+def cut_at_or(promql: str) -> Iterator[str]:
+    """The operands of each `or` that stands in no brackets, without the labels that it matches on."""
+    part, depth, is_first, in_labels = "", 0, False, False
+    for kind, text in ((str(found.lastgroup), found[0]) for found in TOKEN.finditer(promql)):
+        is_word = kind == "name" and depth == 0
+        depth += (text in "([{") - (text in ")]}") if kind == "other" else 0
+        if is_word and text.lower() == "or":
+            yield part.strip()
+            part, is_first = "", True
+        elif is_word and is_first and text.lower() in LABEL_LISTS:
+            in_labels = True
+        elif in_labels:
+            in_labels = not (kind == "other" and text == ")" and depth == 0)
+        else:
+            part += text
+            is_first = is_first and kind == "blank"
+    yield part.strip()
+
+
 def _rewrite(tokens: list[Token], where: str) -> Iterator[str]:
     depth = {"[": 0, "{": 0, "labels": 0}
     for index, (kind, text) in enumerate(tokens):

@@ -7,6 +7,7 @@ from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
 from reconciler.domain.measured.observed import ResourceQuota
 from reconciler.metrics.quantities.kubernetes import WORKLOAD_LABELS
 from reconciler.metrics.quantities.quantity import (
+    ALTERNATIVE,
     BOUND,
     PICKER_MODEL,
     PICKER_TARGET_MODEL,
@@ -72,6 +73,8 @@ def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, reading
         if series in values:
             return _twice(name, f"pod {series.pod}")
         values[series] = sample.value
+        if ALTERNATIVE in sample.labels:
+            readings.alternatives[ObjectName(series.namespace, series.pod)] = sample.labels[ALTERNATIVE]
     return None
 
 

@@ -11,7 +11,7 @@ from reconciler.metrics.quantities.quantity import Name
 from reconciler.metrics.reading.attribution import served_by
 from reconciler.metrics.reading.decoding import is_usable, printable
 from reconciler.metrics.reading.demand import Lengths, load_of
-from reconciler.metrics.reading.readings import MetricReadings, Served, grouped, total
+from reconciler.metrics.reading.readings import MetricReadings, ObjectName, Served, grouped, total
 from reconciler.metrics.reading.sightings import Sightings
 
 
@@ -58,7 +58,15 @@ def loads_of(
 
 def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
     whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings, before)
-    if isinstance(whole, NoAnswer) or model.share == 1:
+    if isinstance(whole, NoAnswer):
+        return whole
+    told = {
+        readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
+        for one in model.served
+        for series in readings.members(Name.COMPLETIONS, one)
+    }
+    whole = replace(whole, alternatives=tuple(sorted(told - {""})))
+    if model.share == 1:
         return whole
     if model.share == 0:
         return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)

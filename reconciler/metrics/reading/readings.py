@@ -96,6 +96,7 @@ class MetricReadings:
     devices: dict[Name, Sequence[Sample]] = field(default_factory=dict)
     buckets: dict[Served, dict[float, float]] = field(default_factory=dict)
     reporting: dict[Name, dict[Served, list[ReplicaSeries]]] = field(default_factory=dict)
+    alternatives: dict[ObjectName, str] = field(default_factory=dict)
     renamed: set[ReplicaSeries] = field(default_factory=set)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     answered: set[Name] = field(default_factory=set)

@@ -64,8 +64,8 @@ def test_the_queries_are_those_that_the_figures_name(fleet: Any) -> None:
     fleet.observed = replace(fleet.observed, queries={"us-east": asked})
     snapshot, decision, figures = chain(fleet)
     assert asked_queries(snapshot, decision, figures) == {
-        "arrivals_endpoint_picker": "sum(a)",
-        "output_tokens": "sum(b)",
+        "arrivals_endpoint_picker": ("sum(a)",),
+        "output_tokens": ("sum(b)",),
     }
 
 

@@ -201,4 +201,4 @@ def test_the_query_is_among_those_that_explain_prints(busy: Any) -> None:
     plan = decide(snapshot)
     (decision,) = plan.decisions
     (figure,) = (each for each in plan.figures[decision.variant] if each.name == "replicas in the cluster")
-    assert asked_queries(snapshot, decision, (figure,)) == {"live_replicas": "max(kube)"}
+    assert asked_queries(snapshot, decision, (figure,)) == {"live_replicas": ("max(kube)",)}

@@ -1,5 +1,6 @@
 """What is asked: texts, labels, escaping, and how often."""
 
+import re
 import string
 from dataclasses import replace
 from typing import Any
@@ -16,8 +17,8 @@ from reconciler.metrics.quantities.loads import QUANTITIES
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
 from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
 from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
-from reconciler.metrics.queries.expressions import quote
-from reconciler.metrics.queries.selectors import add_matchers
+from reconciler.metrics.queries.expressions import alternatives_in, quote
+from reconciler.metrics.queries.selectors import add_matchers, cut_at_or
 from reconciler.metrics.reading.decoding import clusters_seen
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
@@ -48,9 +49,12 @@ def test_completions_are_coalesced_and_never_added() -> None:
         f'{once("method")} (rate(tgi_request_success{{namespace="llm"}}[5m])))',
         f'{once("model, version")} (rate(nv_inference_request_success{{namespace="llm"}}[5m]){beside}))',
     ]
-    asked = texts(PLAIN, {"llm": 3})["completions"].split(" or ")
-    assert [text for text in asked if text in known] == known
-    assert len(asked) == sum(len(engine.finished) for engine in SOURCES)
+    asked = texts(PLAIN, {"llm": 3})["completions"]
+    numbered = list(alternatives_in(asked))
+    assert [text for _, text in numbered if text in known] == known
+    assert [number for number, _ in numbered] == [str(number) for number in range(len(numbered))]
+    assert len(numbered) == sum(len(engine.finished) for engine in SOURCES)
+    assert asked.count(f" or on ({labels}) label_replace(") == len(numbered) - 1
 
 
 def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:
@@ -212,7 +216,40 @@ def test_every_quantity_is_asked_in_a_persons_words_first_then_in_ours(key: str)
     for (name, old), (_, new) in changed:
         assert name == CONFIGURABLE_QUANTITIES[key]
         assert new.startswith('(sum by (pod) (mine{cluster="b"')
-        assert new.endswith(f"}})) or {old}")
+        assert re.search(r"\}\)\) or (on \([a-z_, ]+\) )?" + re.escape(old) + "$", new)
+
+
+@pytest.mark.parametrize(
+    ("key", "past", "by_finished"),
+    [
+        ("completions", "past_completions", False),
+        ("queueGrowth", "past_queue_growth", False),
+        ("outputTokens", "past_output_tokens", True),
+        ("inputTokens", "usual_input_tokens", True),
+        ("completions", "usual_completions", False),
+    ],
+)
+def test_the_past_is_asked_in_a_persons_words_too(key: str, past: str, by_finished: bool) -> None:
+    own = PrometheusSettings(url="http://a", queries={key: 'sum by (namespace, pod, model_name) (mine{a=~"b$"})'})
+    cluster, needs = ClusterSettings(name="a", prometheus=own), QueryNeeds(past={"llm": 1}, usual={"llm": 1})
+    asked = {query.quantity: query.text for query in queries_for(cluster, {"llm": 1}, 1e6, needs=needs)}
+    said = '(sum by (namespace, pod, model_name) (mine{namespace="llm",a=~"b$"}))'
+    times = " * on (namespace, pod, model_name, llm_d_ai_variant) (sum by" if by_finished else " or on ("
+    assert f"(label_replace(label_replace({said}{times}" in asked[past]
+    said_of = past.split("_", 1)[1]
+    assert {name for name, text in asked.items() if "mine" in text} == {
+        name for name in asked if name in (said_of, f"past_{said_of}", f"usual_{said_of}")
+    }
+
+
+def test_a_query_is_cut_where_its_alternatives_end() -> None:
+    assert list(cut_at_or('sum(a or b{c="d) or e"}) or ignoring (x, y) (f) OR g[5m:1m] or on(or) h')) == [
+        'sum(a or b{c="d) or e"})',
+        "(f)",
+        "g[5m:1m]",
+        "h",
+    ]
+    assert list(cut_at_or("a")) == ["a"]
 
 
 def test_every_quantity_can_be_said_in_other_words() -> None:

@@ -41,10 +41,10 @@ def test_what_comes_from_outside_cannot_start_a_line_of_its_own() -> None:
 
 
 def test_queries_wrap_beside_their_names() -> None:
-    lines = query_lines({"running": "sum by (namespace, pod) (vllm:num_requests_running)"}, width=50)
+    lines = query_lines({"running": ("sum by (namespace, pod) (vllm:num_requests_running)",)}, width=50)
     assert lines[0] == "QUERY    PROMQL"
     assert lines[1].startswith("running  sum by (namespace, pod)")
-    two = query_lines({"running": "sum(a or b) or sum(c)"}, width=0)
+    two = query_lines({"running": ("sum(a or b)", "sum(c)")}, width=0)
     assert two[1:] == ("running  sum(a or b)", "         or sum(c)")
     assert all(len(line) <= 50 for line in lines)
 

@@ -144,7 +144,7 @@ def test_no_line_of_explain_leaves_a_narrow_terminal(decide: Callable[..., Decis
     figure = Figure(
         subject="meta-llama/Llama-3.1-8B-Instruct", name="arrivals", value=39.1, unit="req/s", queries=("arrivals",)
     )
-    chain = Chain(figures=(figure,), queries={"arrivals": "sum by (namespace, pod, model_name) (rate(a[5m])) or b"})
+    chain = Chain(figures=(figure,), queries={"arrivals": ("sum by (namespace, pod, model_name) (rate(a[5m]))", "b")})
     for is_full in (False, True):
         text = explain_text(decision, settings, chain, width=50, is_full=is_full)
         assert max(map(len, text.splitlines())) <= 50
@@ -156,7 +156,7 @@ def test_no_line_of_explain_leaves_a_narrow_terminal(decide: Callable[..., Decis
 def test_the_query_that_told_the_load_stands_before_the_values(decide: Callable[..., Decision]) -> None:
     figure = Figure(subject="m", name="arrivals", value=39.1, unit="req/s", queries=("arrivals",))
     lost = Figure(subject="m", name="lost", value=None, reason="not asked for", queries=("lost",))
-    chain = Chain(figures=(lost, figure), queries={"lost": "up", "arrivals": "sum(a) or sum(b)", "itl": "c"})
+    chain = Chain(figures=(lost, figure), queries={"lost": ("up",), "arrivals": ("sum(a)", "sum(b)"), "itl": ("c",)})
     lines = explain_text(decide(), (SettingRow(name="x", value="1", source="y"),), chain).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["QUERY", "arrivals", "or", "VALUE", "x", "-v"]
     assert lines[3].endswith("or 1 alternative for other engines")
