@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.plan import RATE, Decision, Plan
-from reconciler.report.numbers import duration, quantity
+from reconciler.report.numbers import count, quantity
 from reconciler.report.plain import model_name
 
 MOST_POINTS = 24
@@ -76,11 +76,18 @@ def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: floa
         lines=tuple(tuple(map(_number, line)) for line in lines),
         sparkline=_sparkline(peaks),
         load_words=(
-            f"load measured in the last {duration(len(peaks) * each_s)}, the peak of each {duration(each_s)}: "
+            f"load measured in the last {_spelled(len(peaks) * each_s)}, the peak of each {_spelled(each_s, of=1)}: "
             f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}"
         ),
         capacity_words=f"capacity, {words}",
     )
+
+
+def _spelled(span_s: float, *, of: int = 0) -> str:
+    """`24 hours`, `45 minutes`; a span of `of` units is the unit alone."""
+    unit, unit_s = ("hour", HOUR_S) if span_s % HOUR_S == 0 else ("minute", MINUTE_S)
+    number = round(span_s / unit_s)
+    return unit if number == of else count(number, unit, f"{unit}s")
 
 
 def _peaks(points: Sequence[tuple[float, float]], each_s: float) -> list[float]:

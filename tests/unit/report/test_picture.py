@@ -47,7 +47,7 @@ def test_a_day_has_at_most_24_points_and_three_lines(drawn: Callable[..., str]) 
     assert (set(lines[1]), set(lines[2])) == ({30.0}, {50.0})
     assert 'x-axis "hours" -23 --> 0' in body
     assert 'title "Llama-3.1-8B-Instruct, req/s"' in body
-    assert "load measured in the last 1d, the peak of each 1h" in body
+    assert "load measured in the last 24 hours, the peak of each hour" in body
     assert "capacity, 30.0 req/s expected now, 50.0 req/s expected after it" in body
 
 
@@ -79,6 +79,6 @@ def test_what_is_not_counted_in_requests_is_not_drawn(drawn: Callable[..., str])
 def test_where_no_chart_is_drawn_characters_stand_for_it(drawn: Callable[..., str]) -> None:
     body = drawn(day(), Pages())
     assert "mermaid" not in body
-    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}` is the load measured in the last 1d", body)
+    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}` is the load measured in the last 24 hours", body)
     assert "![" not in body
     assert "<img" not in body
