@@ -74,7 +74,8 @@ def unreadable(rules: Iterable[Rule]) -> Iterator[Finding]:
     """What is to be mended in policy files."""
     for rule in rules:
         if isinstance(rule.asks, BrokenRule):
-            yield Finding(place=rule.place, severity=Severity.ERROR, message=rule.asks.words)
+            words = rule.asks.words.removeprefix(f"{rule.place.field}: ")  # the place says it
+            yield Finding(place=rule.place, severity=Severity.ERROR, message=words)
 
 
 class RuleBook:

@@ -27,6 +27,15 @@ def find_cron_flaw(expression: str) -> str:
     return ""
 
 
+def told_until(window: Window, now_s: float) -> str | None:
+    """When a window closes that is open, by the clocks of its zone; None for one that is closed."""
+    until_s = open_until(window, now_s)
+    if until_s is None:
+        return None
+    until = datetime.fromtimestamp(until_s, tz=ZoneInfo(window.time_zone))
+    return f"until {until:%Y-%m-%d %H:%M} ({window.time_zone})"
+
+
 @lru_cache(maxsize=4096)
 def open_until(window: Window, now_s: float) -> float | None:
     """When a window closes that is open (Unix seconds); None for one that is closed."""

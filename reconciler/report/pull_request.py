@@ -292,9 +292,11 @@ def _held_rows(rows: Iterable[HoldRow], pages: Pages) -> tuple[HeldRow, ...]:
 
 
 def _without_place(row: HoldRow) -> str:
-    """The reason without the place at its end, which stands behind it as a link."""
+    """The reason without its place, which stands behind it as a link."""
     if not row.place:
         return row.reason
+    if row.reason.startswith("rule "):  # names itself with its place
+        return row.reason.replace(f" ({row.place})", "", 1)
     return row.reason.removesuffix(f" ({row.place})").removesuffix(f", {row.place}").removesuffix(f" at {row.place}")
 
 

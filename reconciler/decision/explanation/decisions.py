@@ -14,7 +14,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Observation
-from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Step
+from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Step, VerdictKind
 from reconciler.domain.snapshot import Variant
 
 
@@ -69,13 +69,21 @@ def _why(context: DecisionContext, state: VariantState, desired: Allocation) -> 
     need = context.formulated.needs.of_variant(variant.key)
     shortfall = context.shortfalls.get(need.model) if need is not None else None
     if need is not None and shortfall is not None:
-        return f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} {need.unit}: {shortfall.reason}"
+        short = f"covers {shortfall.covered:.4g} of {shortfall.wanted:.4g} {need.unit}"
+        return f"{short}: {_ruled_out(context, variant) or shortfall.reason}"
     kept = answer.why_kept(variant, desired, context.formulated, context.staged.allocations)
     if kept:
         return kept
-    if variant.key in context.solution.reasons:
-        return context.solution.reasons[variant.key]
-    return answer.why(variant, desired)
+    ended = context.staged.clamped.get(variant.key)
+    end = "" if ended is None else f", ended by rule {ended.rule.name} at {desired.replicas}"
+    return (context.solution.reasons.get(variant.key) or answer.why(variant, desired)) + end
+
+
+def _ruled_out(context: DecisionContext, variant: Variant) -> str:
+    """The rule that leaves no more replicas; empty where it is the variant's own bound, or the devices."""
+    said = context.staged.said.get(variant.key, ())
+    clamp = next((each.rule.name for each in said if each.kind is VerdictKind.CLAMP), "")
+    return f"rule {clamp} leaves no more" if clamp else ""
 
 
 def _words(allocation: Allocation) -> str:

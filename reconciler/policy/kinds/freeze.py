@@ -1,13 +1,10 @@
 """`freeze`: times at which nothing changes."""
 
-from datetime import datetime
-from zoneinfo import ZoneInfo
-
 from reconciler.domain.rules import FreezeRule
 from reconciler.policy.port import RuleKind
 from reconciler.policy.reading.windows import WindowSection
 from reconciler.policy.subjects import Range, Subject, as_now
-from reconciler.policy.windows import open_until
+from reconciler.policy.windows import told_until
 
 
 class FreezeSection(WindowSection):
@@ -18,11 +15,8 @@ class FreezeSection(WindowSection):
 
 
 def _limit(asks: FreezeRule, subject: Subject) -> Range | None:
-    until_s = open_until(asks.window, subject.now_s)
-    if until_s is None:
-        return None
-    until = datetime.fromtimestamp(until_s, tz=ZoneInfo(asks.window.time_zone))
-    return as_now(subject, f"frozen until {until:%Y-%m-%d %H:%M} ({asks.window.time_zone})")
+    until = told_until(asks.window, subject.now_s)
+    return None if until is None else as_now(subject, f"frozen {until}")
 
 
 FREEZE = RuleKind(name="freeze", asks=FreezeRule, section=FreezeSection, limit=_limit)

@@ -9,7 +9,7 @@ from reconciler.policy.port import RuleKind
 from reconciler.policy.reading.values import Count
 from reconciler.policy.reading.windows import WindowSection
 from reconciler.policy.subjects import Range, Subject
-from reconciler.policy.windows import open_until
+from reconciler.policy.windows import told_until
 
 
 class ScheduleSection(WindowSection):
@@ -34,9 +34,10 @@ class ScheduleSection(WindowSection):
 
 
 def _limit(asks: ScheduleRule, subject: Subject) -> Range | None:
-    if open_until(asks.window, subject.now_s) is None:
+    until = told_until(asks.window, subject.now_s)
+    if until is None:
         return None
-    cap, floor = f"at most {asks.most} at this time", f"at least {asks.least} at this time"
+    cap, floor = f"at most {asks.most} {until}", f"at least {asks.least} {until}"
     return Range(least=asks.least or 0, most=asks.most, words=cap, floor_words=floor)
 
 
