@@ -154,7 +154,7 @@ class Day:
     """Some hours of metrics around a moment that lies in a busy hour."""
 
     start_s: float
-    hours: int = 24
+    hours: float = 24
 
     def level_of(self, hour: int) -> Level:
         """Quiet, busy, peak, and again."""
