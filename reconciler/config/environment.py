@@ -18,7 +18,8 @@ TRUSTED_ORIGINS = "RECONCILER_TRUSTED_ORIGINS"
 PROMETHEUS_TOKEN = "RECONCILER_PROMETHEUS_TOKEN"  # noqa: S105 - the name of a variable
 FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of a variable
 PAUSED = "RECONCILER_PAUSED"
-FORGES_OWN_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of a variable
+FORGES_OWN_TOKENS: Mapping[str, str] = MappingProxyType({"github": "GITHUB_TOKEN", "gitlab": "GITLAB_TOKEN"})
+"""By the forge's kind: one forge's token is never sent to another."""
 
 _SEPARATOR = re.compile(r"[,\s]+")
 MAX_SECRET_BYTES = 1024 * 1024
@@ -60,12 +61,22 @@ class Environment:
         return self._token(PROMETHEUS_TOKEN)
 
     @property
-    def forge_token(self) -> SecretRef | None:
-        """The forge's token: ours, else the one that the forge's own jobs set."""
-        own = self._token(FORGE_TOKEN)
-        if own is None and self.get(FORGES_OWN_TOKEN):
-            return SecretRef(env=FORGES_OWN_TOKEN)
-        return own
+    def own_forge_token(self) -> SecretRef | None:
+        """The forge's token as our own variable gives it."""
+        return self._token(FORGE_TOKEN)
+
+    def forge_token(self, kind: str) -> SecretRef | None:
+        """The forge's token: ours, else the one that is named after a forge of this kind, or of any if `kind` is none.
+
+        Raises ConfigurationError where there are several of those.
+        """
+        if own := self.own_forge_token:
+            return own
+        names = [FORGES_OWN_TOKENS[kind]] if kind in FORGES_OWN_TOKENS else FORGES_OWN_TOKENS.values()
+        given = [name for name in names if self.get(name)]
+        if len(given) > 1:
+            raise ConfigurationError(f"{' and '.join(given)}: which is for this forge? set {FORGE_TOKEN}")
+        return SecretRef(env=given[0]) if given else None
 
     @property
     def secrets_directory(self) -> str:

@@ -17,6 +17,7 @@ from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
+from reconciler.forge.registry import kind_of
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
@@ -94,7 +95,7 @@ def _load(
     findings = _once((*findings, *validated.findings, *_find_flag_errors(flags, environment)))
     if validated.value is None or _has_errors(findings):
         return None, findings
-    settings = _fill_gaps(convert(validated.value, root), environment)
+    settings = _fill_gaps(convert(validated.value, root), flags, environment)
     findings += (
         *find_unknown_devices(root.at("clusters"), _known_devices(settings)),
         *find_misplaced_references(validated.value, root, environment.secrets_directory),
@@ -152,7 +153,7 @@ def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Findin
         yield _wrong("--prometheus", str(error))
     for variable, read in (
         (PROMETHEUS_TOKEN, lambda: environment.prometheus_token),
-        (FORGE_TOKEN, lambda: environment.forge_token),
+        (FORGE_TOKEN, lambda: environment.own_forge_token),
         (TRUSTED_ORIGINS, lambda: environment.trusted_origins),
     ):
         try:
@@ -182,11 +183,13 @@ def _wrong(source: str, message: str, severity: Severity = Severity.ERROR) -> Fi
     return Finding(place=Place(path=source), severity=severity, message=message)
 
 
-def _fill_gaps(settings: Settings, environment: Environment) -> Settings:
+def _fill_gaps(settings: Settings, flags: Flags, environment: Environment) -> Settings:
     """What nobody configured: one cluster of all files, and the environment's token for the forge."""
     forge = settings.forge
     if forge.token is None and forge.kind != "local":
-        settings = replace(settings, forge=replace(forge, token=environment.forge_token))
+        by_host = kind_of(flags.remote or flags.repo)  # a directory without a remote says nothing
+        token = environment.forge_token(forge.kind if by_host in ("", "local") else by_host)
+        settings = replace(settings, forge=replace(forge, token=token))
     if not settings.clusters:
         settings = replace(
             settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(Assumption.ONE_CLUSTER,)

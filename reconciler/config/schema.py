@@ -134,10 +134,10 @@ class ForgeAuthSection(ConfigSection):
 class ForgeSection(ConfigSection):
     """Where pull requests live."""
 
-    kind: Annotated[str | None, word("github", "local", later=("gitlab", "gitea", "push"))] = None
-    """github or local (= by the host of the remote)"""
+    kind: Annotated[str | None, word("github", "gitlab", "local", later=("gitea", "push"))] = None
+    """github, gitlab or local (= by the host of the remote)"""
     url: Annotated[Url | None, Field(repr=False)] = None
-    """the URL of the API, like https://github.example.com/api/v3 (= by the host of the remote)"""
+    """the URL of the API, like https://gitlab.example.com/api/v4 (= by the host of the remote)"""
     auth: Annotated[ForgeAuthSection, Field(repr=False)] = ForgeAuthSection()
     """{token: {file: PATH}} or {token: {env: NAME}}"""
 

@@ -76,11 +76,21 @@ class ForgeClient:
 
     def post(self, path: str, body: Mapping[str, object], *, action: str) -> object:
         """Create something."""
-        return self._write("POST", path, body, action)
+        return self.write("POST", path, body, action=action)
 
     def patch(self, path: str, body: Mapping[str, object], *, action: str) -> object:
         """Change something."""
-        return self._write("PATCH", path, body, action)
+        return self.write("PATCH", path, body, action=action)
+
+    def write(self, method: str, path: str, body: Mapping[str, object], *, action: str) -> object:
+        """Write something, and not at once after the last."""
+        pause_s = self._wrote_s + self._write_pause_s - self._clock.monotonic()
+        if pause_s > 0:
+            self._clock.sleep(pause_s)
+        try:
+            return self.ask(method, f"{self.root}{path}", action=action, body=body, is_write=True)
+        finally:
+            self._wrote_s = self._clock.monotonic()
 
     def ask(
         self,
@@ -99,15 +109,6 @@ class ForgeClient:
     def wait(self, seconds: float) -> None:
         """Give the forge time until everybody there sees what was just written."""
         self._clock.sleep(seconds)
-
-    def _write(self, method: str, path: str, body: Mapping[str, object], action: str) -> object:
-        pause_s = self._wrote_s + self._write_pause_s - self._clock.monotonic()
-        if pause_s > 0:
-            self._clock.sleep(pause_s)
-        try:
-            return self.ask(method, f"{self.root}{path}", action=action, body=body, is_write=True)
-        finally:
-            self._wrote_s = self._clock.monotonic()
 
     def _send(
         self,

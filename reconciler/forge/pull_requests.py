@@ -12,6 +12,8 @@ from reconciler.forge.rights import Rights
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` begins what is no name
+MAX_GROUPS = 20
 SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^:]+)")
 
 SCHEMES = frozenset({"https", "http", "ssh"})
@@ -21,7 +23,10 @@ NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryAddress:
-    """A repository on a host, as in `https://HOST/OWNER/NAME.git`; `host` is in lower case and without a port."""
+    """A repository on a host, as in `https://HOST/OWNER/NAME.git`; `host` is in lower case and without a port.
+
+    On GitLab `owner` is a group with its subgroups, `acme/platform`.
+    """
 
     host: str
     owner: str
@@ -38,8 +43,8 @@ class RepositoryAddress:
 
 def parse_remote(url: str) -> RepositoryAddress | None:
     """The address in an https, ssh or scp-like URL; None when it is none (a path, or more or less than OWNER/NAME)."""
-    host, path = _host_and_path(url)
-    parts = path.strip("/").removesuffix(".git").split("/")
+    host, path = host_and_path(url)
+    parts = _parts(path)
     if len(parts) != 2 or not HOST.fullmatch(host):
         return None
     owner, name = parts
@@ -48,7 +53,25 @@ def parse_remote(url: str) -> RepositoryAddress | None:
     return RepositoryAddress(host=host, owner=owner, name=name)
 
 
-def _host_and_path(url: str) -> tuple[str, str]:
+def parse_nested_remote(url: str, *, below: str = "") -> RepositoryAddress | None:
+    """The same where groups hold groups, as on GitLab; `below` is the path of a forge that is not at its host's root.
+
+    It stands in http URLs alone: git over ssh knows no such path.
+    """
+    host, path = host_and_path(url)
+    if below and url.startswith(("https://", "http://")):
+        if not path.startswith(f"{below}/"):
+            return None
+        path = path.removeprefix(below)
+    parts = _parts(path)
+    names = all(GROUP_OR_PROJECT.fullmatch(part) and part not in {".", ".."} for part in parts)
+    if not 2 <= len(parts) <= MAX_GROUPS + 1 or not names or not HOST.fullmatch(host):
+        return None
+    return RepositoryAddress(host=host, owner="/".join(parts[:-1]), name=parts[-1])
+
+
+def host_and_path(url: str) -> tuple[str, str]:
+    """The host in lower case and the path of a remote's URL; empty for what is none."""
     if "://" in url:
         try:
             parts = urlsplit(url)
@@ -60,6 +83,10 @@ def _host_and_path(url: str) -> tuple[str, str]:
         return (host.lower(), parts.path) if plain else ("", "")
     match = SCP_LIKE.fullmatch(url)
     return (match["host"].lower(), match["path"]) if match else ("", "")
+
+
+def _parts(path: str) -> list[str]:
+    return path.strip("/").removesuffix(".git").split("/")
 
 
 class PullRequestState(StrEnum):

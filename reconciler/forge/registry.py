@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
-from reconciler.forge.pull_requests import Forge, parse_remote
+from reconciler.forge.pull_requests import Forge, host_and_path, parse_nested_remote, parse_remote
 from reconciler.http.addresses import checked_root, sends_in_the_clear
 from reconciler.http.redaction import Redactor
 
@@ -27,25 +27,28 @@ class ForgeToken:
 def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *, run_ends_s: float = math.inf) -> Forge:
     """The forge that holds the pull requests of `remote` (a URL or a directory).
 
-    `forge.kind` decides, else the remote: a directory is local, github.com is GitHub. Nothing is asked here, and
-    nothing after `run_ends_s`, in monotonic seconds.
+    `forge.kind` decides, else the remote, see `kind_of`. Nothing is asked here, and nothing after `run_ends_s`, in
+    monotonic seconds.
     Raises ConfigurationError that names the setting.
     """
-    kind = settings.kind or _kind_of(remote)
+    kind, known = settings.kind or kind_of(remote), ", ".join(sorted(FORGES))
+    if not kind:
+        host = host_and_path(remote)[0] or Redactor().show(remote)
+        raise ConfigurationError(f"{host}: no forge is known by this host: set forge.kind ({known})")
     open_forge = FORGES.get(kind)
     if open_forge is None:
-        raise ConfigurationError(f"forge.kind: expected one of {', '.join(sorted(FORGES))}, found {kind!r}")
+        raise ConfigurationError(f"forge.kind: expected one of {known}, found {kind!r}")
     return open_forge(remote, settings, token, run_ends_s)
 
 
-def _kind_of(remote: str) -> str:
+def kind_of(remote: str) -> str:
+    """The forge that a remote says by itself: a directory is local, github.com GitHub, gitlab.* GitLab; else empty."""
     if _directory(remote) is not None:
         return "local"
-    address = parse_remote(remote)
-    if address is not None and address.host == "github.com":
+    host, _ = host_and_path(remote)
+    if host == "github.com":
         return "github"
-    host = address.host if address else Redactor().show(remote)
-    raise ConfigurationError(f"{host}: no forge is known by this host: set forge.kind ({', '.join(sorted(FORGES))})")
+    return "gitlab" if host.startswith("gitlab.") else ""
 
 
 def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
@@ -57,11 +60,34 @@ def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None,
         raise ConfigurationError(
             f"{Redactor().show(remote)}: expected https://HOST/OWNER/NAME or git@HOST:OWNER/NAME for forge.kind github"
         )
-    if token is None or not token.text.strip():
-        raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or GITHUB_TOKEN")
+    given = _given(token, str(address), "GITHUB_TOKEN")
     base_url = _checked_api_url(settings.url or api_url(address.host))
-    client = GitHubClient(base_url, token.text.strip(), token_name=token.source, run_ends_s=run_ends_s)
+    client = GitHubClient(base_url, given.text.strip(), token_name=given.source, run_ends_s=run_ends_s)
     return GitHub(address, client)
+
+
+def _open_gitlab(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
+    from reconciler.forge.gitlab.client import GitLabClient
+    from reconciler.forge.gitlab.merge_requests import API, GitLab, api_url
+
+    root = _checked_api_url(settings.url or api_url(remote))
+    if not root.endswith(API):
+        raise ConfigurationError(f"forge.url: expected a URL that ends with {API}, found {root}")
+    address = parse_nested_remote(remote, below=urlsplit(root).path.removesuffix(API))
+    if address is None:
+        raise ConfigurationError(
+            f"{Redactor().show(remote)}: expected https://HOST/GROUP/PROJECT or git@HOST:GROUP/PROJECT where forge.url "
+            "is, for forge.kind gitlab"
+        )
+    given = _given(token, str(address), "GITLAB_TOKEN")
+    client = GitLabClient(root, given.text.strip(), token_name=given.source, run_ends_s=run_ends_s)
+    return GitLab(address, client)
+
+
+def _given(token: ForgeToken | None, address: str, variable: str) -> ForgeToken:
+    if token is None or not token.text.strip():
+        raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or {variable}")
+    return token
 
 
 def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
@@ -78,6 +104,7 @@ def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None, 
 
 FORGES: Mapping[str, Callable[[str, ForgeSettings, ForgeToken | None, float], Forge]] = {
     "github": _open_github,
+    "gitlab": _open_gitlab,
     "local": _open_local,
 }
 

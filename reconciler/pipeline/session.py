@@ -16,7 +16,7 @@ from reconciler.domain.measured.answers import Answer, Query, no_prometheus
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
-from reconciler.forge.registry import ForgeToken, forge_for
+from reconciler.forge.registry import ForgeToken, forge_for, kind_of
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.remotes import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
@@ -177,7 +177,7 @@ def _clone(base: str, environment: Environment, source: _BaseSource, directory: 
 
 def _credentials(remote: str, environment: Environment) -> GitToken | None:
     """The forge's token, for a remote that is reached by https; the operator named both."""
-    reference = environment.forge_token
+    reference = environment.forge_token(kind_of(remote))
     if reference is None or not open_remote(remote).url.startswith(("https://", "http://")):
         return None
     return GitToken(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))

@@ -301,9 +301,9 @@ def test_a_forge_that_refuses_the_list_stops_the_run_before_any_write(
     make_fleet: Callable[..., Fleet], status: int
 ) -> None:
     fleet = make_fleet("github")
-    assert fleet.github
+    assert fleet.forge
     fleet.go_to(Level.BUSY)
-    fleet.github.fail("GET", "/pulls$", status=status, times=100)
+    fleet.forge.fail("GET", "/pulls$", status=status, times=100)
     with fleet.writes() as writes:
         outcome = fleet.run()
     assert (outcome.code, writes) == (STATUSES[status], [])
@@ -318,10 +318,10 @@ def test_a_forge_that_refuses_one_pull_request_gets_the_others_and_the_next_run_
     make_fleet: Callable[..., Fleet], status: int
 ) -> None:
     fleet = make_fleet("github")
-    assert fleet.github
+    assert fleet.forge
     fleet.go_to(Level.BUSY)
     attempts = 4 if status in {429, 500} else 1
-    fleet.github.fail("POST", "/pulls$", status=status, times=attempts)
+    fleet.forge.fail("POST", "/pulls$", status=status, times=attempts)
     outcome = fleet.run()
     assert outcome.code == STATUSES[status]
     assert re.search(rf"failed: prod/chat .*GitHub answered {status}", outcome.out), outcome.out
@@ -333,13 +333,13 @@ def test_a_forge_that_refuses_one_pull_request_gets_the_others_and_the_next_run_
 @pytest.mark.parametrize("status", [403, 409, 500])
 def test_a_forge_that_refuses_an_update_gets_it_in_the_next_run(make_fleet: Callable[..., Fleet], status: int) -> None:
     fleet = make_fleet("github")
-    assert fleet.github
+    assert fleet.forge
     fleet.go_to(Level.BUSY)
     assert fleet.run().code == 0
     fleet.go_to(Level.PEAK)
-    fleet.github.fail("PATCH", "/pulls/", status=status, times=4)
+    fleet.forge.fail("PATCH", "/pulls/", status=status, times=4)
     assert fleet.run().code == STATUSES[status]
-    fleet.github.faults.clear()
+    fleet.forge.faults.clear()
     assert fleet.run().code == 0
     chat = next(each for each in fleet.pull_requests() if each.head == CHAT)
     assert "2 → **6**" in chat.body

@@ -83,14 +83,14 @@ class Planted:
 
 def forge_of(fleet: Fleet, **state: object) -> None:
     """Change what GitHub remembers of the repository."""
-    assert fleet.github
+    assert fleet.forge
     for name, value in state.items():
-        setattr(fleet.github.repositories[FULL_NAME], name, value)
+        setattr(fleet.forge.repositories[FULL_NAME], name, value)
 
 
 def fail_github(fleet: Fleet, path: str, status: int) -> None:
-    assert fleet.github
-    fleet.github.fail("GET", path, status=status, times=99)
+    assert fleet.forge
+    fleet.forge.fail("GET", path, status=status, times=99)
 
 
 def refuse_pushes(fleet: Fleet) -> None:

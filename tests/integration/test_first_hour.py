@@ -48,10 +48,10 @@ class Newcomer:
     def environment(self) -> dict[str, str]:
         """The shell's: this forge is not on the internet, so the operator says what and where it is."""
         assert self.fleet.git is not None
-        assert self.fleet.github is not None
+        assert self.fleet.forge is not None
         operator = self.directory / "operator.yaml"
         head = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
-        operator.write_text(f"{head}forge: {{kind: github, url: {json.dumps(self.fleet.github.url)}}}\n")
+        operator.write_text(f"{head}forge: {{kind: github, url: {json.dumps(self.fleet.forge.url)}}}\n")
         binaries = self.directory / "bin"
         binaries.mkdir(exist_ok=True)
         command = binaries / "reconciler"

@@ -66,8 +66,8 @@ def test_upstreams_gauges_carry_the_base_branch_and_ours_what_is_proposed(
     assert set(told_of(text, "reconciler_act_seconds")) == {
         f'act="{act}"' for act in ("observe", "decide", "draft", "publish")
     }
-    assert fleet.github
-    host = fleet.github.url.removeprefix("http://")
+    assert fleet.forge
+    host = fleet.forge.url.removeprefix("http://")
     assert told_of(text, "reconciler_requests")[f'host="{host}"'] > 0
     assert f'repository="{fleet.repo}"' in text
     assert fleet.token not in text
@@ -79,8 +79,8 @@ def test_a_run_that_fails_leaves_the_last_success(make_fleet: OpenFleet, pushgat
     fleet = busy(make_fleet, settings)
     assert fleet.run().code == 0
     success = {place: told_of(text, LAST_SUCCESS) for place, text in _texts(pushgateway, textfile)}
-    assert fleet.github
-    fleet.github.fail("GET", "/pulls", status=503, times=99)
+    assert fleet.forge
+    fleet.forge.fail("GET", "/pulls", status=503, times=99)
     assert fleet.run().code == 4
     for place, text in _texts(pushgateway, textfile):
         assert told_of(text, "reconciler_last_run_exit_code") == {"": 4.0}

@@ -12,9 +12,10 @@ from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.marker import Marker, withdrawn, write_marker
 from reconciler.forge.pull_requests import Forge, RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
+from tests.servers.contract import Exchange
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
-from tests.servers.github_contract import Exchange, find_description, load_contract
+from tests.servers.github_contract import find_description, load_contract
 from tests.servers.scripted import SteppedClock
 
 pytestmark = [

@@ -86,14 +86,14 @@ def test_a_canary_is_in_nothing_that_a_run_leaves(
 
 
 def test_a_canary_that_a_forge_echoes_is_in_no_message(fleet: Fleet) -> None:
-    assert fleet.github
+    assert fleet.forge
     body = {"message": f"no {fleet.token} please", "errors": [{"message": f"Bearer {fleet.token}"}]}
-    fleet.github.fail("POST", "/pulls$", status=422, body=body, times=2)
-    fleet.github.violations.clear()
+    fleet.forge.fail("POST", "/pulls$", status=422, body=body, times=2)
+    fleet.forge.violations.clear()
     outcome = fleet.run("-vv")
     assert outcome.code == 4
     assert_clean([outcome.out.encode(), outcome.err.encode()], spellings(fleet.token))
-    fleet.github.violations.clear()
+    fleet.forge.violations.clear()
 
 
 def test_a_canary_is_in_no_message_of_a_refused_clone_or_push(fleet: Fleet) -> None:
@@ -153,23 +153,23 @@ def test_the_operators_token_does_not_follow_the_repositorys_url(fleet: Fleet, t
 
 
 def test_a_forge_that_only_the_repository_names_gets_no_token(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fleet.github
+    assert fleet.forge
     monkeypatch.delenv("RECONCILER_TRUSTED_ORIGINS")
     with fleet.writes() as writes:
         outcome = fleet.run()
     assert (outcome.code, writes) == (5, [])
-    assert fleet.github.requests == []
-    assert f"RECONCILER_TRUSTED_ORIGINS={fleet.github.url}" in outcome.err
+    assert fleet.forge.requests == []
+    assert f"RECONCILER_TRUSTED_ORIGINS={fleet.forge.url}" in outcome.err
 
 
 def test_an_operators_own_file_names_the_forge_and_needs_no_more_trust(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fleet.github
+    assert fleet.forge
     monkeypatch.delenv("RECONCILER_TRUSTED_ORIGINS")
     own = tmp_path / "operator.yaml"
     header = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
-    own.write_text(f'{header}forge: {{kind: github, url: "{fleet.github.url}"}}\n', encoding="utf-8")
+    own.write_text(f'{header}forge: {{kind: github, url: "{fleet.forge.url}"}}\n', encoding="utf-8")
     assert fleet.run("--config", str(own)).code == 0
     assert len(fleet.pull_requests()) == 2
 

@@ -22,9 +22,10 @@ from pathlib import Path
 
 from reconciler.cli.main import invoke
 from reconciler.forge.local_files import parse_pull_request
+from tests.servers.forge_server import ForgeServer
 from tests.servers.git_http import GitServer, serve_git
 from tests.servers.git_workshop import Workshop, run_git
-from tests.servers.github import GitHubServer, serve_github
+from tests.servers.github import serve_github
 from tests.servers.prometheus import History, Points
 from tests.servers.speeds import FIRST_TOKEN_S, GRANITE_A100, LLAMA_H100, NEMO_H100, OUTPUT_TOKENS, QWEN_L4, Speed
 
@@ -323,14 +324,14 @@ class ShownPullRequest:
 
 @dataclass(kw_only=True, repr=False)
 class Fleet:
-    """The company's repository, its forge and its clock; `git` and `github` are None on the local forge."""
+    """The company's repository, its forge and its clock; `git` and `forge` are None on the local forge."""
 
     folder: Path
     workshop: Workshop
     prometheus: str
     day: Day
     git: GitServer | None = None
-    github: GitHubServer | None = None
+    forge: ForgeServer | None = None
     hour: int = 0
     environment: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -348,7 +349,7 @@ class Fleet:
     @property
     def token(self) -> str:
         """The forge's token."""
-        return self.github.token if self.github else "no-token"
+        return self.forge.token if self.forge else "no-token"
 
     # What a user does.
 
@@ -357,8 +358,8 @@ class Fleet:
         self.hour += 1
         while self.day.level_of(self.hour) is not level:
             self.hour += 1
-        if self.github:
-            self.github.now_s = max(self.github.now_s, self.now_s)
+        if self.forge:
+            self.forge.now_s = max(self.forge.now_s, self.now_s)
 
     def command(self, name: str, *arguments: str) -> list[str]:
         """A whole command line."""
@@ -427,24 +428,24 @@ class Fleet:
 
     def close(self, number: int) -> None:
         """Close without merging."""
-        if self.github:
-            self.github.close(FULL_NAME, number)
+        if self.forge:
+            self.forge.close(FULL_NAME, number)
             return
         self._edit(number, "state: open", "state: closed")
         os.utime(self._file(number), (self.now_s, self.now_s))
 
     def label(self, number: int, label: str) -> None:
         """Add a label."""
-        if self.github:
-            self.github.repositories[FULL_NAME].pull_requests[number].labels.append(label)
+        if self.forge:
+            self.forge.repositories[FULL_NAME].pull_requests[number].labels.append(label)
             return
         self._edit(number, 'labels: ["reconciler"]', f'labels: ["reconciler", "{label}"]')
 
     def merge(self, number: int) -> None:
         """Merge with a merge commit and delete the branch."""
         shown = next(each for each in self.pull_requests() if each.number == number)
-        if self.github:
-            self.github.merge(FULL_NAME, number)
+        if self.forge:
+            self.forge.merge(FULL_NAME, number)
         else:
             self.workshop.git("fetch", "-q", "origin", "main:refs/remotes/origin/main", shown.head)
             self.workshop.git("reset", "-q", "--hard", "origin/main")
@@ -458,9 +459,9 @@ class Fleet:
 
     def pull_requests(self) -> list[ShownPullRequest]:
         """All of them, by number."""
-        if self.github is None:
+        if self.forge is None:
             return [self._local(path) for path in sorted(self._pulls.glob("*.md"), key=lambda path: int(path.stem))]
-        stored = self.github.repositories[FULL_NAME].pull_requests.values()
+        stored = self.forge.repositories[FULL_NAME].pull_requests.values()
         return [
             ShownPullRequest(
                 number=each.number,
@@ -490,12 +491,12 @@ class Fleet:
         seen: list[str] = []
         before = self._state()
         asked = len(self.git.requests) if self.git else 0
-        written = len(self.github.writes) if self.github else 0
+        written = len(self.forge.writes) if self.forge else 0
         yield seen
-        if self.git and self.github:
+        if self.git and self.forge:
             pushed = [each for each in self.git.requests[asked:] if "git-receive-pack" in each.path]
             seen += [f"{each.method} {each.path}" for each in pushed]
-            seen += [f"{each.method} {each.path}" for each in self.github.writes[written:]]
+            seen += [f"{each.method} {each.path}" for each in self.forge.writes[written:]]
         after = self._state()
         seen += [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
@@ -574,7 +575,7 @@ def open_fleet(
         github.now_s = day.start_s
         github.add_repository(FULL_NAME, copied.remote)
         with serve_git(copied.remote, root=folder, token=github.token) as git:
-            fleet = replace(fleet, git=git, github=github)
+            fleet = replace(fleet, git=git, forge=github)
             fleet.write("reconciler.yaml", f'{SETTINGS}forge: {{kind: github, url: "{github.url}"}}\n{settings}')
             fleet.environment = {
                 "RECONCILER_FORGE_TOKEN": github.token,

@@ -28,7 +28,7 @@ def test_a_token_given_twice_is_refused() -> None:
     with pytest.raises(
         ConfigurationError, match="RECONCILER_FORGE_TOKEN: set together with RECONCILER_FORGE_TOKEN_FILE"
     ):
-        _ = Environment(variables=variables).forge_token
+        _ = Environment(variables=variables).own_forge_token
 
 
 def test_what_is_wrong_with_the_environment_is_found_with_everything_else(check: Check) -> None:
@@ -48,4 +48,4 @@ def test_the_process_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("RECONCILER_FORGE_TOKEN", "a")
     environment = read_environment()
     monkeypatch.delenv("RECONCILER_FORGE_TOKEN")
-    assert environment.forge_token == SecretRef(env="RECONCILER_FORGE_TOKEN")
+    assert environment.own_forge_token == SecretRef(env="RECONCILER_FORGE_TOKEN")

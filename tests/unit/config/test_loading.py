@@ -285,10 +285,33 @@ def test_the_token_of_the_environment_is_for_prometheus_on_the_command_line_only
         ({"GITHUB_TOKEN": ""}, None),
         ({"GITHUB_TOKEN": "x", "RECONCILER_FORGE_TOKEN": "y"}, SecretRef(env="RECONCILER_FORGE_TOKEN")),
         ({"GITHUB_TOKEN": "x", "RECONCILER_FORGE_TOKEN_FILE": "/t"}, SecretRef(file="/t")),
+        ({"GITLAB_TOKEN": "x"}, SecretRef(env="GITLAB_TOKEN")),
+        ({"GITLAB_TOKEN": "x", "RECONCILER_FORGE_TOKEN": "y"}, SecretRef(env="RECONCILER_FORGE_TOKEN")),
     ],
 )
 def test_the_forge_token_is_found_in_order(load: Load, variables: dict[str, str], token: SecretRef | None) -> None:
     assert load(variables=variables).settings.forge.token == token
+
+
+@pytest.mark.parametrize(
+    ("text", "remote", "expected"),
+    [
+        ("", "git@github.com:acme/fleet.git", "GITHUB_TOKEN"),
+        ("", "https://gitlab.com/acme/fleet.git", "GITLAB_TOKEN"),
+        ("forge: {kind: gitlab}", "https://git.example.com/acme/fleet.git", "GITLAB_TOKEN"),
+        ("forge: {kind: gitlab}", "", "GITLAB_TOKEN"),
+        ("forge: {kind: gitlab}", "https://github.com/acme/fleet.git", "GITHUB_TOKEN"),
+    ],
+)
+def test_one_forges_token_never_goes_to_another(load: Load, text: str, remote: str, expected: str) -> None:
+    variables = {"GITHUB_TOKEN": "x", "GITLAB_TOKEN": "y"}
+    settings = load(text, variables=variables, flags=Flags(remote=remote)).settings
+    assert settings.forge.token == SecretRef(env=expected)
+
+
+def test_two_tokens_for_a_forge_that_nobody_knows_are_not_chosen_from(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match="GITHUB_TOKEN and GITLAB_TOKEN: which is for this forge"):
+        load(variables={"GITHUB_TOKEN": "x", "GITLAB_TOKEN": "y"}, flags=Flags(remote="https://git.example.com/a/b"))
 
 
 def test_a_configured_forge_token_beats_the_environment_and_local_needs_none(load: Load) -> None:

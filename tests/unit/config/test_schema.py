@@ -184,7 +184,7 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
         ("models: [{id: m, actuationDelay: {merge: 1h}}]", "models[0].actuationDelay.merge: "),
         ("git: {signing: {method: ssh}}", "git.signing: "),
-        ("forge: {kind: gitlab}", 'forge.kind: "gitlab" is '),
+        ("forge: {kind: gitea}", 'forge.kind: "gitea" is '),
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
         ("pullRequests: {autoMerge: true}", 'pullRequests.autoMerge: "true" is '),
         ("pullRequests: {limits: {open: 1}}", "pullRequests.limits: "),

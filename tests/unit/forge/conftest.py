@@ -10,13 +10,18 @@ import pytest
 
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.gitlab.client import GitLabClient
+from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.local import Local
-from reconciler.forge.pull_requests import Forge, parse_remote
+from reconciler.forge.pull_requests import Forge, parse_nested_remote, parse_remote
+from tests.servers.forge_server import START_S
 from tests.servers.git_workshop import run_git
-from tests.servers.github import START_S, GitHubServer, serve_github
+from tests.servers.github import GitHubServer, serve_github
+from tests.servers.gitlab import GitLabServer, serve_gitlab
 from tests.servers.scripted import SteppedClock
 
 FULL_NAME = "acme/fleet"
+PROJECT = "acme/platform/fleet"
 
 
 def push_branch(repository: Path, branch: str) -> str:
@@ -35,6 +40,8 @@ class Stage:
     close: Callable[[int], None]
     merge: Callable[[int], object]
     trace: Callable[[], object]
+    kept: Callable[[str], str] = str
+    """What the forge makes of a text that it is given."""
 
     def push(self, branch: str) -> str:
         """A head branch with one commit of its own."""
@@ -74,6 +81,39 @@ class GitHubStage:
         return push_branch(self.repository, branch)
 
 
+@dataclass(kw_only=True)
+class GitLabStage:
+    """The GitLab server with one project, and how the client waits without time."""
+
+    server: GitLabServer
+    repository: Path
+    write_pause_s: float = 0.0
+    clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
+
+    @property
+    def waits_s(self) -> list[float]:
+        """For how long it waited, each time."""
+        return self.clock.slept
+
+    def open(self, *, token: str | None = None, url: str | None = None, remote: str = PROJECT) -> GitLab:
+        """The forge under test."""
+        address = parse_nested_remote(f"https://gitlab.com/{remote}")
+        if address is None:
+            raise AssertionError(remote)
+        client = GitLabClient(
+            url or self.server.url,
+            token or self.server.token,
+            token_name="variable FORGE_TOKEN",
+            write_pause_s=self.write_pause_s,
+            clock=self.clock,
+        )
+        return GitLab(address, client)
+
+    def push(self, branch: str) -> str:
+        """A head branch with one commit of its own."""
+        return push_branch(self.repository, branch)
+
+
 @pytest.fixture(scope="session")
 def template_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bare repository with one empty commit on `main`, to be copied."""
@@ -101,20 +141,34 @@ def github(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[G
         yield GitHubStage(server=server, repository=bare_repository)
 
 
-@pytest.fixture(params=["github", "local"])
+@pytest.fixture
+def gitlab(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabStage]:
+    """A GitLab that serves `acme/platform/fleet`."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_gitlab() as server:
+        server.add_repository(PROJECT, bare_repository)
+        yield GitLabStage(server=server, repository=bare_repository)
+
+
+@pytest.fixture(params=["github", "gitlab", "local"])
 def stage(request: pytest.FixtureRequest, bare_repository: Path) -> Stage:
     """Each forge in turn."""
     if request.param == "local":
         return _local_stage(bare_repository)
-    github: GitHubStage = request.getfixturevalue("github")
-    server = github.server
+    served: GitHubStage | GitLabStage = request.getfixturevalue(request.param)
+    server, name = served.server, next(iter(served.server.repositories.values())).full_name
     return Stage(
-        forge=github.open(),
+        forge=served.open(),
         repository=bare_repository,
-        close=lambda number: server.close(FULL_NAME, number),
-        merge=lambda number: server.merge(FULL_NAME, number),
+        close=lambda number: server.close(name, number),
+        merge=lambda number: server.merge(name, number),
         trace=lambda: len(server.writes),
+        kept=_kept_by_gitlab if request.param == "gitlab" else str,
     )
+
+
+def _kept_by_gitlab(text: str) -> str:
+    return text.replace("\r", "").rstrip()
 
 
 def _local_stage(repository: Path) -> Stage:

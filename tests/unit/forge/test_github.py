@@ -9,8 +9,8 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
+from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
-from tests.servers.github import Answer, Fault
 from tests.servers.scripted import reply, serve_script
 
 HEAD = "reconciler/prod-llm"

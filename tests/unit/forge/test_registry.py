@@ -7,8 +7,10 @@ import pytest
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
 from reconciler.forge.github import api_url
-from reconciler.forge.pull_requests import RepositoryAddress, parse_remote
-from reconciler.forge.registry import ForgeToken, forge_for
+from reconciler.forge.gitlab.merge_requests import GitLab
+from reconciler.forge.gitlab.merge_requests import api_url as gitlab_api_url
+from reconciler.forge.pull_requests import RepositoryAddress, parse_nested_remote, parse_remote
+from reconciler.forge.registry import ForgeToken, forge_for, kind_of
 
 TOKEN = ForgeToken(text="ghp_canary", source="environment variable GITHUB_TOKEN")
 
@@ -69,7 +71,7 @@ def test_a_directory_is_local_and_needs_no_token(bare_repository: Path, prefix: 
 
 
 def test_an_unknown_host_asks_for_forge_kind() -> None:
-    with pytest.raises(ConfigurationError, match=r"git\.example\.com: .* set forge\.kind \(github, local\)"):
+    with pytest.raises(ConfigurationError, match=r"git\.example\.com: .* set forge\.kind \(github, gitlab, local\)"):
         forge_for("https://git.example.com/acme/fleet", ForgeSettings(), TOKEN)
     assert forge_for("https://git.example.com/acme/fleet", ForgeSettings(kind="github"), TOKEN).name == "github"
 
@@ -79,7 +81,7 @@ def test_an_unknown_host_asks_for_forge_kind() -> None:
     [
         ("https://github.com/acme/fleet", ForgeSettings(), None, "RECONCILER_FORGE_TOKEN"),
         ("https://github.com/acme/fleet", ForgeSettings(), ForgeToken(text=" \n"), "GITHUB_TOKEN"),
-        ("https://github.com/acme/fleet", ForgeSettings(kind="svn"), TOKEN, "expected one of github, local"),
+        ("https://github.com/acme/fleet", ForgeSettings(kind="svn"), TOKEN, "expected one of github, gitlab, local"),
         ("https://github.com/acme", ForgeSettings(kind="github"), TOKEN, "https://HOST/OWNER/NAME"),
         ("https://github.com/acme/fleet", ForgeSettings(kind="local"), TOKEN, "bare repository on this machine"),
         ("https://u:s3cret@example.com/a", ForgeSettings(), TOKEN, "forge.kind"),
@@ -118,3 +120,113 @@ def test_the_api_address_follows_from_the_host() -> None:
 
 def test_a_token_shows_in_no_representation() -> None:
     assert "canary" not in repr(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("url", "owner"),
+    [
+        ("https://gitlab.com/acme/fleet", "acme"),
+        ("https://gitlab.com/acme/platform/ml.inference/fleet.git", "acme/platform/ml.inference"),
+        ("git@gitlab.com:acme/platform/fleet.git", "acme/platform"),
+        ("ssh://git@gitlab.com:2222/_acme/fleet.git/", "_acme"),
+    ],
+)
+def test_on_gitlab_groups_hold_groups(url: str, owner: str) -> None:
+    assert parse_nested_remote(url) == RepositoryAddress(host="gitlab.com", owner=owner, name="fleet")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://gitlab.com/fleet",
+        "https://gitlab.com/acme/fleet/-/tree/main",
+        "https://gitlab.com/acme/../fleet",
+        "https://gitlab.com/acme//fleet",
+        "https://gitlab.com/ac%2Fme/fleet",
+        "https://gitlab.com/acme/fleet?x=1",
+        f"https://gitlab.com/{'a/' * 21}fleet",
+        "/srv/git/acme/fleet.git",
+    ],
+)
+def test_what_is_no_project_of_gitlab_has_no_address(url: str) -> None:
+    assert parse_nested_remote(url) is None
+
+
+def test_a_gitlab_below_a_path_has_projects_below_it() -> None:
+    below = parse_nested_remote("https://example.com/git/acme/fleet.git", below="/git")
+    assert below == RepositoryAddress(host="example.com", owner="acme", name="fleet")
+    assert parse_nested_remote("git@example.com:acme/fleet.git", below="/git") == below
+    assert parse_nested_remote("https://example.com/gitlab/fleet", below="/git") is None
+
+
+@pytest.mark.parametrize(
+    ("remote", "kind"),
+    [
+        ("https://gitlab.com/acme/platform/fleet", "gitlab"),
+        ("git@gitlab.example.com:acme/fleet.git", "gitlab"),
+        ("https://GitLab.example.com:8443/acme/fleet.git", "gitlab"),
+        ("git@github.com:acme/fleet.git", "github"),
+        ("https://mygitlab.example.com/acme/fleet", ""),
+        ("https://example.com/gitlab.com/fleet", ""),
+    ],
+)
+def test_a_host_says_which_forge_it_is(remote: str, kind: str) -> None:
+    assert kind_of(remote) == kind
+
+
+@pytest.mark.parametrize(
+    ("remote", "url"),
+    [
+        ("https://gitlab.com/acme/fleet", "https://gitlab.com/api/v4"),
+        ("https://gitlab.example.com:8443/acme/fleet.git", "https://gitlab.example.com:8443/api/v4"),
+        ("git@gitlab.example.com:acme/fleet.git", "https://gitlab.example.com/api/v4"),
+        ("ssh://git@gitlab.example.com:2222/acme/fleet.git", "https://gitlab.example.com/api/v4"),
+    ],
+)
+def test_gitlabs_api_address_follows_from_the_remote(remote: str, url: str) -> None:
+    assert gitlab_api_url(remote) == url
+
+
+def test_gitlab_opens_by_its_host_by_kind_and_by_url() -> None:
+    token = ForgeToken(text="glpat-canary", source="environment variable GITLAB_TOKEN")
+    own = ForgeSettings(kind="gitlab", url="https://example.com/git/api/v4")
+    for remote, settings, page in (
+        (
+            "git@gitlab.com:acme/platform/fleet.git",
+            ForgeSettings(),
+            "https://gitlab.com/acme/platform/fleet/-/commit/1",
+        ),
+        ("https://git.acme.io/acme/fleet", ForgeSettings(kind="gitlab"), "https://git.acme.io/acme/fleet/-/commit/1"),
+        ("https://example.com/git/acme/fleet", own, "https://example.com/git/acme/fleet/-/commit/1"),
+    ):
+        forge = forge_for(remote, settings, token)
+        assert isinstance(forge, GitLab)
+        assert forge.commit_address("1") == page
+
+
+@pytest.mark.parametrize(
+    ("remote", "settings", "token", "message"),
+    [
+        ("https://gitlab.com/acme/fleet", ForgeSettings(), None, "set RECONCILER_FORGE_TOKEN or GITLAB_TOKEN"),
+        ("https://gitlab.com/fleet", ForgeSettings(), TOKEN, "https://HOST/GROUP/PROJECT"),
+        (
+            "https://gitlab.com/a/b",
+            ForgeSettings(url="https://gitlab.com"),
+            TOKEN,
+            "ends with /api/v4, found https://gitl",
+        ),
+        ("https://gitlab.com/a/b", ForgeSettings(url="http://gitlab.com/api/v4"), TOKEN, "send the token in the clear"),
+        ("http://gitlab.com/a/b", ForgeSettings(), TOKEN, "send the token in the clear"),
+        (
+            "https://git.com/a/b",
+            ForgeSettings(kind="gitea"),
+            TOKEN,
+            "of github, gitlab, local, found 'gitea'",
+        ),
+    ],
+)
+def test_what_does_not_fit_gitlab_names_the_setting(
+    remote: str, settings: ForgeSettings, token: ForgeToken | None, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        forge_for(remote, settings, token)

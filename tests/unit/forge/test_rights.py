@@ -1,9 +1,10 @@
-"""What a token may do on GitHub, by the role it has and the rules of the repository."""
+"""What a token may do, by the role it has and the rules of the repository: on GitHub, and on GitLab."""
 
 import pytest
 
 from reconciler.forge.rights import Rights
-from tests.unit.forge.conftest import FULL_NAME, GitHubStage
+from tests.servers.gitlab import protection
+from tests.unit.forge.conftest import FULL_NAME, GitHubStage, GitLabStage
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,73 @@ def test_a_server_without_rules_has_none(github: GitHubStage) -> None:
     server, forge = github.server, github.open()
     server.fail("GET", "/rules/", status=404, times=2)
     assert forge.rights(base="main", head="reconciler/x").refusals == ()
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (40, Rights(may_open=True, may_label=True, may_merge=True, allows_auto_merge=True)),
+        (30, Rights(may_open=True, may_label=True, may_merge=False, allows_auto_merge=True)),
+        (20, Rights(may_open=False, may_label=True, may_merge=False, allows_auto_merge=True)),
+        (10, Rights(may_open=False, may_label=False, may_merge=False, allows_auto_merge=True)),
+        (None, Rights(may_open=None, may_label=None, may_merge=None, allows_auto_merge=True)),
+    ],
+)
+def test_rights_on_gitlab_follow_the_access_level(
+    gitlab: GitLabStage, level: int | None, expected: Rights, *, by_group: bool
+) -> None:
+    server, forge = gitlab.server, gitlab.open()
+    server.access_level, server.group_access = level, by_group
+    server.protections = [protection("main")]
+    assert forge.rights(base="main", head="reconciler/x") == expected
+    assert server.writes == [], "asking changes nothing"
+
+
+def test_a_level_by_another_groups_invitation_is_found_among_the_members(gitlab: GitLabStage) -> None:
+    server, forge = gitlab.server, gitlab.open()
+    server.project = {"permissions": {"project_access": None, "group_access": None}}
+    assert forge.rights(base="main", head="reconciler/x").may_open
+    assert [each.path.rpartition("/")[2] for each in server.requests if "/members/" in each.path] == ["99"]
+
+
+@pytest.mark.parametrize(("merge", "may_merge"), [(30, True), (40, False)])
+def test_who_may_merge_is_what_the_protection_of_the_base_says(
+    gitlab: GitLabStage, merge: int, *, may_merge: bool
+) -> None:
+    gitlab.server.protections = [protection("main", merge=merge)]
+    assert gitlab.open().rights(base="main", head="reconciler/x").may_merge is may_merge
+
+
+@pytest.mark.parametrize(
+    ("shown", "refusals"),
+    [
+        (protection("main"), ()),
+        (protection("release/*"), ()),
+        (protection("reconciler/*", force=True), ()),
+        (protection("reconciler/*"), ("reconciler/* is protected: no forced pushes",)),
+        (protection("*", push=60), ("* is protected, and the token may not push to it",)),
+        (protection("*", push=0), ("* is protected, and the token may not push to it",)),
+        (protection("[r]econciler/?"), ()),
+    ],
+)
+def test_protected_branches_that_cover_ours_are_told(
+    gitlab: GitLabStage, shown: dict[str, object], refusals: tuple[str, ...]
+) -> None:
+    gitlab.server.access_level, gitlab.server.protections = 40, [shown]
+    assert gitlab.open().rights(base="main", head="reconciler/x").refusals == refusals
+
+
+def test_push_rules_and_approvals_of_paid_tiers_are_told(gitlab: GitLabStage) -> None:
+    gitlab.server.resets_approvals = True
+    gitlab.server.push_rule = {
+        "id": 1,
+        "branch_name_regex": "^(feature|fix)/",
+        "commit_message_regex": "",
+        "member_check": False,
+        "reject_unsigned_commits": True,
+        "reject_non_dco_commits": True,
+    }
+    rights = gitlab.open().rights(base="main", head="reconciler/x")
+    assert (rights.drops_approvals, rights.needs_signatures) == (True, True)
+    assert rights.refusals == ("branch names of a pattern", "signed-off commits only: set git.signOff")

@@ -1,0 +1,1 @@
+"""Merge requests of GitLab.com and self-managed GitLab, as pull requests."""

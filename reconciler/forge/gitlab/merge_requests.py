@@ -1,0 +1,233 @@
+"""Pull requests on GitLab.com and self-managed GitLab, where they are called merge requests."""
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
+from reconciler.forge.answers import find, flag_of, flag_or_none, list_of, number_of, text_of
+from reconciler.forge.creating import create_once
+from reconciler.forge.failures import ForbiddenError, NotFoundError
+from reconciler.forge.gitlab.answers import CLOSED_STATES, OPEN_STATES, is_ours, pull_request_of
+from reconciler.forge.gitlab.attached import LabelsAndReviewers
+from reconciler.forge.gitlab.client import GitLabClient
+from reconciler.forge.gitlab.failures import ConflictError
+from reconciler.forge.gitlab.rights import read_rights
+from reconciler.forge.gitlab.texts import is_kept_as, text_to_send, title_of
+from reconciler.forge.pull_requests import (
+    NEUTRAL_IDENTITY,
+    PullRequest,
+    PullRequestState,
+    RepositoryAddress,
+    host_and_path,
+)
+from reconciler.forge.rights import Rights
+
+logger = logging.getLogger(__name__)
+
+API = "/api/v4"
+
+
+def api_url(remote: str) -> str:
+    """The REST root of the GitLab that a remote is on; a port counts where the remote is reached by http."""
+    if remote.startswith(("https://", "http://")):
+        scheme, _, rest = remote.partition("://")
+        return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}{API}"
+    return f"https://{host_and_path(remote)[0]}{API}"
+
+
+class GitLab:
+    """One project on GitLab, through an access token."""
+
+    name = "gitlab"
+    body_limit = 1_000_000  # GitLab takes 1,048,576; the rest is for people
+    draws_mermaid = True
+
+    def __init__(self, address: RepositoryAddress, client: GitLabClient) -> None:
+        self._address = address
+        self._client = client
+        self._attached = LabelsAndReviewers(client, self._path())
+
+    def check_access(self) -> None:
+        """Ask for the project itself, which needs the token and the path to be right."""
+        action = f"look for {self._address}"
+        project = self._client.get(self._path(), action=action)
+        found = text_of(project, "path_with_namespace")
+        if found.lower() != self._address.full_name.lower():
+            raise ConfigurationError(f"{action}: the project is now {found or 'another one'}: name it so")
+        if flag_of(project, "archived"):
+            raise ConfigurationError(f"{action}: the project is archived, which makes it read-only")
+        is_off = flag_or_none(project, "merge_requests_enabled") is False
+        if is_off or text_of(project, "merge_requests_access_level") == "disabled":
+            raise ConfigurationError(f"{action}: merge requests are switched off (Settings, General, Visibility)")
+
+    def rights(self, *, base: str, head: str) -> Rights:
+        """See `Forge`."""
+        return read_rights(self._client, self._path(), base=base, head=head)
+
+    def commit_address(self, commit: str) -> str:
+        """A page of the project."""
+        return f"{self._web}/-/commit/{commit}"
+
+    def files_address(self, commit: str) -> str:
+        """A page of the project."""
+        return f"{self._web}/-/blob/{commit}/"
+
+    def author(self) -> Identity:
+        """The token's user, a bot for a project's or group's token, with the address that its commits are known by."""
+        try:
+            user = self._client.get("/user", action="ask whose token this is")
+        except ForbiddenError as error:
+            logger.debug("commits get a neutral author: %s", error)
+            return NEUTRAL_IDENTITY
+        username = text_of(user, "username")
+        if not username:
+            return NEUTRAL_IDENTITY
+        private = f"{number_of(user, 'id')}-{username}@users.noreply.{self._address.host}"
+        return Identity(name=text_of(user, "name") or username, email=text_of(user, "commit_email") or private)
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        found: dict[int, PullRequest] = {}
+        # Open ones first: one that is closed in between is then seen twice, and the later word counts.
+        for answer in (*self._open(base), *self._closed_since(base, closed_since_s)):
+            if not is_ours(answer):
+                continue
+            pull_request = pull_request_of(answer)
+            if pull_request.base_branch == base and pull_request.head_branch.startswith(head_prefix):
+                found[pull_request.number] = pull_request
+        recent = (each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s)
+        return tuple(sorted(recent, key=lambda each: each.number))
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """See `Forge`. A create whose answer was lost is found again by its head branch."""
+        form: dict[str, object] = {
+            "source_branch": head,
+            "target_branch": base,
+            "title": title_of(title, is_draft=draft),
+            "description": text_to_send(body),
+            **self._attached.form(labels, reviewers),
+        }
+        action = f"propose {head}"
+
+        def create() -> PullRequest:
+            self._check_ahead(head, base, action)
+            return pull_request_of(self._client.post(self._path("merge_requests"), form, action=action))
+
+        try:
+            created = create_once(
+                create,
+                lambda: self._find_open(head, base),
+                refusals=(_NothingToProposeError, NotFoundError, ConflictError),
+                may_settle=lambda refusal: not isinstance(refusal, _NothingToProposeError),
+                wait=self._client.wait,
+            )
+        except _NothingToProposeError:
+            return None
+        except NotFoundError as refusal:
+            raise self._explain_missing(refusal, base) from None
+        return self._attached.complete(created, labels, reviewers)
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
+        action, path = f"update pull request {number}", self._path(f"merge_requests/{number}")
+        current = pull_request_of(self._client.get(path, action=action))
+        if not current.is_open:
+            logger.info("pull request %d is %s, left as it is", number, current.state.value)
+            return current
+        form: dict[str, object] = {}
+        if title is not None and title_of(title, is_draft=current.is_draft) != _full_title(current):
+            form["title"] = title_of(title, is_draft=current.is_draft)
+        if body is not None and not is_kept_as(body, current.body):
+            form["description"] = text_to_send(body)
+        if close:
+            form["state_event"] = "close"
+        updated = pull_request_of(self._client.put(path, form, action=action)) if form else current
+        return self._attached.complete(updated, labels, reviewers)
+
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """See `Forge`."""
+        action, path = f"update pull request {number}", self._path(f"merge_requests/{number}")
+        current = pull_request_of(self._client.get(path, action=action))
+        if current.state is PullRequestState.MERGED and not is_kept_as(body, current.body):
+            self._client.put(path, {"description": text_to_send(body)}, action=action)
+
+    def note_merge(self, number: int) -> None:
+        """See `Forge`: GitLab marks it a moment after the push."""
+
+    def _open(self, base: str) -> Iterator[object]:
+        # The oldest first: what is opened while we read comes at the end and moves nothing to another page.
+        for state in OPEN_STATES:
+            query = {"state": state, "target_branch": base, "order_by": "created_at", "sort": "asc"}
+            yield from self._listed("list open pull requests", query)
+
+    def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
+        """Closed ones: a pull request is never touched before it is closed."""
+        since = datetime.fromtimestamp(max(0, int(since_s)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for state in CLOSED_STATES:
+            query = {"state": state, "target_branch": base, "updated_after": since}
+            ordered = {**query, "order_by": "updated_at", "sort": "desc"}
+            yield from self._listed("list closed pull requests", ordered)
+
+    def _find_open(self, head: str, base: str) -> PullRequest | None:
+        query = {"state": "opened", "source_branch": head, "target_branch": base}
+        for answer in self._listed(f"look for {head}", query):
+            if is_ours(answer) and text_of(answer, "source_branch") == head:
+                return pull_request_of(answer)
+        return None
+
+    def _listed(self, action: str, query: dict[str, str]) -> Iterator[object]:
+        for page in self._client.pages(self._path("merge_requests"), action=action, query=query):
+            yield from page
+
+    def _check_ahead(self, head: str, base: str, action: str) -> None:
+        """Raise where `head` holds nothing that `base` lacks: GitLab would open a pull request all the same."""
+        compared = self._client.get(
+            self._path("repository/compare"), action=action, query={"from": base, "to": head, "straight": "false"}
+        )
+        if not list_of(find(compared, "commits")):
+            raise _NothingToProposeError(f"{action}: {base} holds all of it")
+
+    def _explain_missing(self, refusal: NotFoundError, base: str) -> ReconcilerError:
+        """What a comparison could not find: the base, or a head that is not visible yet."""
+        try:
+            self._client.get(self._path(f"repository/branches/{quote(base, safe='')}"), action="look for the base")
+        except NotFoundError:
+            return ConfigurationError(f"{refusal}; check that the base branch {base} exists")
+        return TransientError(str(refusal))
+
+    @property
+    def _web(self) -> str:
+        return f"{self._client.root.removesuffix(API)}/{self._address.full_name}"
+
+    def _path(self, rest: str = "") -> str:
+        return f"/projects/{quote(self._address.full_name, safe='')}" + (f"/{rest}" if rest else "")
+
+
+class _NothingToProposeError(ReconcilerError):
+    """Raised when a head branch holds nothing that its base lacks."""
+
+
+def _full_title(shown: PullRequest) -> str:
+    return title_of(shown.title, is_draft=shown.is_draft)

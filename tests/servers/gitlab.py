@@ -1,0 +1,325 @@
+"""A GitLab with a memory: merge requests over real bare git repositories, with faults to switch on.
+
+    with serve_gitlab() as gitlab:
+        gitlab.add_repository("acme/platform/fleet", path_of_bare_repository)
+        ... GitLabClient(gitlab.url, gitlab.token, ...)
+
+It has exactly the endpoints that we use, and acts on texts as GitLab does: quick actions, drafts by title, carriage
+returns and spaces at the end. Each request and answer is held against what its API reference says (`gitlab_contract`).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+from tests.servers.contract import Contract
+from tests.servers.forge_server import (
+    MISSING_COMMIT,
+    Answer,
+    ForgeServer,
+    StoredPullRequest,
+    StoredRepository,
+    serve_forge,
+)
+from tests.servers.git_workshop import run_git
+from tests.servers.gitlab_contract import load_contract
+from tests.servers.gitlab_objects import (
+    Json,
+    MergeRequestView,
+    branch_object,
+    commit_object,
+    merge_request_object,
+    own_user_object,
+    project_object,
+    user_object,
+)
+
+LIMIT_HEADERS = {"RateLimit-Limit": "2000", "RateLimit-Remaining": "1999", "RateLimit-Reset": "1790000060"}
+QUICK_ACTION = re.compile(
+    r"(?P<code>^```\n.+?\n```$)|^/(?:merge|close|label|assign|approve|draft|ready|title)\b[^\n]*(?:\n|$)",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+OWN_ID = 99
+DEVELOPER, MAINTAINER = 30, 40
+STATES = {"open": "opened"}
+
+
+class GitLabServer(ForgeServer):
+    """The state behind the server.
+
+    `access_level` is the token's (None: told nowhere); `group_access` whether a group gives it. `users` are by number.
+    `tier` Free answers 404 to what is paid for. `commands` are the quick actions that texts of ours contained.
+    """
+
+    kind = "gitlab"
+    creates = ("POST", r"/merge_requests$")
+    lists = ("GET", r"/merge_requests$")
+    updates = ("PUT", r"/merge_requests/\d+$")
+    merge_words = "Merge !{number}"
+    limit_headers = LIMIT_HEADERS
+    root = "/api/v4"
+
+    def __init__(self, contract: Contract | None) -> None:
+        super().__init__(contract)
+        self.token = "glpat-1234-canary_token"
+        self.access_level: int | None = DEVELOPER
+        self.group_access = False
+        self.users: dict[int, str] = {7: "alice", 8: "bob"}
+        self.most_reviewers = 1
+        self.creates_labels = True
+        self.protections: Sequence[Json] = ()
+        self.push_rule: Json | None = None
+        self.resets_approvals: bool | None = None
+        self.project: Json = {}
+        self.commit_email = "reconciler-bot@noreply.gitlab.example.com"
+        self.commands: list[str] = []
+
+    def error(self, message: str) -> Json:
+        """See `ForgeServer`."""
+        return {"message": message}
+
+    def route(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: Any) -> Answer:
+        """See `ForgeServer`."""
+        if headers.get("PRIVATE-TOKEN") != self.token:
+            return Answer(status=401, body=self.error("401 Unauthorized"))
+        if method == "GET" and path == "/user":
+            return self._user()
+        if method == "GET" and path == "/users":
+            found = [(number, name) for number, name in self.users.items() if name == query["username"].lower()]
+            return Answer(status=200, body=[self._person(number, name) for number, name in found])
+        match = re.fullmatch(r"/projects/([^/]+)(/.*)?", path)
+        repository = self.repositories.get(unquote(match[1]).lower()) if match else None
+        if match is None or repository is None:
+            return Answer(status=404, body=self.error("404 Project Not Found"))
+        self._refresh(repository)
+        for route_method, pattern, respond in self._routes(repository, query, body):
+            if route_method == method and (found_path := re.fullmatch(pattern, match[2] or "")):
+                return respond(*found_path.groups())
+        return Answer(status=404, body={"error": "404 Not Found"})
+
+    def _routes(
+        self, repository: StoredRepository, query: Mapping[str, str], body: Any
+    ) -> list[tuple[str, str, Callable[..., Answer]]]:
+        return [
+            ("GET", "", lambda: self._project(repository)),
+            ("GET", "/merge_requests", lambda: self._list(repository, query)),
+            ("POST", "/merge_requests", lambda: self._create(repository, body)),
+            ("GET", r"/merge_requests/(\d+)", lambda number: self._one(repository, number)),
+            ("PUT", r"/merge_requests/(\d+)", lambda number: self._edit(repository, number, body)),
+            ("GET", "/repository/compare", lambda: self._compare(repository, query["from"], query["to"])),
+            ("GET", r"/repository/branches/([^/]+)", lambda name: self._branch(repository, unquote(name))),
+            ("GET", "/protected_branches", self._protected_branches),
+            ("GET", "/push_rule", lambda: self._paid(self.push_rule)),
+            ("GET", "/approvals", self._approvals),
+            ("GET", r"/members/all/(\d+)", self._member),
+        ]
+
+    def _user(self) -> Answer:
+        if not self.has_user:
+            return Answer(status=403, body={"error": "insufficient_scope", "error_description": "read_user is missing"})
+        own = own_user_object(self.host, self.login, OWN_ID, self.user_name, self.commit_email)
+        return Answer(status=200, body=own)
+
+    def _person(self, number: int, name: str) -> Json:
+        return user_object(self.host, name, number, name.title())
+
+    def _project(self, repository: StoredRepository) -> Answer:
+        level = None if self.access_level is None else {"access_level": self.access_level, "notification_level": 3}
+        told = {
+            "archived": repository.archived,
+            "merge_requests_enabled": True,
+            "merge_requests_access_level": "enabled",
+            "permissions": {
+                "project_access": None if self.group_access else level,
+                "group_access": level if self.group_access else None,
+            },
+            **self.project,
+        }
+        name = repository.renamed_to or repository.full_name
+        return Answer(status=200, body=project_object(self.host, name, repository.id, told))
+
+    def _list(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        found = [each for each in repository.pull_requests.values() if self._is_listed(each, query)]
+        by_update = query.get("order_by") == "updated_at"
+        found.sort(key=lambda each: (each.updated_s if by_update else each.created_s, each.number))
+        if query.get("sort", "desc") == "desc":
+            found.reverse()
+        size, page = min(100, int(query.get("per_page", "20"))), int(query.get("page", "1"))
+        shown = found[(page - 1) * size : page * size]
+        is_last = page * size >= len(found)
+        headers = {"X-Page": str(page), "X-Per-Page": str(size), "X-Next-Page": "" if is_last else str(page + 1)}
+        if not is_last:  # an address that must not be followed: paging is by number
+            headers["Link"] = f'<{self.next_page}/steal?page={page + 1}>; rel="next"'
+        body = [self._object(repository, each) for each in shown]
+        return Answer(status=200, body=body, headers=headers)
+
+    def _is_listed(self, stored: StoredPullRequest, query: Mapping[str, str]) -> bool:
+        if stored.hidden_lists:
+            stored.hidden_lists -= 1
+            return False
+        return (
+            query.get("state", "all") in {_state(stored), "all"}
+            and query.get("target_branch", stored.base) == stored.base
+            and query.get("source_branch", stored.head) == stored.head
+            and stored.updated_s >= _seconds(query.get("updated_after", "1970-01-01T00:00:00Z"))
+        )
+
+    def _create(self, repository: StoredRepository, body: Any) -> Answer:
+        if self.access_level is not None and self.access_level < DEVELOPER:
+            return Answer(status=403, body=self.error("403 Forbidden"))
+        head, base = body["source_branch"], body["target_branch"]
+        if head == base:
+            return Answer(status=422, body={"message": ["You can't use same project/branch for source and target"]})
+        ours = (each for each in repository.pull_requests.values() if each.head_repository is None)
+        for each in ours:
+            if (_state(each), each.head, each.base) == ("opened", head, base):
+                words = f"Another open merge request already exists for this source branch: !{each.number}"
+                return Answer(status=409, body={"message": [words]})
+        title = body["title"].strip()
+        stored = self.store(repository, head, base, title, self._without_commands(body.get("description")))
+        stored.head_commit = repository.branches().get(head, MISSING_COMMIT)
+        stored.hidden_lists = self.hide_new_for
+        self._attach(stored, body)
+        return Answer(status=201, body=self._object(repository, stored))
+
+    def _one(self, repository: StoredRepository, number: str) -> Answer:
+        stored = repository.pull_requests.get(int(number))
+        if stored is None:
+            return Answer(status=404, body=self.error("404 Not found"))
+        return Answer(status=200, body=self._object(repository, stored))
+
+    def _edit(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        stored = repository.pull_requests.get(int(number))
+        if stored is None:
+            return Answer(status=404, body=self.error("404 Not found"))
+        stored.title = body.get("title", stored.title).strip()
+        if "description" in body:
+            stored.body = self._without_commands(body["description"])
+        self._attach(stored, {**body, "labels": body.get("add_labels", "")})
+        stored.updated_s = self.tick()
+        if body.get("state_event") == "close" and stored.state == "open":
+            self.close_stored(stored)
+        return self._one(repository, number)
+
+    def _attach(self, stored: StoredPullRequest, body: Any) -> None:
+        """What is not allowed is passed over, without a word."""
+        named = [label for label in body.get("labels", "").split(",") if label]
+        stored.labels += [label for label in named if self.creates_labels and label not in stored.labels]
+        if "reviewer_ids" in body:
+            known = [self.users[number] for number in body["reviewer_ids"] if number in self.users]
+            stored.reviewers = known[: self.most_reviewers]
+
+    def _without_commands(self, text: str | None) -> str:
+        """What GitLab keeps of a text: it does what a line that is a quick action says."""
+
+        def replaced(match: re.Match[str]) -> str:
+            if match["code"]:
+                return match[0]
+            self.commands.append(match[0].strip())
+            return ""
+
+        return QUICK_ACTION.sub(replaced, (text or "").replace("\r", "")).rstrip()
+
+    def _compare(self, repository: StoredRepository, base: str, head: str) -> Answer:
+        branches = repository.branches()
+        if base not in branches or head not in branches:
+            return Answer(status=404, body=self.error("404 Ref Not Found"))
+        lines = run_git(repository.directory, "rev-list", f"{branches[base]}..{branches[head]}").splitlines()
+        commits = [commit_object(oid) for oid in lines]
+        body = {"commit": commits[0] if commits else None, "commits": commits, "diffs": [], "compare_same_ref": False}
+        return Answer(status=200, body=body)
+
+    def _branch(self, repository: StoredRepository, name: str) -> Answer:
+        branches = repository.branches()
+        if name not in branches:
+            return Answer(status=404, body=self.error("404 Branch Not Found"))
+        protection = next((each for each in self.protections if each["name"] == name), None)
+        levels = [] if protection is None else protection["merge_access_levels"]
+        shown = branch_object(
+            name,
+            commit_object(branches[name]),
+            protected=protection is not None,
+            developers_may=protection is None or any(each["access_level"] == DEVELOPER for each in levels),
+            can_push=True,
+        )
+        return Answer(status=200, body=shown)
+
+    def _protected_branches(self) -> Answer:
+        if (self.access_level or 0) < MAINTAINER:
+            return Answer(status=403, body=self.error("403 Forbidden"))
+        return Answer(status=200, body=list(self.protections))
+
+    def _approvals(self) -> Answer:
+        told = {"reset_approvals_on_push": self.resets_approvals, "approvals_before_merge": 0}
+        return self._paid(None if self.resets_approvals is None else told)
+
+    def _paid(self, body: Json | None) -> Answer:
+        return Answer(status=404, body={"error": "404 Not Found"}) if body is None else Answer(status=200, body=body)
+
+    def _member(self, number: str) -> Answer:
+        if int(number) != OWN_ID or self.access_level is None:
+            return Answer(status=404, body=self.error("404 Not found"))
+        shown = {"id": OWN_ID, "username": self.login, "access_level": self.access_level}
+        return Answer(status=200, body=shown)
+
+    def _refresh(self, repository: StoredRepository) -> None:
+        """Unlike GitHub's, a merge request stays open when its head branch is deleted."""
+        branches = repository.branches()
+        for stored in repository.pull_requests.values():
+            if stored.state == "open" and stored.head_repository is None and stored.head in branches:
+                stored.head_commit = branches[stored.head]
+
+    def _object(self, repository: StoredRepository, stored: StoredPullRequest) -> Json:
+        numbers = {name: number for number, name in self.users.items()}
+        forks = {None: repository.id, "": None}
+        return merge_request_object(
+            MergeRequestView(
+                number=stored.number,
+                title=stored.title,
+                description=stored.body,
+                state=_state(stored),
+                source_branch=stored.head,
+                target_branch=stored.base,
+                source_project_id=forks.get(stored.head_repository, 77),
+                project_id=repository.id,
+                labels=stored.labels,
+                reviewers=[self._person(numbers[name], name) for name in stored.reviewers],
+                author=self._person(OWN_ID, self.login),
+                sha=stored.head_commit,
+                merges_by_itself=stored.in_merge_queue,
+                created_s=stored.created_s,
+                updated_s=stored.updated_s,
+                closed_s=stored.closed_s,
+                merged_s=stored.merged_s,
+                web_url=f"{self.host}/{repository.full_name}/-/merge_requests/{stored.number}",
+            )
+        )
+
+
+def protection(name: str, *, push: int = MAINTAINER, merge: int = MAINTAINER, force: bool = False) -> Json:
+    """A protected branch, or a pattern of them, with the least levels that may push and merge."""
+    return {
+        "id": 1,
+        "name": name,
+        "push_access_levels": [{"access_level": push}],
+        "merge_access_levels": [{"access_level": merge}],
+        "allow_force_push": force,
+    }
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _state(stored: StoredPullRequest) -> str:
+    return "merged" if stored.merged_s is not None else STATES.get(stored.state, stored.state)
+
+
+@contextmanager
+def serve_gitlab() -> Iterator[GitLabServer]:
+    """A running server; see `serve_forge`."""
+    with serve_forge(GitLabServer(load_contract())) as state:
+        yield state

@@ -1,0 +1,188 @@
+"""What GitLab's REST API takes and answers, as far as we ask it, in the form of an OpenAPI description.
+
+GitLab publishes a description of its own (`doc/api/openapi/openapi_v3.yaml` in gitlab-org/gitlab, 4 MB, in no package
+of any registry); it calls no field required and none nullable, and a list of merge requests one of them. So what stands
+here is taken from the API reference, read in November 2026 (docs.gitlab.com/api/, doc/api/ in gitlab-org/gitlab):
+merge_requests.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md, project_push_rules.md,
+merge_request_approvals.md, members.md, rest/_index.md (pages, status codes); and for the refusals of a create from
+lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open already, 400: anything else).
+"""
+
+import functools
+from typing import Any
+
+from tests.servers.contract import Contract
+
+Json = dict[str, Any]
+
+TEXT: Json = {"type": "string"}
+NUMBER: Json = {"type": "integer", "minimum": 1}
+FLAG: Json = {"type": "boolean"}
+TIME: Json = {"type": "string", "format": "date-time"}
+NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
+LEVEL: Json = {"type": "integer", "enum": [0, 5, 10, 15, 20, 30, 40, 50, 60]}
+
+
+def or_null(schema: Json) -> Json:
+    """The same, or null."""
+    return {**schema, "nullable": True}
+
+
+def one_of(*words: str) -> Json:
+    """One of some words."""
+    return {"type": "string", "enum": list(words)}
+
+
+def objects(properties: Json, *, optional: Json | None = None) -> Json:
+    """An object that has all of `properties`."""
+    return {"type": "object", "required": list(properties), "properties": {**properties, **(optional or {})}}
+
+
+def many(schema: Json) -> Json:
+    """A list of such."""
+    return {"type": "array", "items": schema}
+
+
+USER = objects({"id": NUMBER, "username": TEXT, "name": TEXT, "state": TEXT, "web_url": TEXT})
+OWN_USER = objects({"id": NUMBER, "username": TEXT, "name": TEXT, "email": TEXT, "commit_email": TEXT})
+ACCESS = or_null(objects({"access_level": LEVEL}))
+PROJECT = objects(
+    {
+        "id": NUMBER,
+        "path_with_namespace": TEXT,
+        "default_branch": or_null(TEXT),
+        "web_url": TEXT,
+        "archived": FLAG,
+        "merge_requests_enabled": FLAG,
+        "merge_requests_access_level": one_of("disabled", "private", "enabled"),
+        "permissions": objects({"project_access": ACCESS, "group_access": ACCESS}),
+    }
+)
+MERGE_REQUEST = objects(
+    {
+        "id": NUMBER,
+        "iid": NUMBER,
+        "project_id": NUMBER,
+        "title": {"type": "string", "maxLength": 255},
+        "description": or_null({"type": "string", "maxLength": 1_048_576}),
+        "state": one_of("opened", "closed", "locked", "merged"),
+        "created_at": TIME,
+        "updated_at": TIME,
+        "merged_at": or_null(TIME),
+        "closed_at": or_null(TIME),
+        "source_branch": TEXT,
+        "target_branch": TEXT,
+        "source_project_id": or_null(NUMBER),
+        "target_project_id": NUMBER,
+        "labels": many(TEXT),
+        "reviewers": many(USER),
+        "draft": FLAG,
+        "merge_when_pipeline_succeeds": FLAG,
+        "detailed_merge_status": TEXT,
+        "sha": or_null(TEXT),
+        "web_url": TEXT,
+    }
+)
+COMMIT = objects({"id": TEXT, "short_id": TEXT, "message": TEXT, "parent_ids": many(TEXT)})
+BRANCH = objects(
+    {
+        "name": TEXT,
+        "commit": COMMIT,
+        "protected": FLAG,
+        "developers_can_push": FLAG,
+        "developers_can_merge": FLAG,
+        "can_push": FLAG,
+        "default": FLAG,
+    }
+)
+LEVELS = many(objects({"access_level": or_null(LEVEL)}))
+PROTECTION = objects(
+    {"id": NUMBER, "name": TEXT, "push_access_levels": LEVELS, "merge_access_levels": LEVELS, "allow_force_push": FLAG}
+)
+PAGE: Json = {"page": NUMBER, "per_page": {"type": "integer", "minimum": 1, "maximum": 100}}
+LIST_QUERY: Json = {
+    **PAGE,
+    "state": one_of("all", "opened", "closed", "locked", "merged"),
+    "order_by": one_of("created_at", "updated_at", "title", "merged_at"),
+    "sort": one_of("asc", "desc"),
+    "source_branch": TEXT,
+    "target_branch": TEXT,
+    "updated_after": TIME,
+}
+TEXTS: Json = {
+    "title": {"type": "string", "minLength": 1, "maxLength": 255},
+    "description": {"type": "string", "maxLength": 1_048_576},
+    "labels": TEXT,
+    "reviewer_ids": NUMBERS,
+    "remove_source_branch": FLAG,
+    "squash": FLAG,
+}
+NEW_MERGE_REQUEST: Json = {
+    "type": "object",
+    "required": ["source_branch", "target_branch", "title"],
+    "properties": {"source_branch": TEXT, "target_branch": TEXT, **TEXTS},
+}
+CHANGED_MERGE_REQUEST: Json = {
+    "type": "object",
+    "properties": {
+        **TEXTS,
+        "target_branch": TEXT,
+        "state_event": one_of("close", "reopen"),
+        "add_labels": TEXT,
+        "remove_labels": TEXT,
+    },
+}
+ERROR: Json = {"type": "object", "minProperties": 1}
+"""`message` (a text, a list of texts, or those by field) or `error` with `error_description`."""
+
+
+def operation(
+    name: str, answer: Json, *, query: Json | None = None, body: Json | None = None, status: int = 200
+) -> Json:
+    """One operation with what it takes and, when it succeeds, answers."""
+    parameters = [{"name": each, "in": "query", "schema": schema} for each, schema in (query or {}).items()]
+    found: Json = {
+        "operationId": name,
+        "parameters": parameters,
+        "responses": {str(status): {"content": {"application/json": {"schema": answer}}}},
+    }
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return found
+
+
+PATHS: Json = {
+    "/user": {"get": operation("user/get", OWN_USER)},
+    "/users": {"get": operation("users/list", many(USER), query={**PAGE, "username": TEXT})},
+    "/projects/{id}": {"get": operation("project/get", PROJECT)},
+    "/projects/{id}/merge_requests": {
+        "get": operation("merge-requests/list", many(MERGE_REQUEST), query=LIST_QUERY),
+        "post": operation("merge-requests/create", MERGE_REQUEST, body=NEW_MERGE_REQUEST, status=201),
+    },
+    "/projects/{id}/merge_requests/{iid}": {
+        "get": operation("merge-requests/get", MERGE_REQUEST),
+        "put": operation("merge-requests/update", MERGE_REQUEST, body=CHANGED_MERGE_REQUEST),
+    },
+    "/projects/{id}/repository/compare": {
+        "get": operation(
+            "repository/compare",
+            objects({"commit": or_null(COMMIT), "commits": many(COMMIT), "compare_same_ref": FLAG}),
+            query={"from": TEXT, "to": TEXT, "straight": one_of("true", "false")},
+        )
+    },
+    "/projects/{id}/repository/branches/{branch}": {"get": operation("branches/get", BRANCH)},
+    "/projects/{id}/protected_branches": {
+        "get": operation("protected-branches/list", many(PROTECTION), query={**PAGE, "search": TEXT})
+    },
+    "/projects/{id}/push_rule": {"get": operation("push-rule/get", or_null(objects({"id": NUMBER})))},
+    "/projects/{id}/approvals": {"get": operation("approvals/get", objects({"reset_approvals_on_push": FLAG}))},
+    "/projects/{id}/members/all/{user_id}": {
+        "get": operation("members/get", objects({"id": NUMBER, "username": TEXT, "access_level": LEVEL}))
+    },
+}
+
+
+@functools.cache
+def load_contract() -> Contract:
+    """The contract; built once in each process."""
+    return Contract({"paths": PATHS, "components": {"parameters": {}, "schemas": {"basic-error": ERROR}}})

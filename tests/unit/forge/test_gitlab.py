@@ -1,0 +1,562 @@
+"""What is peculiar to GitLab: quick actions, drafts by title, refusals, limits, paging, forks, trains."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
+from tests.servers.forge_server import Answer, Fault
+from tests.servers.git_workshop import run_git
+from tests.servers.gitlab import OWN_ID
+from tests.servers.scripted import reply, serve_script
+from tests.unit.forge.conftest import PROJECT, GitLabStage
+
+HEAD = "reconciler/prod-llm"
+LIST = r"/merge_requests$"
+CREATE = r"/merge_requests$"
+
+
+def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
+    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
+
+
+def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
+    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
+
+
+def stored(gitlab: GitLabStage, number: int = 1) -> Any:
+    return gitlab.server.repositories[PROJECT].pull_requests[number]
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+# Access
+
+
+def test_a_wrong_token_says_which_token_to_check(gitlab: GitLabStage) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"401 Unauthorized; check that variable FORGE_TOKEN.*a CI_JOB_TOKEN may"
+    ):
+        gitlab.open(token="wrong").check_access()
+
+
+@pytest.mark.parametrize(
+    ("token", "kind"), [("glcbt-64_abcdefgh", "a CI_JOB_TOKEN"), ("gldt-abcdefgh", "a deploy token")]
+)
+def test_a_token_that_could_never_open_one_is_refused_before_anything_is_asked(
+    gitlab: GitLabStage, token: str, kind: str
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"variable FORGE_TOKEN holds {kind}, .*make a project access token"
+    ) as caught:
+        gitlab.open(token=token)
+    assert token not in str(caught.value)
+    assert gitlab.server.requests == []
+
+
+def test_an_unknown_project_says_what_to_check(gitlab: GitLabStage) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"gitlab\.com/acme/other.*404 Project Not Found; check the project's path"
+    ):
+        gitlab.open(remote="acme/other").check_access()
+
+
+def test_the_path_is_compared_without_case(gitlab: GitLabStage) -> None:
+    gitlab.open(remote="ACME/Platform/Fleet").check_access()
+
+
+def test_a_project_that_moved_must_be_named_anew(gitlab: GitLabStage) -> None:
+    gitlab.server.repositories[PROJECT].renamed_to = "acme/clusters"
+    with pytest.raises(ConfigurationError, match="is now acme/clusters"):
+        gitlab.open().check_access()
+
+
+def test_a_project_that_moved_may_answer_with_a_redirect_on_its_own_host(gitlab: GitLabStage) -> None:
+    gitlab.server.add_repository("acme/clusters", gitlab.repository)
+    headers = {"Location": f"{gitlab.server.url}/projects/acme%2Fclusters"}
+    gitlab.server.fail("GET", "^/projects/acme%2Fplatform%2Ffleet$", status=301, headers=headers)
+    with pytest.raises(ConfigurationError, match="is now acme/clusters"):
+        gitlab.open().check_access()
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"archived": True}, "archived"),
+        ({"merge_requests_enabled": False}, "merge requests are switched off"),
+        ({"merge_requests_access_level": "disabled"}, "merge requests are switched off"),
+    ],
+)
+def test_a_project_that_takes_none_is_refused_before_anything_is_pushed(
+    gitlab: GitLabStage, told: dict[str, Any], words: str
+) -> None:
+    gitlab.server.project = told
+    with pytest.raises(ConfigurationError, match=words):
+        gitlab.open().check_access()
+
+
+def test_an_address_that_is_no_api_is_named_as_such(gitlab: GitLabStage) -> None:
+    gitlab.server.fail("GET", "^/projects", status=200, body=b"<html>Sign in</html>")
+    with pytest.raises(TransientError, match="is not JSON; is this GitLab's API"):
+        gitlab.open().check_access()
+
+
+def test_pages_are_of_the_project_on_its_own_host(gitlab: GitLabStage) -> None:
+    forge = gitlab.open()
+    assert forge.commit_address("abc") == f"{gitlab.server.host}/{PROJECT}/-/commit/abc"
+    assert forge.files_address("abc") == f"{gitlab.server.host}/{PROJECT}/-/blob/abc/"
+
+
+# Author
+
+
+def test_the_author_is_the_tokens_user_with_the_address_that_its_commits_are_known_by(gitlab: GitLabStage) -> None:
+    expected = Identity(name="Reconciler Bot", email="reconciler-bot@noreply.gitlab.example.com")
+    assert gitlab.open().author() == expected
+
+
+def test_without_an_address_the_author_has_a_private_one(gitlab: GitLabStage) -> None:
+    gitlab.server.commit_email = ""
+    assert gitlab.open().author().email == f"{OWN_ID}-reconciler-bot@users.noreply.gitlab.com"
+
+
+def test_a_token_that_may_not_ask_for_its_user_gets_a_neutral_author(gitlab: GitLabStage) -> None:
+    gitlab.server.has_user = False
+    assert gitlab.open().author() == NEUTRAL_IDENTITY
+
+
+# Lists
+
+
+def test_a_fork_with_a_branch_of_the_same_name_is_not_ours(gitlab: GitLabStage) -> None:
+    gitlab.server.open_pull_request(PROJECT, head=HEAD, fork="mallory/fleet")
+    gitlab.server.open_pull_request(PROJECT, head=HEAD, fork="")
+    assert listed(gitlab.open()) == ()
+
+
+def test_a_fork_does_not_keep_us_from_creating_ours(gitlab: GitLabStage) -> None:
+    gitlab.server.open_pull_request(PROJECT, head=HEAD, fork="mallory/fleet")
+    gitlab.push(HEAD)
+    created = create(gitlab.open())
+    assert [each.number for each in listed(gitlab.open())] == [created.number]
+
+
+def test_all_of_more_than_a_hundred_are_read_page_by_page(gitlab: GitLabStage) -> None:
+    for number in range(230):
+        gitlab.server.open_pull_request(PROJECT, head=f"reconciler/{number}")
+    assert [each.number for each in listed(gitlab.open())] == list(range(1, 231))
+    pages = [request.query["page"] for request in gitlab.server.requests if request.query["state"] == "opened"]
+    assert pages == ["1", "2", "3"]
+
+
+def test_a_full_last_page_is_known_as_the_last(gitlab: GitLabStage) -> None:
+    for number in range(100):
+        gitlab.server.open_pull_request(PROJECT, head=f"reconciler/{number}")
+    assert len(listed(gitlab.open())) == 100
+    assert [each.query["page"] for each in gitlab.server.requests if each.query["state"] == "opened"] == ["1"]
+
+
+def test_a_page_that_is_not_full_need_not_be_the_last(gitlab: GitLabStage) -> None:
+    """GitLab may take out of a page what the token may not see."""
+    for number in range(2):
+        gitlab.server.open_pull_request(PROJECT, head=f"reconciler/{number}")
+    page = Answer(status=200, body=[], headers={"X-Next-Page": "2"})
+    gitlab.server.faults.append(Fault(method="GET", path=re.compile(LIST), answer=page))
+    listed(gitlab.open())
+    assert [each.query["page"] for each in gitlab.server.requests if each.query["state"] == "opened"] == ["1", "2"]
+
+
+def test_closed_ones_are_read_no_further_back_than_asked(gitlab: GitLabStage) -> None:
+    for number in range(1, 251):
+        gitlab.server.open_pull_request(PROJECT, head=f"reconciler/{number}")
+        gitlab.server.close(PROJECT, number)
+    found = listed(gitlab.open(), gitlab.server.now_s - 20)
+    assert [each.number for each in found] == list(range(240, 251))
+    assert [each.query["page"] for each in gitlab.server.requests if each.query["state"] == "closed"] == ["1"]
+
+
+def test_no_request_goes_to_an_address_from_a_link_header(gitlab: GitLabStage) -> None:
+    for number in range(101):
+        gitlab.server.open_pull_request(PROJECT, head=f"reconciler/{number}")
+    with serve_script(reply(b"[]")) as elsewhere:
+        gitlab.server.next_page = elsewhere.url
+        assert len(listed(gitlab.open())) == 101
+    assert elsewhere.seen == []
+
+
+def test_what_merges_by_itself_or_at_this_moment_is_in_the_merge_queue(gitlab: GitLabStage) -> None:
+    forge = gitlab.open()
+    for number in range(1, 4):
+        gitlab.push(f"reconciler/{number}")
+        create(forge, head=f"reconciler/{number}")
+    stored(gitlab, 2).in_merge_queue = True
+    stored(gitlab, 3).state = "locked"
+    found = listed(forge)
+    assert [each.in_merge_queue for each in found] == [False, True, True]
+    assert all(each.is_open for each in found)
+
+
+def test_a_merged_one_that_was_to_merge_by_itself_is_in_no_queue_any_more(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    create(gitlab.open())
+    stored(gitlab).in_merge_queue = True
+    gitlab.server.merge(PROJECT, 1)
+    (merged,) = listed(gitlab.open())
+    assert (merged.state, merged.in_merge_queue) == (PullRequestState.MERGED, False)
+
+
+@pytest.mark.parametrize("body", [{"message": "surprise"}, [{"iid": 1}], "text", None, 7])
+def test_answers_of_another_shape_are_never_taken_for_an_empty_list(gitlab: GitLabStage, body: Any) -> None:
+    body = [{**body[0], "source_project_id": 3, "target_project_id": 3}] if isinstance(body, list) else body
+    fault = Fault(method="GET", path=re.compile(LIST), answer=Answer(status=200, body=body))
+    gitlab.server.faults.append(fault)
+    with pytest.raises(TransientError, match="expected"):
+        listed(gitlab.open())
+
+
+# Drafts
+
+
+@pytest.mark.parametrize("title", ["Draft: A title", "[Draft] A title", "(draft) A title", "DRAFT: draft: A title"])
+def test_the_beginning_that_makes_a_draft_is_no_part_of_its_title(gitlab: GitLabStage, title: str) -> None:
+    gitlab.push(HEAD)
+    create(gitlab.open(), draft=True)
+    assert stored(gitlab).title == "Draft: A title"
+    stored(gitlab).title = title
+    (shown,) = listed(gitlab.open())
+    assert (shown.title, shown.is_draft) == ("A title", True)
+
+
+def test_a_draft_stays_one_when_its_title_changes_and_a_person_can_make_it_ready(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge, draft=True)
+    forge.update(1, title="Another title")
+    assert stored(gitlab).title == "Draft: Another title"
+    stored(gitlab).title = "Another title"
+    before = len(gitlab.server.writes)
+    assert not forge.update(1, title="Another title").is_draft
+    assert len(gitlab.server.writes) == before
+
+
+def test_a_draft_with_a_long_title_is_written_once(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    title = "Scale llama " * 60
+    create(forge, draft=True, title=title)
+    before = len(gitlab.server.writes)
+    forge.update(1, title=title)
+    assert (len(stored(gitlab).title), len(gitlab.server.writes)) == (255, before)
+
+
+# Quick actions
+
+ORDERS = "Words\n/merge\n/close\r\n\r/assign @mallory\n\n/label ~x\nin /merge words\n```\n/close\n```\n"
+
+
+def test_a_line_that_gitlab_would_obey_stays_a_line(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    created = create(forge, body=ORDERS)
+    assert gitlab.server.commands == []
+    assert created.body.count("/") == ORDERS.count("/")
+    forge.update(1, body=f"Other {ORDERS}")
+    gitlab.server.merge(PROJECT, 1)
+    forge.amend_merged(1, body=f"At last {ORDERS}")
+    assert gitlab.server.commands == []
+    assert stored(gitlab).body.startswith("At last Words\n /merge")
+
+
+def test_a_text_that_gitlab_keeps_otherwise_is_written_once(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge, body=ORDERS)
+    before = len(gitlab.server.writes)
+    forge.update(1, body=ORDERS)
+    gitlab.server.merge(PROJECT, 1)
+    forge.amend_merged(1, body=ORDERS)
+    assert len(gitlab.server.writes) == before
+
+
+# Creating
+
+
+def test_labels_and_reviewers_travel_with_the_create(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    created = create(gitlab.open(), labels=("reconciler", "two words"), reviewers=("alice",))
+    assert (stored(gitlab).labels, stored(gitlab).reviewers) == (["reconciler", "two words"], ["alice"])
+    assert created.labels == ("reconciler", "two words")
+    assert [each.method for each in gitlab.server.writes] == ["POST"]
+
+
+def test_who_is_not_found_and_teams_are_warnings(gitlab: GitLabStage, caplog: pytest.LogCaptureFixture) -> None:
+    gitlab.push(HEAD)
+    create(gitlab.open(), reviewers=("alice", "nobody", "team:inference"))
+    assert stored(gitlab).reviewers == ["alice"]
+    first, second = warnings_of(caplog)
+    assert first.startswith("nobody: GitLab knows no such user")
+    assert second.startswith("team:inference: GitLab asks people for reviews, not groups")
+
+
+def test_reviewers_that_gitlab_passes_over_are_a_warning(gitlab: GitLabStage, caplog: pytest.LogCaptureFixture) -> None:
+    gitlab.push(HEAD)
+    create(gitlab.open(), reviewers=("alice", "bob"))
+    (warning,) = warnings_of(caplog)
+    assert warning == "pull request 1: GitLab did not ask all reviewers; Free asks one"
+
+
+def test_reviewers_whom_a_person_asked_are_kept(gitlab: GitLabStage) -> None:
+    gitlab.server.most_reviewers = 9
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    stored(gitlab).reviewers = ["bob"]
+    forge.update(1, reviewers=("alice",))
+    assert stored(gitlab).reviewers == ["bob", "alice"]
+    before = len(gitlab.server.writes)
+    forge.update(1, reviewers=("alice", "bob"))
+    assert len(gitlab.server.writes) == before
+
+
+def test_labels_that_are_not_taken_are_a_warning(gitlab: GitLabStage, caplog: pytest.LogCaptureFixture) -> None:
+    gitlab.server.creates_labels = False
+    gitlab.push(HEAD)
+    assert create(gitlab.open(), labels=("reconciler",)).labels == ()
+    assert warnings_of(caplog) == ["pull request 1 stays without reconciler: GitLab did not take it"]
+
+
+def test_a_label_with_a_comma_is_never_two_labels(gitlab: GitLabStage, caplog: pytest.LogCaptureFixture) -> None:
+    gitlab.push(HEAD)
+    create(gitlab.open(), labels=("reconciler", "a,b"))
+    assert stored(gitlab).labels == ["reconciler"]
+    assert warnings_of(caplog) == ["pull request 1 stays without a,b: GitLab's labels hold no comma"]
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 500])
+def test_labels_and_reviewers_that_are_refused_later_are_only_warnings(
+    gitlab: GitLabStage, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    gitlab.server.fail("PUT", "/merge_requests/1$", status=status, times=9)
+    assert forge.update(1, labels=("reconciler",), reviewers=("alice",)).is_open
+    (warning,) = warnings_of(caplog)
+    assert warning.startswith("pull request 1 stays without its labels or reviewers: ")
+
+
+def test_a_create_whose_answer_was_lost_finds_what_it_created(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    gitlab.server.cut("POST", CREATE, applied=True)
+    created = create(gitlab.open(), labels=("reconciler",), reviewers=("alice",))
+    assert (created.number, len(gitlab.server.repositories[PROJECT].pull_requests)) == (1, 1)
+    assert (stored(gitlab).labels, stored(gitlab).reviewers) == (["reconciler"], ["alice"])
+
+
+def test_one_that_exists_but_is_not_visible_yet_is_waited_for(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    gitlab.server.hide_new_for = 2
+    gitlab.server.cut("POST", CREATE, applied=True)
+    assert create(gitlab.open()).number == 1
+    assert sum(gitlab.waits_s) < 10
+
+
+def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(gitlab: GitLabStage) -> None:
+    """GitLab itself would open an empty merge request."""
+    run_git(gitlab.repository, "update-ref", f"refs/heads/{HEAD}", "refs/heads/main")
+    assert create(gitlab.open()) is None
+    assert gitlab.server.writes == []
+
+
+def test_a_branch_that_is_not_visible_yet_is_waited_for_a_few_times(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    gitlab.server.fail("GET", "/repository/compare", status=404, times=2)
+    assert create(gitlab.open()).number == 1
+    assert gitlab.waits_s == [1.0, 2.0]
+
+
+def test_a_branch_that_never_shows_is_left_to_the_next_run(gitlab: GitLabStage) -> None:
+    with pytest.raises(TransientError, match=r"propose reconciler/prod-llm.*404 Ref Not Found"):
+        create(gitlab.open())
+    assert gitlab.waits_s == [1.0, 2.0, 4.0]
+    assert gitlab.server.writes == []
+
+
+def test_a_missing_base_branch_is_a_matter_of_configuration(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    with pytest.raises(ConfigurationError, match="base branch release exists"):
+        create(gitlab.open(), base="release")
+
+
+def test_another_refusal_is_shown_and_not_repeated(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    body = {"message": {"title": ["is too long (maximum is 255 characters)"], "base": ["no"]}}
+    gitlab.server.fail("POST", CREATE, status=400, body=body, times=9)
+    with pytest.raises(TransientError, match=r"400: title is too long \(maximum is 255 characters\); base no"):
+        create(gitlab.open())
+    assert len(gitlab.server.writes) == 1
+
+
+def test_a_token_that_may_not_create_says_what_it_needs(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    gitlab.server.access_level = 20
+    with pytest.raises(
+        ConfigurationError, match="variable FORGE_TOKEN needs the scope api and at least the role Developer"
+    ):
+        create(gitlab.open())
+    assert gitlab.waits_s == []
+
+
+def test_a_missing_scope_is_told_in_gitlabs_words(gitlab: GitLabStage) -> None:
+    body = {"error": "insufficient_scope", "error_description": "needs higher privileges", "scope": "api"}
+    gitlab.server.fail("GET", "^/projects", status=403, body=body)
+    with pytest.raises(
+        ConfigurationError, match="403: insufficient_scope; needs higher privileges; variable FORGE_TOKEN"
+    ):
+        gitlab.open().check_access()
+
+
+# Updating
+
+
+def test_text_and_closing_travel_in_one_request(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    before = len(gitlab.server.writes)
+    forge.update(1, body="Withdrawn", close=True)
+    (write,) = gitlab.server.writes[before:]
+    assert (write.method, write.body) == ("PUT", {"description": "Withdrawn", "state_event": "close"})
+
+
+def test_a_branch_that_was_deleted_leaves_its_pull_request_open(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    run_git(gitlab.repository, "update-ref", "-d", f"refs/heads/{HEAD}")
+    (shown,) = listed(forge)
+    assert shown.is_open
+    assert forge.update(1, close=True).state is PullRequestState.CLOSED
+
+
+def test_a_second_writer_is_recognised(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    gitlab.server.fail("PUT", "/merge_requests/1", status=409)
+    with pytest.raises(RivalRunError, match="at the same time"):
+        forge.update(1, title="Other")
+
+
+def test_a_pull_request_that_is_gone_is_a_matter_of_configuration(gitlab: GitLabStage) -> None:
+    with pytest.raises(ConfigurationError, match="update pull request 7"):
+        gitlab.open().update(7, title="Other")
+
+
+# Patience
+
+
+def test_writes_are_a_second_apart_and_reads_are_not(gitlab: GitLabStage) -> None:
+    gitlab.write_pause_s = 1.0
+    gitlab.push(HEAD)
+    forge = gitlab.open()
+    create(forge)
+    listed(forge)
+    assert gitlab.waits_s == []
+    forge.update(1, title="Other")
+    assert gitlab.waits_s == [1.0]
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_failing_server_is_asked_again_a_few_times(gitlab: GitLabStage, status: int) -> None:
+    gitlab.server.fail("GET", "^/projects", status=status, times=3)
+    gitlab.open().check_access()
+    assert gitlab.waits_s == [1.0, 2.0, 4.0]
+
+
+def test_a_limit_is_waited_for_as_long_as_the_server_asks(gitlab: GitLabStage) -> None:
+    gitlab.server.fail("GET", "^/projects", status=429, headers={"Retry-After": "17"})
+    gitlab.open().check_access()
+    assert gitlab.waits_s == [17.0]
+
+
+def test_a_spent_limit_is_waited_for_until_its_reset(gitlab: GitLabStage) -> None:
+    headers = {"RateLimit-Remaining": "0", "RateLimit-Reset": str(int(gitlab.server.now_s) + 30)}
+    gitlab.server.fail("GET", "^/projects", status=429, body=b"Retry later\n", headers=headers)
+    gitlab.open().check_access()
+    assert gitlab.waits_s == [30.0]
+
+
+def test_a_long_limit_is_left_to_the_next_run_at_once(gitlab: GitLabStage) -> None:
+    gitlab.server.fail("GET", "^/projects", status=429, headers={"Retry-After": "3600"}, times=9)
+    with pytest.raises(TransientError, match=r"asks to wait for 3600 s"):
+        gitlab.open().check_access()
+    assert gitlab.waits_s == []
+
+
+def test_a_403_is_no_limit_whatever_its_headers_say(gitlab: GitLabStage) -> None:
+    gitlab.server.fail("GET", "^/projects", status=403, headers={"RateLimit-Remaining": "0"})
+    with pytest.raises(ConfigurationError):
+        gitlab.open().check_access()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_is_never_followed(gitlab: GitLabStage, status: int) -> None:
+    headers = {"Location": "http://evil.invalid/api/v4/projects/1"}
+    gitlab.server.fail("GET", "^/projects", status=status, headers=headers)
+    with pytest.raises(ConfigurationError, match="redirect"):
+        gitlab.open().check_access()
+
+
+def test_a_write_is_not_repeated_after_a_redirect(gitlab: GitLabStage) -> None:
+    gitlab.push(HEAD)
+    headers = {"Location": f"{gitlab.server.url}/projects/2/merge_requests"}
+    gitlab.server.fail("POST", CREATE, status=307, headers=headers)
+    with pytest.raises(ConfigurationError, match="never follow a redirect"):
+        create(gitlab.open())
+
+
+# Secrets
+
+FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
+    (301, {"Location": "http://evil.invalid/{token}"}),
+    (400, {}),
+    (401, {}),
+    (403, {}),
+    (404, {}),
+    (409, {}),
+    (422, {}),
+    (429, {"Retry-After": "7200"}),
+    (500, {}),
+)
+
+
+@pytest.mark.parametrize(("status", "headers"), FAILURES)
+def test_no_error_and_no_log_holds_the_token_even_if_the_server_repeats_it(
+    gitlab: GitLabStage, caplog: pytest.LogCaptureFixture, status: int, headers: dict[str, str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = gitlab.server.token
+    body = {"message": {"base": [f"no luck with {token}"]}, "error": json.dumps(token)}
+    shown = {name: value.format(token=token) for name, value in headers.items()}
+    gitlab.server.fail("GET", "^/projects", status=status, body=body, headers=shown, times=9)
+    with pytest.raises(ReconcilerError) as caught:
+        gitlab.open().check_access()
+    assert "canary" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert "canary" not in caplog.text
+
+
+def test_the_token_is_in_no_representation_and_no_address(gitlab: GitLabStage) -> None:
+    forge = gitlab.open()
+    forge.check_access()
+    assert "canary" not in repr(vars(forge))
+    assert all("canary" not in request.path + str(request.query) for request in gitlab.server.requests)
+    assert any("canary" in str(request.headers) for request in gitlab.server.requests)
