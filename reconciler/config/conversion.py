@@ -11,6 +11,8 @@ from reconciler.domain.inventory import Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import (
+    DELIVER,
+    DELIVER_CONDITIONS,
     BasicAuth,
     ClusterSettings,
     ForgeSettings,
@@ -47,8 +49,14 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         pull_requests=_same(
             PullRequestSettings, configuration.pull_requests, reopen_after_s=configuration.pull_requests.reopen_after
         ),
-        status=configuration.status,
+        status=_status(configuration.status),
     )
+
+
+def _status(status: str | schema.StatusSection) -> str:
+    if isinstance(status, str):
+        return status
+    return DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
 
 
 def _cluster(cluster: facts.ClusterEntry, entry: PlacedValue) -> ClusterSettings:

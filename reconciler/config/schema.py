@@ -10,7 +10,7 @@ an error that says so. Nothing is converted: text is no number and the other way
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -164,6 +164,30 @@ class PullRequestsSection(ConfigSection):
     limits: NotYet = None
 
 
+class DeliverSection(ConfigSection):
+    """What is brought into the cluster besides the status of what changes."""
+
+    conditions: bool = False
+    """true or false; true brings conditions that flip where nothing changes, once a day a group (= false)"""
+
+
+class StatusSection(ConfigSection):
+    """Which statuses are brought into the cluster."""
+
+    deliver: DeliverSection
+    """{conditions: true}"""
+
+
+def _tell_status(value: object) -> str:
+    return "section" if isinstance(value, dict | StatusSection) else "word"
+
+
+StatusValue = Annotated[
+    Annotated[str, word("file", "off", DELIVER, false="off"), Tag("word")] | Annotated[StatusSection, Tag("section")],
+    Discriminator(_tell_status),
+]
+
+
 def _refuse_none(value: object) -> object:
     return refuse_not_yet("none") if value == "none" else value
 
@@ -201,8 +225,8 @@ class ConfigurationFile(ConfigSection):
     """where pull requests live"""
     pull_requests: PullRequestsSection = PullRequestsSection()
     """how proposals are grouped and presented"""
-    status: Annotated[str, word("file", "off", DELIVER, false="off")] = _SETTINGS.status
-    """file (status is written in Git), off, or deliver (and to the cluster) (= file)"""
+    status: StatusValue = _SETTINGS.status
+    """file (status is written in Git), off, deliver (and to the cluster) or {deliver: {conditions: true}} (= file)"""
     paused: bool = False
     """true or false; true plans and says, and writes nothing (= false)"""
     policies: list[Text] = ["default"]

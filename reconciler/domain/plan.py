@@ -10,7 +10,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
-from reconciler.domain.proposals import MovedFile, Part, ProposedChange
+from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
 from reconciler.domain.provenance import Figure
 from reconciler.domain.reported.pages import AskedPrometheus
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
@@ -198,7 +198,7 @@ class GroupPlan:
 
     What does not change stands beside what changes of its model, else in the first part. `kept_proposal` numbers the
     open pull request whose values were kept because the new ones would save too little. `blocked` says why nothing is
-    published of this part although it may have changes.
+    published of this part although it may have changes. `flips` are what part STATUS tells, which only edits can know.
     """
 
     name: str
@@ -207,6 +207,7 @@ class GroupPlan:
     part: Part = Part.APPROVAL
     kept_proposal: int | None = None
     blocked: Hold | None = None
+    flips: tuple[ConditionFlip, ...] = ()
 
     @property
     def changes(self) -> tuple[Decision, ...]:
@@ -215,8 +216,9 @@ class GroupPlan:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the sorted (resource, field, value, verdict) of the changes; empty without a change."""
-        return decision_fingerprint(decision.change for decision in self.changes)
+        """sha256 over the sorted (resource, field, value, verdict) of the changes, or flips; empty without any."""
+        changed = decision_fingerprint(decision.change for decision in self.changes)
+        return changed or flips_fingerprint(self.flips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,10 +285,17 @@ class Plan:
 
 def decision_fingerprint(changes: Iterable[AllocationChange]) -> str:
     """sha256 over the sorted (resource, field, value, verdict): no observation in it; empty for no change."""
-    rows = sorted(row for change in changes for row in _fingerprint_rows(change))
-    if not rows:
-        return ""
-    return hashlib.sha256("\n".join("\0".join(row) for row in rows).encode()).hexdigest()
+    return _digest(row for change in changes for row in _fingerprint_rows(change))
+
+
+def flips_fingerprint(flips: Iterable[ConditionFlip]) -> str:
+    """The same over conditions that flipped: when and why is not in it."""
+    return _digest((str(flip.variant), f"conditions.{flip.type}", flip.after, "") for flip in flips)
+
+
+def _digest(rows: Iterable[tuple[str, str, str, str]]) -> str:
+    text = "\n".join("\0".join(row) for row in sorted(rows))
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
 def _fingerprint_rows(change: AllocationChange) -> Iterable[tuple[str, str, str, str]]:

@@ -14,11 +14,15 @@ STOP_LABEL = "stop-updating"
 
 
 class Part(StrEnum):
-    """The pull requests of one group, in the order in which they matter, each with its own branch."""
+    """The pull requests of one group, in the order in which they matter, each with its own branch.
+
+    STATUS changes nothing: it brings conditions that flipped into the cluster.
+    """
 
     URGENT = "urgent"
     APPROVAL = "approval"
     AUTO = "auto"
+    STATUS = "status"
 
 
 class ProposalState(StrEnum):
@@ -43,6 +47,17 @@ class ProposedChange:
     def merged(self, current: Allocation) -> Allocation:
         """What the variant would have, were it merged; empty names no accelerator, so it keeps the one it runs on."""
         return Allocation(accelerator=self.accelerator_after or current.accelerator, replicas=self.replicas_after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ConditionFlip:
+    """A condition of a variant whose status is no longer what Git says, although nothing of the variant changes."""
+
+    variant: ResourceKey
+    type: str
+    before: str
+    after: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +115,7 @@ class MovedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
-    """New bytes of each file that one pull request changes."""
+    """New bytes of each file that one pull request changes; `flips` are what one of part STATUS tells."""
 
     group: str
     part: Part
@@ -108,6 +123,7 @@ class ChangeSet:
     decision: str
     files: Mapping[str, bytes]
     changes: tuple[ProposedChange, ...]
+    flips: tuple[ConditionFlip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,9 @@ ON_DEMAND = "on-demand"
 DELIVER = "deliver"
 """Of `status`: it is written in Git, and brought into the cluster too."""
 
+DELIVER_CONDITIONS = "deliver conditions"
+"""Of `status`: conditions that flip are brought even where nothing changes, once a day a group."""
+
 SettingScalar = str | int | float | bool
 
 
@@ -222,3 +225,8 @@ class Settings:
     other_clusters: tuple[ClusterSettings, ...] = ()
     rules: tuple[Rule, ...] = ()
     """The guard rails; without any a person merges every change."""
+
+    @property
+    def delivers_status(self) -> bool:
+        """Whether statuses are brought into the cluster."""
+        return self.status in (DELIVER, DELIVER_CONDITIONS)

@@ -10,6 +10,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
 from reconciler.forge.proposals import decision_of_commit, stranger_of
 from reconciler.forge.pull_requests import PullRequest
+from reconciler.pipeline.drafting.conditions import DAY_S
 from reconciler.pipeline.observe import ObservedRun
 
 
@@ -109,7 +110,8 @@ class GroupState:
                     f"open pull request #{proposal.number} stays as it is: not all that {unseen[0]} needs can be read"
                 )
         would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
-        return self._strangers_work() if would_write else ""
+        stranger = self._strangers_work() if would_write else ""
+        return stranger or self._too_early()
 
     def outcome(
         self,
@@ -130,6 +132,23 @@ class GroupState:
             head_commit=head_commit,
             reason=reason,
         )
+
+    def _too_early(self) -> str:
+        """Why conditions are not told now: a group is told once a day, and not at all for a while after a refusal."""
+        if self.draft is None or not self.draft.change_set.flips:
+            return ""
+        recording, proposal = self.observed.recording, self.proposal
+        if proposal is not None:
+            tip = self.observed.forge.tips.get(self.branch)
+            is_new = tip is not None and not self.is_pushed and recording.now_s - tip.committed_s < DAY_S
+            return f"conditions are told once a day, and #{proposal.number} is not a day old" if is_new else ""
+        for each in self._proposals:
+            age_s = 0.0 if each.closed_at_s is None else recording.now_s - each.closed_at_s
+            if each.state is ProposalState.WITHDRAWN and age_s < DAY_S:
+                return f"conditions are told once a day, and #{each.number} was"
+            if each.state is ProposalState.CLOSED and age_s < recording.settings.pull_requests.reopen_after_s:
+                return f"a person closed pull request #{each.number}, which told of conditions"
+        return ""
 
     @property
     def _proposals(self) -> tuple[Proposal, ...]:

@@ -72,10 +72,15 @@ def delivery_view(
 
     A hook is replaced by name. A Job that Flux applies cannot change, so its name says what it applies.
     """
-    name = f"{CARRIER}{_digest(group, directory, namespace)}"
+    name = carrier_name(group, directory, namespace)
     view = StatusDeliveryView(name=name, target_namespace=namespace, job=name, statuses=statuses, is_hook=not is_flux)
     contents = (each.manifest for each in statuses)
     return replace(view, job=f"{name}-{_digest(*contents, KUBECTL)}") if is_flux else view
+
+
+def carrier_name(group: str, directory: str, namespace: str) -> str:
+    """What all objects are called that deliver the statuses of a group in one directory and namespace."""
+    return f"{CARRIER}{_digest(group, directory, namespace)}"
 
 
 def _digest(*texts: str) -> str:

@@ -8,6 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
+from reconciler.domain.proposals import ConditionFlip
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
 
@@ -123,6 +124,17 @@ def _group(group: GroupPlan) -> Json:
         "kept_proposal": group.kept_proposal,
         "blocked": _hold(group.blocked),
         "decisions": [decision_json(decision) for decision in group.decisions],
+        **({"conditions": [_flip(flip) for flip in group.flips]} if group.flips else {}),
+    }
+
+
+def _flip(flip: ConditionFlip) -> Json:
+    return {
+        "variant": str(flip.variant),
+        "type": flip.type,
+        "before": flip.before,
+        "after": flip.after,
+        "reason": flip.reason,
     }
 
 

@@ -5,7 +5,7 @@ Nothing is written that the resource's schema rejects: sources are the two API r
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -139,10 +139,18 @@ def is_news(view: StatusView, decision: Decision, *, previous: Iterable[Conditio
         )
         if numbers != (view.accelerator, view.replicas):
             return True
-    before = {each.type: each for each in previous}
     if decision.outcome is Outcome.HELD:
+        before = {each.type: each for each in previous}
         return any(_said(each) != _said(before.get(each.type)) for each in view.conditions)
-    return any(each.type in before and each.status != before[each.type].status for each in view.conditions)
+    return any(flips(view, previous))
+
+
+def flips(view: StatusView, previous: Iterable[Condition]) -> Iterator[tuple[Condition, Condition]]:
+    """The conditions that stand in Git with another status, as there and as now; one that is new does not flip."""
+    before = {each.type: each for each in previous}
+    for each in view.conditions:
+        if each.type in before and each.status != before[each.type].status:
+            yield before[each.type], each
 
 
 def _said(condition: Condition | None) -> tuple[str, str, str] | None:
@@ -163,6 +171,11 @@ def _time_at(written: object, *path: str) -> str:
 def rfc3339(time_s: float) -> str:
     """Unix seconds as Kubernetes writes times: UTC, whole seconds."""
     return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def unix_s(text: str) -> float:
+    """The time that `rfc3339` wrote, in Unix seconds; ValueError for any other text."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _current(decision: Decision, shape: StatusShape) -> CurrentAllocation | None:

@@ -1,9 +1,11 @@
 """The plan as plain text for a terminal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.report.conditions import flip_lines
 from reconciler.report.fleet import prices
 from reconciler.report.numbers import count
 from reconciler.report.plain import GAP, Column, display_width, hung, labels_of, lines_of, one_line, pad, wrapped
@@ -39,6 +41,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
         _named("Held", held, name_width, width),
         _named("Waiting", waiting, name_width, width),
+        _section("Conditions to deliver", _flips(plan, labels), width),
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.
@@ -70,6 +73,10 @@ def nothing_decided(plan: Plan) -> str:
     if plan.is_all_held:
         return f"Nothing was decided: all {len(plan.decisions)} variants are held."
     return ""
+
+
+def _flips(plan: Plan, labels: Mapping[ResourceKey, str]) -> tuple[str, ...]:
+    return tuple(flip_lines((flip for group in plan.groups for flip in group.flips), labels))
 
 
 def _head(plan: Plan, width: int) -> tuple[str, ...]:

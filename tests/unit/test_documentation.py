@@ -68,6 +68,8 @@ def schema_keys(node: Mapping[str, Any], schema: Mapping[str, Any], path: str = 
     if "properties" in node and set(node["properties"]) != {"file", "env"}:
         for key, child in node["properties"].items():
             yield from schema_keys(child, schema, f"{path}.{key}".lstrip("."))
+    for member in node.get("oneOf", ()):  # a mapping in the place of a word
+        yield from ((key, default) for key, default in schema_keys(member, schema, path) if key != path)
     if isinstance(node.get("items"), dict) and "$ref" in node["items"]:
         for key, child in resolved(node["items"], schema)["properties"].items():
             yield from schema_keys(child, schema, f"{path}[].{key}")

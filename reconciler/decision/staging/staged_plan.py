@@ -59,7 +59,7 @@ class Situation:
         return self.formulated.problem.current
 
     def open_proposals(self, group: str) -> Mapping[Part, Proposal]:
-        """The open pull requests of a group, in the order of parts.
+        """The open pull requests of a group that change something, in the order of parts.
 
         One from before groups had parts needs approval until it is closed, unless that part has one of its own.
         """
@@ -67,7 +67,7 @@ class Situation:
         by_part = {part: found.pop(self._branch(group, part), None) for part in Part}
         undivided = next(iter(found.values()), None)
         by_part[Part.APPROVAL] = by_part[Part.APPROVAL] or undivided
-        return {part: each for part, each in by_part.items() if each is not None}
+        return {part: each for part, each in by_part.items() if each is not None and part is not Part.STATUS}
 
     def head_branch(self, group: str, part: Part) -> str:
         """Where a part of a group is proposed: on the branch of its open pull request, where there is one."""

@@ -1,7 +1,8 @@
 """Manifests that bring a group's statuses into the cluster, drafted beside the change that they belong to."""
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -9,8 +10,9 @@ import yaml
 from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DeliveryPlace, DocumentRef
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.plan import Decision
 from reconciler.domain.snapshot import Variant
+from reconciler.errors import InputError
 from reconciler.manifests.edits import AppendDocument
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet
 from reconciler.pipeline.stamps import is_untouched, stamp
@@ -20,10 +22,11 @@ from reconciler.report.delivery import (
     FluxDeliveryView,
     ResourceEntryView,
     StatusDeliveryView,
+    carrier_name,
     delivered_status,
     delivery_view,
 )
-from reconciler.report.status import StatusOmission, rfc3339, status_view
+from reconciler.report.status import StatusOmission, rfc3339, status_view, unix_s
 
 Omit = Callable[[Variant, str], object]
 """Told why the status of a variant is not delivered."""
@@ -51,10 +54,10 @@ class Deliverer:
     _listed: Counter[str] = field(default_factory=Counter)
     """How many entries each kustomization has got meanwhile."""
 
-    def deliver(self, group: str, decisions: Iterable[Decision]) -> Iterator[Delivery]:
+    def deliver(self, group: str, decisions: Iterable[Decision], news: Container[ResourceKey]) -> Iterator[Delivery]:
         """One carrier for each directory and namespace of a group, so that a stuck rollout blocks no other.
 
-        None for one that would only tell of what does not change.
+        None for one that tells nothing of the variants in `news`.
         """
         self._listed.clear()  # each group is a change of its own to the base
         carried: dict[tuple[str, str], list[DeliveredStatus]] = defaultdict(list)
@@ -72,7 +75,7 @@ class Deliverer:
                 key = variant.delivery.directory, variant.key.namespace
                 carried[key].append(status)
                 places[key] = variant.delivery
-                if decision.outcome is Outcome.CHANGE:
+                if decision.variant in news:
                     changed.add(key)
         for key, statuses in sorted(each for each in carried.items() if each[0] in changed):
             view = delivery_view(group, *key, tuple(sorted(statuses, key=_name)), is_flux=places[key].is_flux)
@@ -97,14 +100,26 @@ class Deliverer:
             status={**status, "actuation": {"applied": True, **times}},
         )
 
+    def delivered_s(self, group: str, variant: Variant) -> float:
+        """When the carrier of a variant was last made, by what it carries in the base commit; 0 where there is none."""
+        if variant.delivery is None or variant.delivery.reason:
+            return 0.0
+        place = variant.delivery
+        path = _path(carrier_name(group, place.directory, variant.key.namespace), place)
+        if path not in self.files:
+            return 0.0
+        try:
+            return _newest_s(self.open_sheet(DocumentRef(path=path, document=0)).find("data"))
+        except InputError:
+            return 0.0
+
     def _draft(self, view: StatusDeliveryView, place: DeliveryPlace) -> Delivery:
         body = self.renderer.render("delivery/status.yaml.j2", view).encode()
-        prefix = f"{place.directory}/" if place.directory else ""
-        path = f"{prefix}{view.name}/status.yaml" if place.is_flux else f"{prefix}{view.name}.yaml"
+        path = _path(view.name, place)
         present = self.files.get(path)
         if present is not None and not is_untouched(present):
             return Delivery(place=place)  # somebody's own now
-        edits = self._flux(view, place, prefix) if place.is_flux else self._listing(view, place)
+        edits = self._flux(view, place) if place.is_flux else self._listing(view, place)
         return Delivery(place=place, edits=tuple(edits), files={path: stamp(body) + body})
 
     def _listing(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
@@ -120,19 +135,40 @@ class Deliverer:
         yield sheet.append(text, len(place.resources) + self._listed[place.kustomization], "resources")
         self._listed[place.kustomization] += 1
 
-    def _flux(self, view: StatusDeliveryView, place: DeliveryPlace, prefix: str) -> Iterator[FileEdit]:
+    def _flux(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
         """The Kustomization that waits for the one which deploys the objects, in the file of that one."""
         if place.deployer is None or f'name: "{view.name}"'.encode() in self.files.get(place.deployer.path, b""):
             return
         flux = FluxDeliveryView(
             name=view.name,
             home_namespace=place.deployer_namespace,
-            path=f"./{prefix}{view.name}",
+            path=f"./{_prefix(place)}{view.name}",
             awaited=place.deployer_name,
             source=place.source_name,
         )
         text = self.renderer.render("delivery/flux.yaml.j2", flux)
         yield FileEdit(path=place.deployer.path, edit=AppendDocument(text=text))
+
+
+def _prefix(place: DeliveryPlace) -> str:
+    return f"{place.directory}/" if place.directory else ""
+
+
+def _path(name: str, place: DeliveryPlace) -> str:
+    return f"{_prefix(place)}{name}/status.yaml" if place.is_flux else f"{_prefix(place)}{name}.yaml"
+
+
+def _newest_s(carried: object) -> float:
+    """The newest time of a run in what a carrier holds; whatever is not as we write it says nothing."""
+    texts = carried.values() if isinstance(carried, Mapping) else ()
+    return max(map(_run_s, texts), default=0.0)
+
+
+def _run_s(text: object) -> float:
+    try:
+        return unix_s(json.loads(str(text))["status"]["desiredOptimizedAlloc"]["lastRunTime"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0.0
 
 
 def _name(status: DeliveredStatus) -> str:

@@ -9,7 +9,7 @@ from reconciler.domain.declared.places import DocumentRef, FieldPath, WrittenFie
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.settings import DELIVER, ModelSettings, Settings
+from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement.delivery import find_delivery
 from reconciler.placement.disruption import find_budget
 from reconciler.placement.entries import EntryPlaces
@@ -134,7 +134,7 @@ class _Builds:
         """A resource with the place of its labels, where it is not its own manifest alone."""
         built = self.fleet.find(variant.key)
         labels_at = None if built is None else self.entries.find(built, _LABELS)
-        is_asked = self.settings.status == DELIVER and variant.status_shape is not StatusShape.NONE
+        is_asked = self.settings.delivers_status and variant.status_shape is not StatusShape.NONE
         delivery = find_delivery(self.fleet, built) if is_asked and built is not None else None
         return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at, delivery=delivery)
 

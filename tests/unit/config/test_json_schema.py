@@ -58,6 +58,8 @@ def test_editors_refuse_what_is_not_built(validator: Draft202012Validator, testd
         {"clusters": [{"name": "a", "pools": [{"name": "p", "device": "L4"}]}]},
         {"pullRequests": {"autoMerge": True}},
         {"status": "delivered"},
+        {"status": {"deliver": {"condition": True}}},
+        {"status": {}},
         _learned(date="today"),
         _learned(batch=[1]),
         _learned(batch=[-1, 1]),

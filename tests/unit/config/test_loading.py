@@ -163,6 +163,21 @@ def test_status_off_is_understood_although_yaml_reads_it_as_false(load: Load) ->
     assert load('status: "off"').settings.status == "off"
 
 
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("deliver", "deliver"),
+        ("{deliver: {}}", "deliver"),
+        ("{deliver: {conditions: false}}", "deliver"),
+        ("{deliver: {conditions: true}}", "deliver conditions"),
+    ],
+)
+def test_conditions_are_delivered_by_themselves_only_where_that_is_said(load: Load, text: str, mode: str) -> None:
+    settings = load(f"status: {text}").settings
+    assert settings.status == mode
+    assert settings.delivers_status
+
+
 def test_the_operator_has_the_last_word_and_things_merge_by_name(load: Load) -> None:
     settings = load(
         "currency: EUR\n"

@@ -151,6 +151,14 @@ def pools(text: str) -> str:
         ("pullRequests: {reopenAfter: 7}", "pullRequests.reopenAfter: expected a duration like 7d, got 7"),
         ("status: both", 'status: expected file, off or deliver, got "both"'),
         ("status: true", "status: expected file, off or deliver, got true"),
+        ("status: {deliver: {}, file: true}", "status.file: unknown field"),
+        ("status: {}", "status.deliver: "),
+        ("status: {deliver: true}", "status.deliver: expected a mapping with keys like conditions"),
+        (
+            "status: {deliver: {conditions: daily}}",
+            "status.deliver.conditions: expected true or false; true brings conditions",
+        ),
+        ("status: {deliver: {condition: true}}", 'status.deliver.condition: unknown field, did you mean "conditions"?'),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_was_expected(check: Check, text: str, message: str) -> None:

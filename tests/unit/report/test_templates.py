@@ -20,6 +20,7 @@ from reconciler.pipeline.init.configuration import ConfigurationView
 from reconciler.pipeline.init.jobs import JobView
 from reconciler.rendering.filters import FILTERS
 from reconciler.rendering.renderer import Renderer, shipped_templates
+from reconciler.report.conditions import ConditionsView
 from reconciler.report.delivery import FluxDeliveryView, ResourceEntryView, StatusDeliveryView
 from reconciler.report.entries import (
     EntriesView,
@@ -57,6 +58,7 @@ def held_for(words: str) -> Hold:
 
 VIEWS: Mapping[str, type] = {
     "pull_request/outcome": OutcomeView,
+    "pull_request/conditions": ConditionsView,
     "pull_request/": PullRequestView,
     "commit/": CommitView,
     "manifests/variantautoscaling-": StatusView,

@@ -1,0 +1,207 @@
+"""Where the edits of one plan are made: each touched file is parsed once, and what is in the way is collected."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.domain.declared.declarations import StatusShape
+from reconciler.domain.declared.places import DocumentRef
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Finding, Place, ResourceKey
+from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.proposals import ChangeSet, MovedFile
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.errors import InputError
+from reconciler.manifests.documents import OpenFile
+from reconciler.pipeline.drafting.delivery import Deliverer, Delivery
+from reconciler.pipeline.drafting.edits import Editor
+from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantEdits:
+    """What a variant's change writes: the edits without which it is refused, and the status that rides along."""
+
+    needed: tuple[FileEdit, ...]
+    status: tuple[FileEdit, ...] = ()
+
+    @property
+    def all(self) -> tuple[FileEdit, ...]:
+        """Both, in this order."""
+        return (*self.needed, *self.status)
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """Where the edits of one plan are made: parses each touched file once, collects what was refused."""
+
+    snapshot: Snapshot
+    files: Mapping[str, bytes]
+    editor: Editor
+    refused: dict[ResourceKey, Hold] = field(default_factory=dict)
+    omissions: dict[ResourceKey, str] = field(default_factory=dict)
+    moved_in: dict[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
+    variants: dict[ResourceKey, Variant] = field(default_factory=dict)
+    opened: dict[str, OpenFile] = field(default_factory=dict)
+    drawn: dict[str, Mapping[ResourceKey, VariantEdits]] = field(default_factory=dict)
+    """The edits of each pull request, by its head branch."""
+    carriers: dict[str, list[str]] = field(default_factory=dict)
+    """The head branches that write each carrier of statuses."""
+
+    def __post_init__(self) -> None:
+        self.variants = {variant.key: variant for variant in self.snapshot.variants}
+
+    def edits_of(self, decision: Decision) -> VariantEdits:
+        """The edits of one change; none, and a refusal, when something is in the way."""
+        variant = self.variants[decision.variant]
+        accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
+        try:
+            counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
+            moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
+        except InputError as error:
+            self.refused[variant.key] = refusal_of(error)
+            return VariantEdits(needed=())
+        if moved:
+            self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
+        return VariantEdits(needed=(*counted, *moved), status=self.status_of(decision))
+
+    def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
+        places = [] if variant.workload is None else [*variant.workload.moves.values()]
+        places += [] if variant.labels_at is None else [variant.labels_at]
+        ours = {place.patch.path for place in places if place.patch is not None}
+        for path in sorted({edit.path for edit in edits}):
+            yield MovedFile(path=path, is_patch=path in ours, is_new=path not in self.files)
+
+    def apply(self, edits: Mapping[ResourceKey, VariantEdits]) -> dict[str, bytes]:
+        """New bytes of every file; when a file refuses, variants are added one by one to tell who is to blame."""
+        try:
+            return self._write(edit for each in edits.values() for edit in each.all)
+        except InputError:
+            kept: list[FileEdit] = []
+            for variant, each in edits.items():
+                kept += self._tried(kept, variant, each)
+            return self._write(kept)
+
+    def written_alone(self, change_set: ChangeSet, path: str) -> Iterator[tuple[ResourceKey, bytes]]:
+        """What each variant of a change set that can be written makes of a file."""
+        for variant, each in self.drawn[change_set.head_branch].items():
+            edits = [edit for edit in (each.needed if variant in self.omissions else each.all) if edit.path == path]
+            if edits and variant not in self.refused:
+                yield variant, self._write_file(path, edits)
+
+    def _tried(self, kept: Sequence[FileEdit], variant: ResourceKey, edits: VariantEdits) -> tuple[FileEdit, ...]:
+        """What of one variant's edits can be written beside others: all, all but the status, or nothing."""
+        try:
+            self._write((*kept, *edits.needed))
+        except InputError as error:
+            self.refused[variant] = refusal_of(error)
+            return ()
+        try:
+            self._write((*kept, *edits.all))
+        except InputError as error:
+            self.omissions[variant] = _words(error)
+            return edits.needed
+        return edits.all
+
+    def _write(self, edits: Iterable[FileEdit]) -> dict[str, bytes]:
+        by_path: dict[str, list[FileEdit]] = {}
+        for edit in edits:
+            by_path.setdefault(edit.path, []).append(edit)
+        return {path: self._write_file(path, group) for path, group in sorted(by_path.items())}
+
+    def _write_file(self, path: str, edits: Iterable[FileEdit]) -> bytes:
+        if path not in self.files:
+            return write_edits(path, b"", edits)
+        return write_edits(path, self.files[path], edits, self._open(path))
+
+    def status_of(self, decision: Decision) -> tuple[FileEdit, ...]:
+        """The edit of a variant's status; none where there is nothing to say, or what is in the way is told instead."""
+        variant = self.variants.get(decision.variant)
+        is_off = self.snapshot.settings.status == "off"
+        if variant is None or is_off or variant.status_shape is StatusShape.NONE or is_left_alone(decision):
+            return ()
+        if variant.is_shared:
+            return self._omit(variant, f"{variant.document.path} is built into several objects")
+        try:
+            edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
+        except InputError as error:
+            return self._omit(variant, str(error))
+        if isinstance(edit, str):
+            return self._omit(variant, edit)
+        return () if edit is None else (edit,)
+
+    @property
+    def deliverer(self) -> Deliverer:
+        """Who drafts the carriers of statuses."""
+        return Deliverer(
+            renderer=self.editor.renderer,
+            files=self.files,
+            variants=self.variants,
+            open_sheet=self._sheet,
+            now_s=self.snapshot.now_s,
+            omit=self._omit,
+        )
+
+    def deliver(
+        self,
+        group: str,
+        decisions: Iterable[Decision],
+        edits: dict[ResourceKey, VariantEdits],
+        news: Sequence[ResourceKey],
+    ) -> dict[str, bytes]:
+        """Files of ours that bring statuses of a group into the cluster, where they tell anything of those in `news`.
+
+        Edits of other files join the first one's.
+        """
+        drafted = self.deliverer.deliver(group, [each for each in decisions if not is_left_alone(each)], news)
+        delivered = [each for each in drafted if self._can_be_listed(news, each)]
+        riding = tuple(edit for each in delivered for edit in each.edits)
+        if riding:
+            edits[news[0]] = replace(edits[news[0]], status=(*edits[news[0]].status, *riding))
+        return {path: body for each in delivered for path, body in each.files.items()}
+
+    def _can_be_listed(self, news: Iterable[ResourceKey], delivery: Delivery) -> bool:
+        """Whether what is there takes its edits; a file that nothing lists would deliver nothing."""
+        try:
+            self._write(delivery.edits)
+        except InputError as error:
+            for variant in (self.variants[key] for key in news):
+                if variant.delivery == delivery.place:
+                    self._omit(variant, f"it cannot be brought to the cluster: {error}")
+            return False
+        return True
+
+    def find_carried_together(self, plan: Plan) -> Iterator[frozenset[ResourceKey]]:
+        """The changes of one group whose pull requests would write the same carrier."""
+        for branches in self.carriers.values():
+            if len(branches) > 1:
+                parts = (part for part in plan.groups if part.head_branch in branches)
+                yield frozenset(each.variant for part in parts for each in part.changes)
+
+    def _omit(self, variant: Variant, reason: str) -> tuple[FileEdit, ...]:
+        self.omissions[variant.key] = reason
+        return ()
+
+    def _sheet(self, reference: DocumentRef) -> Sheet:
+        return sheet_of(self._open(reference.path).documents_near(reference.document), reference)
+
+    def _open(self, path: str) -> OpenFile:
+        if path not in self.opened:
+            self.opened[path] = OpenFile(path, self.files[path])
+        return self.opened[path]
+
+
+def is_left_alone(decision: Decision) -> bool:
+    """Whether a person said that nothing may be written of a variant."""
+    return decision.hold is not None and decision.hold.kind is HoldKind.IGNORED
+
+
+def refusal_of(error: InputError | Finding) -> Hold:
+    """What keeps a change from being written, as the hold of its variant."""
+    if isinstance(error, Finding):
+        return Hold(kind=HoldKind.NOT_WRITABLE, words=f"would be refused: {error}", place=error.place)
+    place = Place(path=error.path, line=error.line, field=error.field)
+    return Hold(kind=HoldKind.NOT_WRITABLE, words=_words(error), place=place)
+
+
+def _words(error: InputError) -> str:
+    return f"cannot be written: {error}"
