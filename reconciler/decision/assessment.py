@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from reconciler.decision.after_merge.reverting import broken_promises
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
 from reconciler.decision.growth import why_unproven
 from reconciler.decision.shrinking import why_kept
@@ -20,6 +21,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.measured.replicas import LiveReplicas
+from reconciler.domain.promises import BrokenPromise
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SYNC_DELAY_S
@@ -32,7 +34,8 @@ from reconciler.metrics.reading.live import watched_target
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
     choices = choose_engines(snapshot.variants, snapshot.observed.loads)
-    contradicted = _contradicted(snapshot, choices)
+    promises = broken_promises(snapshot)
+    contradicted = _contradicted(snapshot, choices, promises)
     choices |= {
         model: EngineChoice(engine=AUTOMATIC[-1].name, reason=hold.words) for model, hold in contradicted.items()
     }
@@ -42,6 +45,7 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
             _state_of(snapshot, variant, choices[variant.model], refused.get(variant.key)),
             contradiction=contradicted.get(variant.model),
             kept=kept[variant.model],
+            promise=promises.get(variant.key),
         )
         for variant in snapshot.variants
     )
@@ -52,11 +56,17 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
     )
 
 
-def _contradicted(snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice]) -> dict[ModelKey, Hold]:
-    """Why the profiles of a model are not believed, for they expect other than was measured."""
+def _contradicted(
+    snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice], promises: Mapping[ResourceKey, BrokenPromise]
+) -> dict[ModelKey, Hold]:
+    """Why the profiles of a model are not believed, for they expect other than was measured.
+
+    What goes back to where it was does not go by the profile of what it leaves.
+    """
+    leaving = {key for key, broken in promises.items() if broken.is_move and not broken.reverted_by}
     found: dict[ModelKey, Hold] = {}
     for name, engine in ENGINES.items():
-        sized = [each for each in snapshot.variants if choices[each.model].engine is name]
+        sized = [each for each in snapshot.variants if choices[each.model].engine is name and each.key not in leaving]
         holds = engine.contradictions(snapshot, sized)
         for variant in sized:
             if variant.key in holds:

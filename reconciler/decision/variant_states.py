@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.measured.loads import Load
+from reconciler.domain.promises import BrokenPromise
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
 
@@ -25,7 +26,7 @@ class VariantState:
     any it is decided. `partial` says that some replicas did not report the load that they carry, `kept` that what its
     model needs is not sure for another reason: then nothing of the model is scaled down. `contradiction` says that a
     profile of the model expects other than was measured: then saturation may add replicas, and none goes. `unproven`
-    says why nothing of the model is scaled up.
+    says why nothing of the model is scaled up. `promise` is what a merge of ours promised of it and did not keep.
     `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
     """
 
@@ -38,6 +39,7 @@ class VariantState:
     contradiction: Hold | None = None
     unproven: Hold | None = None
     kept: Hold | None = None
+    promise: BrokenPromise | None = None
     replicas_reporting: int | None = None
     replicas_live: int | None = None
 

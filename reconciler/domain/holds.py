@@ -54,6 +54,7 @@ class HoldKind(StrEnum):
     WAITING_FOR_MERGE = "waiting-for-merge"
     WAITING_FOR_DEVICES = "waiting-for-devices"
     DECLINED = "declined"
+    PROMISE_BROKEN = "promise-broken"
 
     @property
     def is_missing_data(self) -> bool:

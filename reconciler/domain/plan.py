@@ -168,6 +168,8 @@ class Decision:
     """What must happen first before the whole of its change is proposed; None where nothing must."""
     caution: str = ""
     status_omitted: str = ""
+    reverts: int | None = None
+    """The merged pull request whose change it takes back."""
     labels: tuple[str, ...] = ()
     """What rules want its pull request to be labelled with, and `reviewers` whom they want to be asked."""
     reviewers: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from reconciler.domain.inventory import Allocation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedLatency:
@@ -38,3 +40,24 @@ class Promise:
     output_tokens: float | None = None
     latencies: tuple[PromisedLatency, ...] = ()
     reverts: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenPromise:
+    """A merged pull request of ours that broke what it promised of a variant, which had `before` and got `after`.
+
+    `least` is how many replicas the variant keeps for it, where it stays on its accelerator. `reverted_by` numbers the
+    pull request that took the change back (None: nobody did yet): then it is remembered, so that it does not return.
+    """
+
+    number: int
+    before: Allocation
+    after: Allocation
+    least: int
+    words: str
+    reverted_by: int | None = None
+
+    @property
+    def is_move(self) -> bool:
+        """Whether it moved the variant to another accelerator."""
+        return self.before.accelerator != self.after.accelerator

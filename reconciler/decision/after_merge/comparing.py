@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.plan import RATE
@@ -22,6 +22,10 @@ class ComparedLatency:
     promised: PromisedLatency
     measured_s: float
     noise: float
+
+    def against(self, target_s: float) -> "ComparedLatency":
+        """The same, held against another target."""
+        return replace(self, promised=replace(self.promised, target_s=target_s))
 
     @property
     def is_missed(self) -> bool:

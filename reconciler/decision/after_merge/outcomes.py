@@ -128,9 +128,9 @@ def told_latency(found: ComparedLatency, *, is_broken: bool) -> str:
     forecast_s, slower = found.promised.mean_s, ""
     if found.is_slower and not found.is_missed:
         slower = ", slower than forecast"
-    forecast = "" if forecast_s is None else f", {_ms(forecast_s)} forecast{slower}"
+    forecast = "" if forecast_s is None else f", {_time(forecast_s)} forecast{slower}"
     but = "but " if is_broken and found.is_missed else ""
-    words = f"{but}mean {_name(found.promised.name)} is {_ms(found.measured_s)} measured{forecast}"
+    words = f"{but}mean {_name(found.promised.name)} is {_time(found.measured_s)} measured{forecast}"
     return f"{words} (target {_target(found.promised.statistic, found.promised.target_s)})"
 
 
@@ -156,15 +156,15 @@ def _measured(decision: Decision) -> Iterator[tuple[SloProjection, float]]:
 
 
 def _words(slo: SloProjection, measured_s: float) -> str:
-    return f"mean {_name(slo.name)} is {_ms(measured_s)} (target {_ms(slo.target_s)})"
+    return f"mean {_name(slo.name)} is {_time(measured_s)} (target {_time(slo.target_s)})"
 
 
 def _target(statistic: str, target_s: float) -> str:
-    return _ms(target_s) if statistic == "mean" else f"{statistic} {_ms(target_s)}"
+    return _time(target_s) if statistic == "mean" else f"{statistic} {_time(target_s)}"
 
 
-def _ms(time_s: float) -> str:
-    return f"{ms_from_seconds(time_s):.0f} ms"
+def _time(time_s: float) -> str:
+    return f"{time_s:.3g} s" if time_s >= 1 else f"{ms_from_seconds(time_s):.0f} ms"
 
 
 def _name(name: str) -> str:

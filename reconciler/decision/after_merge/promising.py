@@ -33,6 +33,7 @@ def promise_of(decision: Decision) -> Promise:
             )
             for slo in decision.slos
         ),
+        reverts=decision.reverts,
     )
 
 

@@ -130,6 +130,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         metrics_available=_has_metrics(state, observation, hold),
         waiting=staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(context, variant, desired),
+        reverts=staged.reverts.get(variant.key) if outcome is Outcome.CHANGE else None,
         labels=_joined(each.labels for each in staged.said.get(variant.key, ())),
         reviewers=_joined(each.reviewers for each in staged.said.get(variant.key, ())),
     )
@@ -160,9 +161,11 @@ def _caution(context: DecisionContext, variant: Variant, desired: Allocation) ->
     """What a person should know who is about to merge its change."""
     if context.staged.outcome(context.situation, variant.key) is not Outcome.CHANGE:
         return ""
+    takes_back = context.staged.reasons[variant.key] if variant.key in context.staged.reverts else ""
     outage = why_outage(context.snapshot, variant.model) if desired.replicas < variant.current.replicas else ""
     written = variant.workload.caution if variant.workload is not None else ""
-    return "; ".join(filter(None, (f"{variant.key.label}: {outage}" if outage else "", written)))
+    told = (f"{variant.key.label}: {words}" for words in (takes_back, outage) if words)
+    return "; ".join(filter(None, (*told, written)))
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ _LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
 
 def part_of(change: Decision) -> Part:
     """Where a change belongs by itself: what repairs a target before all else, then what a person must agree to."""
-    if _repairs(change):
+    if _repairs(change) or change.reverts is not None:
         return Part.URGENT
     return Part.AUTO if change.verdict.may_merge_itself else Part.APPROVAL
 

@@ -6,6 +6,7 @@ from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.keeping import tell_what_is_kept
 from reconciler.decision.staging.open_proposals import keep_open_proposals
 from reconciler.decision.staging.plausible import hold_implausible
+from reconciler.decision.staging.promises import keep_promises
 from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
 from reconciler.decision.staging.verdicts import give_verdicts, keep_to_limits, obey_rules
 from reconciler.domain.solutions import Solution
@@ -13,6 +14,7 @@ from reconciler.domain.solutions import Solution
 PASSES: tuple[Pass, ...] = (
     hold_implausible,
     keep_open_proposals,
+    keep_promises,
     keep_to_limits,
     prove_growth,
     keep_serving,

@@ -90,8 +90,9 @@ class StagedPlan:
     """What every variant gets, and why that is not what was aimed at.
 
     `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
-    proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand.
-    `said` is what every rule says of a change, the strictest first; `clamped` what ended a change after the optimizer.
+    proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand,
+    `reverts` the merged one that a change takes back. `said` is what every rule says of a change, the strictest first;
+    `clamped` what ended a change after the optimizer.
     """
 
     allocations: Allocations
@@ -99,6 +100,7 @@ class StagedPlan:
     waiting: Mapping[ResourceKey, Hold] = field(default_factory=dict)
     reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
     kept: Mapping[ResourceKey, int] = field(default_factory=dict)
+    reverts: Mapping[ResourceKey, int] = field(default_factory=dict)
     verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
     said: Mapping[ResourceKey, tuple[Spoken, ...]] = field(default_factory=dict)
     clamped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)

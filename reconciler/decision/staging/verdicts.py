@@ -148,7 +148,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             group_cost_before=before[group],
             group_cost_added=added[group],
             learned_on=_learned_on(variant, desired),
-            is_repair=is_short(situation.formulated, key),
+            is_repair=is_short(situation.formulated, key) or key in staged.reverts,
             budgets=budgets.get(key, {}),
             ranks=ranks.get(key, {}),
             load_per_s=load.arrival_rate_per_s if isinstance(load, Load) else None,

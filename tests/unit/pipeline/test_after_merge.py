@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.holds import HoldKind
+from reconciler.domain.proposals import ProposedChange
+from reconciler.forge.local import Local
 from reconciler.forge.marker import MarkerState, read_marker, write_marker
 from reconciler.forge.pull_requests import PullRequestState
 from reconciler.metrics.quantities.quantity import Name
@@ -70,6 +72,13 @@ def proposed_replicas(desk: Desk) -> int:
 
 def told(result: RunResult) -> list[tuple[int, bool]]:
     return [(each.number, each.is_broken) for each in result.told]
+
+
+def changed(desk: Desk, number: int) -> ProposedChange:
+    """What a pull request does to its only variant."""
+    marker = read_marker(desk.pull_requests()[number - 1].body)
+    assert marker is not None
+    return marker.changes[0]
 
 
 @pytest.fixture
@@ -174,8 +183,99 @@ def test_a_text_without_our_marker_is_left_alone(merged: Desk) -> None:
     assert file.read_text() == before
 
 
+@pytest.fixture
+def shrunk(desk: Desk) -> Desk:
+    """A desk whose chat model gave back half of its four replicas for a load that two were promised to carry."""
+    desk.run(BUSY)
+    merge(desk)
+    desk.now_s += 3 * HOUR_S
+    desk.run(serving(4, 45.0))
+    merge(desk)
+    desk.now_s += 15 * MINUTE_S
+    return desk
+
+
+def changes_of(desk: Desk) -> list[tuple[int, int, int | None]]:
+    """What the open pull requests do to the chat model, and which pull request that takes back."""
+    markers = [read_marker(each.body) for each in desk.pull_requests() if each.is_open]
+    return [
+        (change.replicas_before, change.replicas_after, promise.reverts)
+        for marker in markers
+        if marker is not None
+        for change, promise in zip(marker.changes, marker.promises, strict=True)
+    ]
+
+
+def test_a_promise_that_is_broken_is_taken_back(shrunk: Desk) -> None:
+    assert [each.is_open for each in shrunk.pull_requests()] == [False, False]
+    result = shrunk.run(serving(2, 45.0, itl_s=0.09))
+    assert told(result) == [(2, True)]
+    assert changes_of(shrunk) == [(2, 4, 2)]
+    (proposed,) = (each for each in shrunk.pull_requests() if each.is_open)
+    assert "-urgent-" in proposed.head_branch
+    assert "goes back to what it had: pull request" in proposed.body
+    assert "took it from 4 to 2 replicas and broke its promise: mean wait is 60 s measured" in proposed.body
+    assert "mean ITL is 90 ms measured, 9 ms forecast (target 60 ms)" in proposed.body
+    before = shrunk.state()
+    for itl_s in (0.09, 0.062):
+        shrunk.run(serving(2, 45.0, itl_s=itl_s))
+    assert shrunk.state() == before, "once, and not withdrawn for noise"
+    shrunk.run(serving(2, 45.0))
+    assert changes_of(shrunk) == [], "what is kept again needs nothing"
+
+
+def test_a_run_that_is_killed_before_it_tells_is_made_up_for(shrunk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = serving(2, 45.0, itl_s=0.09)
+    with monkeypatch.context() as patched:
+        patched.setattr(Local, "amend_merged", die)
+        with pytest.raises(KeyboardInterrupt):
+            shrunk.run(ask)
+    assert changes_of(shrunk) == [(2, 4, 2)]
+    assert told(shrunk.run(ask)) == [(2, True)]
+    assert changes_of(shrunk) == [(2, 4, 2)]
+    text = shrunk.pull_requests()[1].body
+    assert text.count("**After the merge**") == 1
+    assert told(shrunk.run(ask)) == []
+    assert shrunk.pull_requests()[1].body == text
+
+
+def die(*_: object, **__: object) -> None:
+    """What a kill between two writes comes to."""
+    raise KeyboardInterrupt
+
+
+def test_what_was_taken_back_does_not_return_and_what_a_person_closes_stays_closed(shrunk: Desk) -> None:
+    shrunk.run(serving(2, 45.0, itl_s=0.09))
+    merge(shrunk)
+    shrunk.now_s += 3 * HOUR_S
+    result = shrunk.run(serving(4, 45.0))
+    assert changes_of(shrunk) == []
+    holds = [each.waiting.kind for each in result.prepared.plan.decisions if each.waiting is not None]
+    assert HoldKind.PROMISE_BROKEN in holds
+
+
+def test_a_person_who_closes_the_revert_is_believed(shrunk: Desk) -> None:
+    shrunk.run(serving(2, 45.0, itl_s=0.09))
+    file = shrunk.workshop.remote / "reconciler" / "pulls" / "3.md"
+    file.write_text(file.read_text().replace("state: open", "state: closed", 1))
+    shrunk.now_s += HOUR_S
+    shrunk.run(serving(2, 45.0, itl_s=0.09))
+    assert changes_of(shrunk) == []
+
+
+def test_guard_rails_judge_what_is_taken_back(shrunk: Desk) -> None:
+    rules = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules: [{name: small, step: {up: 50%}}]\n"
+    shrunk.write("policies/small.yaml", rules)
+    shrunk.configure("defaults: {", "policies: [policies/small.yaml]\ndefaults: {")
+    shrunk.run(serving(2, 45.0, itl_s=0.09))
+    assert changes_of(shrunk) == [(2, 3, 2)]
+
+
 def test_thirty_runs_over_a_day(desk: Desk) -> None:
-    """Quiet, then busy: merged, stuck for two hours, then served; an hour's pause at the peak; and calm again."""
+    """Quiet, then busy: merged, stuck for two hours, then served; an hour's pause at the peak; and calm again.
+
+    What is given back then breaks its promise, is taken back, and is not given back again.
+    """
     start_s = desk.now_s
 
     def runs(number: int, ask: Ask) -> list[RunResult]:
@@ -188,9 +288,9 @@ def test_thirty_runs_over_a_day(desk: Desk) -> None:
     def open_ones() -> list[int]:
         return [each.number for each in desk.pull_requests() if each.is_open]
 
-    runs(5, QUIET)
+    runs(3, QUIET)
     assert open_ones() == []
-    runs(3, BUSY)
+    runs(2, BUSY)
     assert open_ones() == [1], "the same decision is one pull request"
     asked = proposed_replicas(desk)
     assert merge(desk) == 1
@@ -201,7 +301,7 @@ def test_thirty_runs_over_a_day(desk: Desk) -> None:
     holds = [each.hold or each.waiting for each in stuck[-1].prepared.plan.decisions]
     assert HoldKind.GROWTH_UNPROVEN in [each.kind for each in holds if each is not None]
 
-    runs(3, serving(asked, 110.0))
+    runs(2, serving(asked, 110.0))
     assert open_ones() == []
 
     desk.variables = {"RECONCILER_PAUSED": "true"}
@@ -211,17 +311,34 @@ def test_thirty_runs_over_a_day(desk: Desk) -> None:
     assert all(each.paused and each.prepared.plan.decisions for each in paused)
     desk.variables = {}
 
-    runs(4, serving(asked, 170.0))
+    runs(3, serving(asked, 170.0))
     assert open_ones() == [2]
     more = read_marker(desk.pull_requests()[1].body)
     assert more is not None
     assert more.changes[0].replicas_before == asked
     assert merge(desk) == 2
-    last = runs(5, serving(more.changes[0].replicas_after, 170.0))
-    assert [told(each) for each in last] == [[(2, False)], [], [], [], []]
+    peak = more.changes[0].replicas_after
+    last = runs(3, serving(peak, 170.0))
+    assert [told(each) for each in last] == [[(2, False)], [], []]
     assert open_ones() == []
 
-    runs(5, serving(more.changes[0].replicas_after, 45.0))
+    runs(4, serving(peak, 45.0))
     assert open_ones() == [3], "what is no longer needed is given back"
-    assert [each.state for each in desk.pull_requests()[:2]] == [PullRequestState.MERGED] * 2
+    assert merge(desk) == 3
+    less = changed(desk, 3).replicas_after
+    assert less < peak
+
+    broken = runs(2, serving(less, 45.0, itl_s=0.09))
+    assert [told(each) for each in broken] == [[(3, True)], []]
+    assert "mean ITL is 90 ms measured, 8 ms forecast (target 60 ms)" in desk.pull_requests()[2].body
+    assert open_ones() == [4]
+    assert changes_of(desk) == [(less, min(peak, 2 * less), 3)]
+    assert merge(desk) == 4
+    back = changed(desk, 4).replicas_after
+    kept = runs(6, serving(back, 45.0))
+    assert told(kept[0]) == [(4, False)]
+    assert open_ones() == [], "what was taken back does not return"
+    waiting = [each.waiting.kind for each in kept[-1].prepared.plan.decisions if each.waiting is not None]
+    assert HoldKind.PROMISE_BROKEN in waiting
+    assert {each.state for each in desk.pull_requests()} == {PullRequestState.MERGED}
     assert desk.now_s - start_s == pytest.approx(30 * 48 * MINUTE_S)
