@@ -7,7 +7,7 @@ from reconciler.cli.options import Common, with_common
 
 @with_common(outputs=("text", "json"))
 def doctor(common: Common) -> int:
-    """Check credentials, rights, metrics and every variant, and say what to do."""
+    """Check rights, metrics and every variant, and say what to do."""
     from reconciler.cli.console import painted, progress, width, write, write_json
     from reconciler.cli.exits import exit_of_checks
     from reconciler.config.environment import read_environment

@@ -32,7 +32,7 @@ def init(
     flux: Flux = False,
     check: Check = False,
 ) -> int:
-    """Write reconciler.yaml as inferred, and the files that run the job.
+    """Write reconciler.yaml as inferred, and files to run the job.
 
     What a person has changed is never overwritten.
     """

@@ -26,7 +26,7 @@ Subjects = Annotated[
 
 @with_common(outputs=("text", "json"))
 def policy(common: Common, action: Action, arguments: Subjects = None) -> int:
-    """Test rules with cases, explain one verdict, or simulate rules on recordings."""
+    """Test rules, explain one verdict, or simulate on recordings."""
     from reconciler.cli.console import write, write_json
     from reconciler.cli.exits import Exit
 

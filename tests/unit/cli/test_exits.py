@@ -166,6 +166,13 @@ def test_help_shows_examples_codes_and_only_flags_that_act(command: Command) -> 
     assert "--repo" not in command("demo", "--help").out
 
 
+def test_no_command_is_cut_at_80_columns(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = command("--help").out.partition("Commands:")[2].splitlines()
+    assert len(listed) > 10
+    assert [line for line in listed if line.endswith("...")] == []
+
+
 def test_quiet_says_nothing_where_nothing_failed(command: Command, recording: Path) -> None:
     assert command("plan", "--replay", recording, "-q").out == ""
     assert json.loads(command("plan", "--replay", recording, "-q", "-o", "json").out)["version"] == 1
