@@ -135,6 +135,8 @@ class Draft:
     title: str
     body: str
     labels: tuple[str, ...] = ()
+    unfit_labels: tuple[str, ...] = ()
+    """What only we set, and no longer fits."""
     reviewers: tuple[str, ...] = ()
     """Whom rules want to be asked, besides those of the settings."""
 

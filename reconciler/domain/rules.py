@@ -1,6 +1,6 @@
 """Rules: what guard rails ask of changes, as data. A recording holds them, so a replay judges as the run did."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -260,3 +260,9 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.place})"
+
+
+def labels_given(rules: Iterable[Rule]) -> tuple[str, ...]:
+    """Every label that some of the rules may give to a pull request, each once."""
+    giving = (each.asks for each in rules if isinstance(each.asks, (LabelsRule, ExpressionRule)))
+    return tuple(dict.fromkeys(label for asks in giving for label in asks.labels))

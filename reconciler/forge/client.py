@@ -82,7 +82,7 @@ class ForgeClient:
         """Change something."""
         return self.write("PATCH", path, body, action=action)
 
-    def write(self, method: str, path: str, body: Mapping[str, object], *, action: str) -> object:
+    def write(self, method: str, path: str, body: Mapping[str, object] | None, *, action: str) -> object:
         """Write something, and not at once after the last."""
         pause_s = self._wrote_s + self._write_pause_s - self._clock.monotonic()
         if pause_s > 0:
@@ -91,6 +91,10 @@ class ForgeClient:
             return self.ask(method, f"{self.root}{path}", action=action, body=body, is_write=True)
         finally:
             self._wrote_s = self._clock.monotonic()
+
+    def delete(self, path: str, *, action: str) -> object:
+        """Take something away."""
+        return self.write("DELETE", path, None, action=action)
 
     def ask(
         self,

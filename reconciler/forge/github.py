@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from urllib.parse import quote
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError
@@ -129,6 +130,7 @@ class GitHub:
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
@@ -145,7 +147,7 @@ class GitHub:
             form["state"] = "closed"
         updated = pull_request_of(self._client.patch(path, form, action=action)) if form else current
         self._request_reviews(number, reviewers)
-        return self._label(updated, labels)
+        return self._label(self._unlabel(updated, unlabel), labels)
 
     def amend_merged(self, number: int, *, body: str) -> None:
         """See `Forge`."""
@@ -206,6 +208,17 @@ class GitHub:
             logger.warning("pull request %d stays without its labels: %s", pull_request.number, error)
             return pull_request
         return replace(pull_request, labels=(*pull_request.labels, *missing))
+
+    def _unlabel(self, pull_request: PullRequest, labels: tuple[str, ...]) -> PullRequest:
+        gone = [label for label in labels if label in pull_request.labels]
+        try:
+            for label in gone:
+                path = self._path(f"issues/{pull_request.number}/labels/{quote(label, safe='')}")
+                self._client.delete(path, action=f"take label {label} from pull request {pull_request.number}")
+        except ReconcilerError as error:
+            logger.warning("pull request %d keeps a label that fits no more: %s", pull_request.number, error)
+            return pull_request
+        return replace(pull_request, labels=tuple(label for label in pull_request.labels if label not in gone))
 
     def _request_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:
         if not reviewers:

@@ -115,10 +115,12 @@ class Local:
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """See `Forge`; nobody can be asked for a review."""
         del reviewers
+        gone = set(map(one_line, unlabel))
         path = self._path(number)
         current = self._read(path)
         if not current.is_open:
@@ -129,7 +131,9 @@ class Local:
             title=current.title if title is None else one_line(title),
             body=current.body if body is None else body,
             state=PullRequestState.CLOSED if close else current.state,
-            labels=(*current.labels, *(label for label in map(one_line, labels) if label not in current.labels)),
+            labels=tuple(
+                dict.fromkeys((*(each for each in current.labels if each not in gone), *map(one_line, labels)))
+            ),
         )
         return current if updated == current else self._rewrite(updated)
 

@@ -191,13 +191,14 @@ class Forge(Protocol):
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """Bring an open pull request in line, and return it as it then stands.
 
         Only what differs from the forge's own present values is sent; without a difference nothing is. `labels` are
-        added, never taken away; `reviewers` are asked again. One that a person closed or merged in the meantime is left
-        alone: a `withdrawn` in its marker would undo the person's word.
+        added and those of `unlabel` taken away, no other; `reviewers` are asked again. One that a person closed or
+        merged in the meantime is left alone: a `withdrawn` in its marker would undo the person's word.
         """
         ...
 

@@ -191,6 +191,7 @@ class _Press:
             title=draft.title,
             body=draft.body,
             labels=draft.labels,
+            unlabel=draft.unfit_labels,
             reviewers=self._reviewers(draft) if _is_unfinished(pull_request, draft) else (),
         )
         return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)

@@ -14,6 +14,7 @@ from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.reported.outcomes import MergedOutcome
 from reconciler.domain.reported.pages import Pages
+from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
@@ -118,6 +119,7 @@ def run(
         body_limit=doors.forge.body_limit,
         pages=_pages(doors.forge, doors.repository.commit, record),
         labels=settings.pull_requests.labels,
+        labels_of_rules=labels_given(settings.rules),
         sign_off=_sign_off(doors, settings),
     )
     with acts.timed("draft"):

@@ -254,6 +254,10 @@ def _verb(change: Decision) -> str:
     return "Scale up" if change.desired.replicas > change.current.replicas else "Scale down"
 
 
+LABELS_OF_KINDS = ("scale-up", "saving", "move")
+"""What tells the kinds of changes of a pull request."""
+
+
 def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
     """The labels of a pull request: ours, and what kinds of changes are in it."""
     verbs = {_verb(change) for change in changes}
@@ -263,5 +267,5 @@ def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
         else change.desired.replicas < change.current.replicas
         for change in changes
     )
-    kinds = (("scale-up", "Scale up" in verbs), ("saving", saves), ("move", "Move" in verbs))
+    kinds = zip(LABELS_OF_KINDS, ("Scale up" in verbs, saves, "Move" in verbs), strict=True)
     return ("reconciler", *(name for name, applies in kinds if applies))

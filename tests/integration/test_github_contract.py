@@ -25,6 +25,7 @@ pytestmark = [
 
 OPERATIONS = {
     "issues/add-labels",
+    "issues/remove-label",
     "pulls/create",
     "pulls/get",
     "pulls/list",
@@ -74,7 +75,7 @@ def live_through_everything(forge: Forge) -> None:
     assert created is not None
     assert forge.create(head="reconciler/llm", base="main", title="Again", body=body) == created
     assert forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0) == (created,)
-    forge.update(created.number, title="Scale llama and 2 more")
+    forge.update(created.number, title="Scale llama and 2 more", unlabel=("reconciler",))
     forge.update(created.number, body=withdrawn(body), close=True)
     (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
     assert not closed.is_open

@@ -101,6 +101,7 @@ class GitHubServer(ForgeServer):
             ("GET", r"/pulls/(\d+)", lambda number: self._one(repository, number)),
             ("PATCH", r"/pulls/(\d+)", lambda number: self._edit(repository, number, body)),
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
+            ("DELETE", r"/issues/(\d+)/labels/([^/]+)", lambda *named: self._remove_label(repository, *named)),
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._review(repository, number, body)),
         ]
 
@@ -204,6 +205,14 @@ class GitHubServer(ForgeServer):
         stored = repository.pull_requests[int(number)]
         stored.labels += [label for label in body["labels"] if label not in stored.labels]
         stored.updated_s = self.tick()
+        return Answer(status=200, body=self._labels(repository, stored))
+
+    def _remove_label(self, repository: StoredRepository, number: str, name: str) -> Answer:
+        stored = repository.pull_requests[int(number)]
+        if unquote(name) not in stored.labels:
+            return Answer(status=404, body=error_object("Label does not exist"))
+        stored.labels.remove(unquote(name))
+        stored.updated_s = self._tick()
         return Answer(status=200, body=self._labels(repository, stored))
 
     def _review(self, repository: StoredRepository, number: str, body: Any) -> Answer:

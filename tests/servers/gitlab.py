@@ -198,6 +198,8 @@ class GitLabServer(ForgeServer):
         stored.title = body.get("title", stored.title).strip()
         if "description" in body:
             stored.body = self._without_commands(body["description"])
+        gone = body.get("remove_labels", "").split(",")
+        stored.labels = [label for label in stored.labels if label not in gone]
         self._attach(stored, {**body, "labels": body.get("add_labels", "")})
         stored.updated_s = self.tick()
         if body.get("state_event") == "close" and stored.state == "open":

@@ -29,8 +29,19 @@ class LabelsAndReviewers:
         """The fields that a new merge request gets them by."""
         return _filled(labels=labels, reviewer_ids=self._user_ids(reviewers))
 
-    def complete(self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...]) -> PullRequest:
-        """Add those that are not there: GitLab passes over what it does not take, and so do we with a warning."""
+    def complete(
+        self,
+        shown: PullRequest,
+        labels: tuple[str, ...],
+        reviewers: tuple[str, ...],
+        *,
+        unlabel: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """Add those that are not there, and take away the labels of `unlabel` that are.
+
+        GitLab passes over what it does not take, and so do we with a warning.
+        """
+        gone = [label for label in unlabel if label in shown.labels]
         missing = [label for label in _fitting(labels) if label not in shown.labels]
         for label in set(labels) - set(_fitting(labels)):
             logger.warning("pull request %d stays without %s: GitLab's labels hold no comma", shown.number, label)
@@ -40,7 +51,7 @@ class LabelsAndReviewers:
             asked = self._user_ids(reviewers)
             present = reviewers_of(self._client.get(path, action=action)) if asked else ()
             added = [each for each in asked if each not in present]
-            form = _filled(add_labels=missing, reviewer_ids=[*present, *added] if added else [])
+            form = _filled(add_labels=missing, remove_labels=gone, reviewer_ids=[*present, *added] if added else [])
             if not form:
                 return shown
             completed = self._client.put(path, form, action=action)

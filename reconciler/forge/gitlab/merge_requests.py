@@ -148,6 +148,7 @@ class GitLab:
         body: str | None = None,
         close: bool = False,
         labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
         """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
@@ -164,7 +165,7 @@ class GitLab:
         if close:
             form["state_event"] = "close"
         updated = pull_request_of(self._client.put(path, form, action=action)) if form else current
-        return self._attached.complete(updated, labels, reviewers)
+        return self._attached.complete(updated, labels, reviewers, unlabel=unlabel)
 
     def amend_merged(self, number: int, *, body: str) -> None:
         """See `Forge`."""

@@ -22,7 +22,7 @@ from reconciler.pipeline.drafting.touching import find_touching
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.conditions import conditions_commit_view, conditions_view, fewer_rows
 from reconciler.report.pull_request import PLAIN, commit_view, pull_request_view, reductions
-from reconciler.report.summary import labels_for
+from reconciler.report.summary import LABELS_OF_KINDS, labels_for
 
 
 def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
@@ -140,11 +140,15 @@ def _refuse_of(change_set: ChangeSet, desk: Desk, checker: Checker) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How texts are written: for which forge, with which labels (None: ours), and signed off by whom."""
+    """How texts are written: for which forge, with which labels (None: ours), and signed off by whom.
+
+    `labels_of_rules` are all that rules may give.
+    """
 
     body_limit: int
     pages: Pages = PLAIN
     labels: tuple[str, ...] | None = None
+    labels_of_rules: tuple[str, ...] = ()
     sign_off: str = ""
 
 
@@ -170,13 +174,16 @@ def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Render
         return _draft_of_flips(plan, group, change_set, renderer, style, marker)
     view = pull_request_view(plan, group, pages=style.pages, marker=marker)
     body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=style.body_limit, marker=marker)
-    labels = [change.labels for change in group.changes]
+    given = [change.labels for change in group.changes]
+    labels = _joined(labels_for(group.changes) if style.labels is None else style.labels, *given)
+    of_ours = (*(LABELS_OF_KINDS if style.labels is None else ()), *style.labels_of_rules)
     return Draft(
         change_set=change_set,
         commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=style.sign_off)),
         title=renderer.render("pull_request/title.j2", view).strip(),
         body=body,
-        labels=_joined(labels_for(group.changes) if style.labels is None else style.labels, *labels),
+        labels=labels,
+        unfit_labels=tuple(label for label in of_ours if label not in labels),
         reviewers=_joined(*(change.reviewers for change in group.changes)),
     )
 

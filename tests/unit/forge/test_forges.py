@@ -74,6 +74,13 @@ def test_an_update_without_a_difference_writes_nothing(stage: Any) -> None:
     assert stage.trace() == before
 
 
+def test_labels_that_fit_no_more_are_taken_away_and_no_other(stage: Any) -> None:
+    created = propose(stage, labels=("reconciler", "saving", "two words/é", "a person's"))
+    updated = stage.forge.update(created.number, labels=("scale-up",), unlabel=("two words/é", "saving", "move"))
+    assert updated.labels == ("reconciler", "a person's", "scale-up")
+    assert listed(stage) == (updated,)
+
+
 def test_an_update_changes_what_differs_and_nothing_else(stage: Any) -> None:
     created = propose(stage)
     updated = stage.forge.update(created.number, body="Other words")

@@ -64,6 +64,21 @@ def test_rules_of_the_base_commit_judge_label_and_ask(desk: Desk, monkeypatch: p
     assert ".reconciler/policies/rules.yaml:4" in shown.body
 
 
+def test_labels_of_ours_go_when_they_fit_no_more(desk: Desk) -> None:
+    settings = SETTINGS.replace("pullRequests: {labels: [reconciler]}\n", "")
+    desk.write("reconciler.yaml", f"{settings}policies: [.reconciler/policies/]\n")
+    rule = '{name: small, label: {when: "change.replicas_after < 6", add: [small]}}'
+    desk.write(
+        ".reconciler/policies/rules.yaml", f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules: [{rule}]\n"
+    )
+    desk.run(BUSY)
+    (shown,) = desk.pull_requests()
+    assert shown.labels == ("reconciler", "scale-up", "small")
+    desk.forge.update(shown.number, labels=("looked at", "saving"))
+    assert operations(desk.run(PEAK)) == {"prod/chat": Operation.UPDATED}
+    assert desk.pull_requests()[0].labels == ("reconciler", "scale-up", "looked at")
+
+
 def test_without_metrics_an_open_pull_request_stays_as_it_is(desk: Desk) -> None:
     desk.run(BUSY)
     before = desk.state()
