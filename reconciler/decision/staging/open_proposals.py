@@ -90,15 +90,12 @@ def _is_noise(
 
     What was to grow and need not any more goes with its demand.
     """
-    needs, demand = situation.formulated.needs, situation.formulated.demands.get(model)
-    load = situation.snapshot.observed.loads.get(model)
-    if demand is None or not isinstance(load, Load) or needs.requirements[model].fixed is not None:
+    needs, reached = situation.formulated.needs, _reach(model, situation)
+    if needs.requirements[model].fixed is not None:
         return False
     differing = {key: each for key, each in proposed.items() if optimum[key] != each}
     is_fewer = all(_is_fewer(optimum[key], each) for key, each in differing.items())
     is_over = all(optimum[key] == situation.current[key] for key in differing)
-    rate_per_s = demand.rate_per_s / (1 + demand.headroom)
-    reached = (1 + demand.headroom) * reach_of(rate_per_s, demand.variation, load.window_s)
     merged = {**situation.current, **proposed}
     return (
         is_fewer
@@ -108,6 +105,16 @@ def _is_noise(
             for key, each in differing.items()
         )
     )
+
+
+def _reach(model: ModelKey, situation: Situation) -> float:
+    """What noise may have the model need again, in the unit of its requirement; 0 where nobody knows."""
+    demand, load = situation.formulated.demands.get(model), situation.snapshot.observed.loads.get(model)
+    filling = situation.formulated.needs.fillings.get(model)
+    if demand is None or not isinstance(load, Load):
+        return 0.0 if filling is None else filling.reach
+    rate_per_s = demand.rate_per_s / (1 + demand.headroom)
+    return (1 + demand.headroom) * reach_of(rate_per_s, demand.variation, load.window_s)
 
 
 def _is_fewer(allocation: Allocation, than: Allocation) -> bool:

@@ -78,12 +78,14 @@ class ModelReadings:
 class Filling:
     """What replicas work on in their requirement's unit, and the part of what they carry that it may fill (0-1).
 
-    `least` is what a proposal that is open must carry to stay; None is all that is required.
+    `least` is what a proposal that is open must carry to stay; None is all that is required. `reach` is what noise may
+    have them need again; 0 where the past tells nothing of it.
     """
 
     demand: float
     full: float
     least: float | None = None
+    reach: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """An open pull request that still serves is kept: load noise never pushes."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from reconciler.domain.declared.declarations import Form
 from reconciler.domain.measured.answers import Absence
 from reconciler.domain.measured.loads import Observation, Performance
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 
@@ -60,6 +62,34 @@ def test_at_its_edge_noise_does_not_push_either(fleet: Any, make: Any, is_past_k
     assert "the new optimum would save 6.2 %, which noise may need again" in fleet.decision().steps[-2].reason
     offer(0.9 * below)
     assert fleet.desired() == {"llama": "14 x H100"}
+
+
+def test_at_its_edge_noise_of_saturation_does_not_push_either(fleet: Any, make: Any) -> None:
+    """Three replicas fill up at 30,000 tokens; 27,650 are needed now, and noise of 2 % of memory reaches beyond."""
+
+    def fill(usage: float) -> None:
+        fleet.fill(f"{usage}/0, {usage}/0", total_kv_tokens=12500.0, input_tokens=100.0, output_tokens=100.0)
+        noise = Random(1)  # noqa: S311 - the same noise in every run
+        series = {
+            "kv_cache_usage": tuple(usage + noise.uniform(-0.02, 0.02) for _ in range(241)),
+            "num_waiting": (0.0,) * 241, "input_tokens": (100.0,) * 241, "output_tokens": (100.0,) * 241,
+        }
+        traces = tuple(
+            Trace(pod=f"llama-{number}", variant=key, start_s=fleet.now_s - 3600, step_s=15.0, series=series)
+            for number in range(2)
+        )
+        fleet.observed = replace(fleet.observed, traces={key: traces})
+
+    fleet.set(defaults={}, service_classes=())
+    key = fleet.add("llama", form=Form.TARGET, replicas=2)
+    fleet.resources[-1] = replace(fleet.resources[-1], profiles=())
+    fill(0.94)
+    assert fleet.desired() == {"llama": "3 x H100"}
+    fleet.propose(make.change("llama", "2 x H100", "4 x H100"))
+    assert fleet.desired() == {"llama": "4 x H100"}
+    assert "the new optimum would save 25.0 %, which noise may need again" in fleet.decision().steps[-2].reason
+    fill(0.85)
+    assert fleet.desired() == {"llama": "3 x H100"}
 
 
 def test_at_five_percent_it_is_replaced(big: Any, make: Any) -> None:

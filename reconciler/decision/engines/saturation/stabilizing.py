@@ -1,10 +1,17 @@
 """The rule of `payback` for saturation: what was needed within it, or will be again by its noise, is kept."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from reconciler.decision.engines.saturation.past import PastFullness, as_arrivals, past_fullness
-from reconciler.decision.problem.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
+from reconciler.decision.problem.load_variation import (
+    LoadVariation,
+    StabilizedDemand,
+    load_variation,
+    reach_of,
+    steady,
+)
 from reconciler.decision.spans import ago, span
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.snapshot import Snapshot, Variant
@@ -25,9 +32,14 @@ def stabilize(
         own = [member for member in members if member.key in {key.variant for key in requirement.per_replica}]
         carried = sum(_carried(requirement, member) * member.current.replicas for member in own)
         fullness = past_fullness(snapshot, own, payback_s)
-        if filling is not None and fullness is not None and 0 < requirement.amount < carried:
+        variation = None
+        if filling is not None and fullness is not None and requirement.amount > 0:
             past = as_arrivals(_worked_on(requirement, readings, fullness), fullness)
             variation = load_variation(past, snapshot.now_s, payback_s, counts_requests=False)
+        if filling is not None and variation is not None:
+            filling = replace(filling, reach=reach_of(filling.demand, variation, math.inf) / filling.full)
+            fillings[requirement.model] = filling
+        if filling is not None and fullness is not None and 0 < requirement.amount < carried:
             least = min((_carried(requirement, each) for each in own if each.current.replicas), default=0.0)
             demand = _steady(filling, variation, carried, least)
             if demand.amount_per_s > requirement.amount:
