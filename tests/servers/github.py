@@ -212,7 +212,7 @@ class GitHubServer(ForgeServer):
         if unquote(name) not in stored.labels:
             return Answer(status=404, body=error_object("Label does not exist"))
         stored.labels.remove(unquote(name))
-        stored.updated_s = self._tick()
+        stored.updated_s = self.tick()
         return Answer(status=200, body=self._labels(repository, stored))
 
     def _review(self, repository: StoredRepository, number: str, body: Any) -> Answer:

@@ -72,7 +72,9 @@ def test_at_its_edge_noise_of_saturation_does_not_push_either(fleet: Any, make: 
         noise = Random(1)  # noqa: S311 - the same noise in every run
         series = {
             "kv_cache_usage": tuple(usage + noise.uniform(-0.02, 0.02) for _ in range(241)),
-            "num_waiting": (0.0,) * 241, "input_tokens": (100.0,) * 241, "output_tokens": (100.0,) * 241,
+            "num_waiting": (0.0,) * 241,
+            "input_tokens": (100.0,) * 241,
+            "output_tokens": (100.0,) * 241,
         }
         traces = tuple(
             Trace(pod=f"llama-{number}", variant=key, start_s=fleet.now_s - 3600, step_s=15.0, series=series)
