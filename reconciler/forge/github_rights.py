@@ -9,7 +9,7 @@ from reconciler.forge.answers import flag_of, flag_or_none, list_of, text_of
 from reconciler.forge.failures import ForbiddenError
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import UnprocessableError
-from reconciler.forge.rights import Rights
+from reconciler.forge.rights import Cures, Rights
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,13 @@ REFUSING: Mapping[str, str] = {
     "branch_name_pattern": "branch names of a pattern",
 }
 """Rules that, on a head branch, keep us from creating, updating or deleting it."""
+CURES = Cures(
+    opening='let TOKEN write "Pull requests"; for a workflow\'s token, set `permissions: pull-requests: write` and '
+    "allow Actions to create pull requests (Settings, Actions, General)",
+    labelling='let TOKEN write "Pull requests" and "Issues"',
+    refusals="let our account bypass the ruleset (Settings, Rules)",
+    signatures="merge by squash, which the forge signs, or let our account bypass the rule (Settings, Rules)",
+)
 DROPS_APPROVALS = "dismiss_stale_reviews_on_push"
 
 
@@ -49,6 +56,7 @@ def read_rights(client: GitHubClient, path: str, *, base: str, head: str) -> Rig
         needs_signatures=any(text_of(rule, "type") == "required_signatures" for rule in on_base)
         or flag_of(protection, "required_signatures", "enabled"),
         refusals=tuple(words for rule, words in REFUSING.items() if rule in on_head),
+        cures=CURES,
     )
 
 

@@ -1,6 +1,19 @@
 """Rights: what our credential may do on a forge, and what its rules forbid to whoever has it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cures:
+    """What a person does on this forge about what is missing, each as the rest of a sentence.
+
+    `TOKEN` stands for the words for our credential.
+    """
+
+    opening: str = "let TOKEN open pull requests"
+    labelling: str = "let TOKEN label pull requests"
+    refusals: str = "let our account pass"
+    signatures: str = "let our account pass"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +31,4 @@ class Rights:
     drops_approvals: bool = False
     needs_signatures: bool = False
     refusals: tuple[str, ...] = ()
+    cures: Cures = field(default_factory=Cures, compare=False)

@@ -66,7 +66,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GitHub's pauses take no time."""
+    """A forge's pauses take no time."""
     monkeypatch.setattr(DoorClock, "sleep", lambda _clock, _seconds: None)
 
 
@@ -79,7 +79,7 @@ def make_fleet(
     monkeypatch: pytest.MonkeyPatch,
     impatient: None,
 ) -> Iterator[OpenFleet]:
-    """Opens a fleet; `forge` is github or local, `settings` are added to its reconciler.yaml."""
+    """Opens a fleet; `forge` is github, gitlab or local, `settings` are added to its reconciler.yaml."""
     del impatient
     with ExitStack() as stack:
 
@@ -96,7 +96,7 @@ def make_fleet(
         yield make
 
 
-@pytest.fixture(params=["github", "local"])
+@pytest.fixture(params=["github", "gitlab", "local"])
 def fleet(request: pytest.FixtureRequest, make_fleet: OpenFleet) -> Fleet:
     """The same company on each forge."""
     return make_fleet(request.param)

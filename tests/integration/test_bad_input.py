@@ -294,16 +294,18 @@ def test_a_base_that_moves_during_the_run_is_no_failure(local: Fleet, monkeypatc
 
 
 STATUSES = {401: 5, 403: 5, 404: 5, 409: 4, 422: 4, 429: 4, 500: 4}
+SERVED = pytest.mark.parametrize("kind", ["github", "gitlab"])
 
 
+@SERVED
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_forge_that_refuses_the_list_stops_the_run_before_any_write(
-    make_fleet: Callable[..., Fleet], status: int
+    make_fleet: Callable[..., Fleet], kind: str, status: int
 ) -> None:
-    fleet = make_fleet("github")
+    fleet = make_fleet(kind)
     assert fleet.forge
     fleet.go_to(Level.BUSY)
-    fleet.forge.fail("GET", "/pulls$", status=status, times=100)
+    fleet.forge.fail(*fleet.forge.lists, status=status, times=100)
     with fleet.writes() as writes:
         outcome = fleet.run()
     assert (outcome.code, writes) == (STATUSES[status], [])
@@ -313,31 +315,35 @@ def test_a_forge_that_refuses_the_list_stops_the_run_before_any_write(
     assert fleet.invoke("plan").code == 0
 
 
+@SERVED
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_forge_that_refuses_one_pull_request_gets_the_others_and_the_next_run_completes(
-    make_fleet: Callable[..., Fleet], status: int
+    make_fleet: Callable[..., Fleet], kind: str, status: int
 ) -> None:
-    fleet = make_fleet("github")
+    fleet = make_fleet(kind)
     assert fleet.forge
     fleet.go_to(Level.BUSY)
-    attempts = 4 if status in {429, 500} else 1
-    fleet.forge.fail("POST", "/pulls$", status=status, times=attempts)
+    attempts = 4 if status in {429, 500} or (kind, status) == ("gitlab", 409) else 1
+    fleet.forge.fail(*fleet.forge.creates, status=status, times=attempts)
     outcome = fleet.run()
     assert outcome.code == STATUSES[status]
-    assert re.search(rf"failed: prod/chat .*GitHub answered {status}", outcome.out), outcome.out
+    assert re.search(rf"failed: prod/chat .*Git(Hub|Lab) answered {status}", outcome.out), outcome.out
     assert [each.head for each in fleet.pull_requests()] == [name for name in fleet.branches() if "code" in name]
     assert fleet.run().code == 0
     assert len(fleet.pull_requests()) == 2
 
 
+@SERVED
 @pytest.mark.parametrize("status", [403, 409, 500])
-def test_a_forge_that_refuses_an_update_gets_it_in_the_next_run(make_fleet: Callable[..., Fleet], status: int) -> None:
-    fleet = make_fleet("github")
+def test_a_forge_that_refuses_an_update_gets_it_in_the_next_run(
+    make_fleet: Callable[..., Fleet], kind: str, status: int
+) -> None:
+    fleet = make_fleet(kind)
     assert fleet.forge
     fleet.go_to(Level.BUSY)
     assert fleet.run().code == 0
     fleet.go_to(Level.PEAK)
-    fleet.forge.fail("PATCH", "/pulls/", status=status, times=4)
+    fleet.forge.fail(*fleet.forge.updates, status=status, times=4)
     assert fleet.run().code == STATUSES[status]
     fleet.forge.faults.clear()
     assert fleet.run().code == 0
@@ -348,10 +354,11 @@ def test_a_forge_that_refuses_an_update_gets_it_in_the_next_run(make_fleet: Call
     assert writes == []
 
 
+@SERVED
 def test_a_wrong_token_is_exit_5_and_names_its_variable(
-    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
+    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    fleet = make_fleet("github")
+    fleet = make_fleet(kind)
     fleet.go_to(Level.BUSY)
     monkeypatch.setenv("RECONCILER_FORGE_TOKEN", "ghp_wrong-canary")
     outcome = fleet.run()
@@ -360,10 +367,11 @@ def test_a_wrong_token_is_exit_5_and_names_its_variable(
     assert "ghp_wrong-canary" not in outcome.out + outcome.err
 
 
+@SERVED
 def test_no_token_at_all_is_exit_5_and_names_what_to_set(
-    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
+    make_fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    fleet = make_fleet("github")
+    fleet = make_fleet(kind)
     monkeypatch.delenv("RECONCILER_FORGE_TOKEN")
     outcome = fleet.run()
     assert outcome.code == 5

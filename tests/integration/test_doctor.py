@@ -12,6 +12,7 @@ from tests.integration.conftest import OpenFleet
 from tests.servers.clinic import FLEET, HEALTHY, SLOW, Ward, write_wards
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, FULL_NAME, Day, Fleet, Outcome
 from tests.servers.git_http import Fault as GitFault
+from tests.servers.gitlab import protection
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
@@ -67,10 +68,12 @@ H100_SELECTOR = "      nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-H
 class Planted:
     """A fault: what is other than in the healthy fleet, and the line and exit code that it leads to.
 
-    `settings` are replacements in reconciler.yaml, `line` is a regular expression, of `lines` at most.
+    `settings` are replacements in reconciler.yaml, `line` is a regular expression, of `lines` at most; `forge` is the
+    kind of the fleet's forge.
     """
 
     line: str
+    forge: str = "github"
     lines: int = 1
     code: int = 0
     ward: str = HEALTHY
@@ -86,6 +89,12 @@ def forge_of(fleet: Fleet, **state: object) -> None:
     assert fleet.forge
     for name, value in state.items():
         setattr(fleet.forge.repositories[FULL_NAME], name, value)
+
+
+def gitlab_of(fleet: Fleet, **state: object) -> None:
+    """Change what GitLab says of the project."""
+    for name, value in state.items():
+        setattr(fleet.forge, name, value)
 
 
 def fail_github(fleet: Fleet, path: str, status: int) -> None:
@@ -144,6 +153,48 @@ FAULTS: Mapping[str, Planted] = {
     "signed commits only": Planted(
         break_servers=lambda fleet: forge_of(fleet, rules={"main": ["required_signatures"]}),
         line=r"^warn  forge +main takes signed commits only, .*: merge by squash",
+    ),
+    "a token that GitLab refuses": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(fleet, token="another"),
+        code=5,
+        line=r"^FAIL  forge .* 401.*check that .*RECONCILER_FORGE_TOKEN holds a personal, project or group",
+    ),
+    "a job's own token on GitLab": Planted(
+        forge="gitlab",
+        lines=2,
+        environment={"RECONCILER_FORGE_TOKEN": "glcbt-64_abcdefghijkl"},
+        break_servers=lambda fleet: setattr(fleet.git, "token", ""),
+        code=5,
+        line=r"^FAIL  forge .*RECONCILER_FORGE_TOKEN holds a CI_JOB_TOKEN, .*: make a project access token with .*",
+    ),
+    "a reporter on GitLab": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(fleet, access_level=20),
+        code=5,
+        line=r"^FAIL  forge +no pull request may be opened: give the token of RECONCILER_FORGE_TOKEN the role",
+    ),
+    "merge requests that are switched off": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(fleet, project={"merge_requests_access_level": "disabled"}),
+        code=5,
+        line=r"^FAIL  forge .*merge requests are switched off \(Settings, General",
+    ),
+    "protected branches and push rules on GitLab": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(
+            fleet,
+            access_level=40,
+            protections=[protection("main"), protection("*")],
+            push_rule={"id": 1, "reject_unsigned_commits": True},
+        ),
+        line=r"^warn  forge +rules on branches reconciler/\* would refuse .*: \* is protected: no forced pushes, "
+        r"signed commits only: let our account push to such branches, by force too",
+    ),
+    "approvals that GitLab drops": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(fleet, resets_approvals=True),
+        line=r"^warn  forge +main drops approvals on every push: merge soon after approving",
     ),
     # settings
     "a key that is misspelt": Planted(
@@ -318,7 +369,7 @@ def visit(make_fleet: OpenFleet, prometheus: str, monkeypatch: pytest.MonkeyPatc
     def called(planted: Planted, *arguments: str) -> Outcome:
         long_ago = f"{int(time.time() - 7200.0)} +0000"
         monkeypatch.setenv("GIT_COMMITTER_DATE", long_ago)  # time enough to be applied
-        fleet = make_fleet("github", prometheus="")
+        fleet = make_fleet(planted.forge, prometheus="")
         settings = fleet.read("reconciler.yaml").decode().replace(CLUSTER, f"{CLUSTER[:-1]}, {CONNECTED}}}")
         for old, new in planted.settings.items():
             assert old in settings, old
@@ -345,8 +396,9 @@ class Skewed:
         return time.time() + self.by_s
 
 
-def test_a_healthy_fleet_has_nothing_to_be_told(visit: Callable[..., Outcome]) -> None:
-    outcome = visit(Planted(line=""))
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_a_healthy_fleet_has_nothing_to_be_told(visit: Callable[..., Outcome], forge: str) -> None:
+    outcome = visit(Planted(line="", forge=forge))
     lines = outcome.out.splitlines()
     assert all(line.startswith("ok ") for line in lines[:-1]), outcome.out
     assert lines[-1] == f"{len(lines) - 1} ok, 0 warnings, 0 failures"
@@ -378,8 +430,9 @@ def test_json_says_the_same_to_scripts(visit: Callable[..., Outcome]) -> None:
     assert "whenAutoscaled: bounds" in check["cure"]
 
 
-def test_nothing_is_written_anywhere(make_fleet: OpenFleet, prometheus: str) -> None:
-    fleet = make_fleet("github", prometheus=prometheus)
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_nothing_is_written_anywhere(make_fleet: OpenFleet, prometheus: str, forge: str) -> None:
+    fleet = make_fleet(forge, prometheus=prometheus)
     before = (fleet.branches(), fleet.pull_requests())
     fleet.invoke("doctor")
     assert (fleet.branches(), fleet.pull_requests()) == before

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 CHAT = "reconciler/prod-chat-urgent-705ae555"
 
 
-@pytest.fixture(params=["github", "local"])
+@pytest.fixture(params=["github", "gitlab", "local"])
 def fleet(request: pytest.FixtureRequest, make_fleet: Callable[..., Fleet]) -> Fleet:
     """A fleet in which only one namespace should change."""
     fleet = make_fleet(request.param)

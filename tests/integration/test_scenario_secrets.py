@@ -18,6 +18,7 @@ from tests.servers.tampering import Tampering, tamper_with
 
 pytestmark = pytest.mark.integration
 
+PAGES = {"github": "pull", "gitlab": "-/merge_requests"}
 PROMETHEUS_TOKEN = "prom-canary/token+0123456789=="
 
 
@@ -28,10 +29,15 @@ def tampering(prometheus: str) -> Iterator[Tampering]:
         yield running
 
 
-@pytest.fixture
-def fleet(make_fleet: Callable[..., Fleet], tampering: Tampering, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+@pytest.fixture(params=["github", "gitlab"])
+def fleet(
+    request: pytest.FixtureRequest,
+    make_fleet: Callable[..., Fleet],
+    tampering: Tampering,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Fleet:
     """A fleet whose operator named a Prometheus and gave a token for it."""
-    fleet = make_fleet("github", prometheus=tampering.url)
+    fleet = make_fleet(request.param, prometheus=tampering.url)
     monkeypatch.setenv("RECONCILER_PROMETHEUS_TOKEN", PROMETHEUS_TOKEN)
     fleet.go_to(Level.BUSY)
     return fleet
@@ -88,7 +94,7 @@ def test_a_canary_is_in_nothing_that_a_run_leaves(
 def test_a_canary_that_a_forge_echoes_is_in_no_message(fleet: Fleet) -> None:
     assert fleet.forge
     body = {"message": f"no {fleet.token} please", "errors": [{"message": f"Bearer {fleet.token}"}]}
-    fleet.forge.fail("POST", "/pulls$", status=422, body=body, times=2)
+    fleet.forge.fail(*fleet.forge.creates, status=422, body=body, times=2)
     fleet.forge.violations.clear()
     outcome = fleet.run("-vv")
     assert outcome.code == 4
@@ -159,7 +165,7 @@ def test_a_forge_that_only_the_repository_names_gets_no_token(fleet: Fleet, monk
         outcome = fleet.run()
     assert (outcome.code, writes) == (5, [])
     assert fleet.forge.requests == []
-    assert f"RECONCILER_TRUSTED_ORIGINS={fleet.forge.url}" in outcome.err
+    assert f"RECONCILER_TRUSTED_ORIGINS={fleet.forge.host}" in outcome.err
 
 
 def test_an_operators_own_file_names_the_forge_and_needs_no_more_trust(
@@ -169,7 +175,7 @@ def test_an_operators_own_file_names_the_forge_and_needs_no_more_trust(
     monkeypatch.delenv("RECONCILER_TRUSTED_ORIGINS")
     own = tmp_path / "operator.yaml"
     header = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
-    own.write_text(f'{header}forge: {{kind: github, url: "{fleet.forge.url}"}}\n', encoding="utf-8")
+    own.write_text(f'{header}forge: {{kind: {fleet.forge.kind}, url: "{fleet.forge.url}"}}\n', encoding="utf-8")
     assert fleet.run("--config", str(own)).code == 0
     assert len(fleet.pull_requests()) == 2
 
@@ -179,5 +185,6 @@ def test_a_process_with_its_own_clock_does_what_a_user_sees(fleet: Fleet) -> Non
     command = [sys.executable, "-m", "reconciler", *fleet.command("run")]
     completed = subprocess.run(command, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True)
     assert (completed.returncode, completed.stderr) == (0, "")
-    assert f"https://github.com/{FULL_NAME}/pull/1" in completed.stdout
+    assert fleet.forge
+    assert f"{fleet.forge.pages}/{FULL_NAME}/{PAGES[fleet.forge.kind]}/1" in completed.stdout
     assert len(fleet.pull_requests()) == 2

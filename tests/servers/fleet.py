@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -26,12 +26,17 @@ from tests.servers.forge_server import ForgeServer
 from tests.servers.git_http import GitServer, serve_git
 from tests.servers.git_workshop import Workshop, run_git
 from tests.servers.github import serve_github
+from tests.servers.gitlab import serve_gitlab
 from tests.servers.prometheus import History, Points
 from tests.servers.speeds import FIRST_TOKEN_S, GRANITE_A100, LLAMA_H100, NEMO_H100, OUTPUT_TOKENS, QWEN_L4, Speed
 
 HOUR_S = 3600.0
 STEP_S = 30.0
 FULL_NAME = "acme/fleet"
+SERVED: Mapping[str, Callable[[], AbstractContextManager[ForgeServer]]] = {
+    "github": serve_github,
+    "gitlab": serve_gitlab,
+}
 AUTHOR_OF_GITHUB = "99+reconciler-bot@users.noreply.127.0.0.1"
 
 CHAT_DEPLOYMENT = b"""\
@@ -563,7 +568,7 @@ def make_template(folder: Path) -> Workshop:
 def open_fleet(
     template: Workshop, folder: Path, *, forge: str, prometheus: str, day: Day, settings: str = ""
 ) -> Iterator[Fleet]:
-    """A fleet of its own in `folder`, on the forge `github` or `local`; `settings` is added to reconciler.yaml."""
+    """A fleet of its own in `folder`, on the forge github, gitlab or local; `settings` end its reconciler.yaml."""
     shutil.copytree(template.remote.parent, folder / "acme", symlinks=True)
     copied = Workshop(remote=folder / "acme" / template.remote.name, clone=folder / "acme" / template.clone.name)
     fleet = Fleet(folder=folder, workshop=copied, prometheus=prometheus, day=day)
@@ -571,14 +576,14 @@ def open_fleet(
         fleet.write("reconciler.yaml", SETTINGS + settings)
         yield fleet
         return
-    with serve_github() as github:
-        github.now_s = day.start_s
-        github.add_repository(FULL_NAME, copied.remote)
-        with serve_git(copied.remote, root=folder, token=github.token) as git:
-            fleet = replace(fleet, git=git, forge=github)
-            fleet.write("reconciler.yaml", f'{SETTINGS}forge: {{kind: github, url: "{github.url}"}}\n{settings}')
+    with SERVED[forge]() as server:
+        server.now_s = day.start_s
+        server.add_repository(FULL_NAME, copied.remote)
+        with serve_git(copied.remote, root=folder, token=server.token) as git:
+            fleet = replace(fleet, git=git, forge=server)
+            fleet.write("reconciler.yaml", f'{SETTINGS}forge: {{kind: {forge}, url: "{server.url}"}}\n{settings}')
             fleet.environment = {
-                "RECONCILER_FORGE_TOKEN": github.token,
-                "RECONCILER_TRUSTED_ORIGINS": github.url,
+                "RECONCILER_FORGE_TOKEN": server.token,
+                "RECONCILER_TRUSTED_ORIGINS": server.host,
             }
             yield fleet

@@ -160,6 +160,11 @@ class ForgeServer(ABC):
         self._lock = threading.Lock()
 
     @property
+    def pages(self) -> str:
+        """Where its pages for people are."""
+        return self.host
+
+    @property
     def url(self) -> str:
         """The root of its API."""
         return f"{self.host}{self.root}"

@@ -64,6 +64,11 @@ class GitHubServer(ForgeServer):
         self.token = "ghs_1234_eyJhbGciOi.JSUzI1NiJ9-canary_token"
         self.has_graphql = True
 
+    @property
+    def pages(self) -> str:
+        """See `ForgeServer`."""
+        return "https://github.com"
+
     def error(self, message: str) -> Json:
         """See `ForgeServer`."""
         return error_object(message)

@@ -19,6 +19,7 @@ from typing import Any
 import reconciler.cli.run
 from reconciler.cli.main import invoke
 from reconciler.forge.github import GitHub
+from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.local import Local
 from reconciler.git.clone import Clone
 from reconciler.http.limits import Clock
@@ -62,7 +63,7 @@ def halt_at(step: str) -> None:
     methods = {"commit": "write_commit", "push": "push", "delete": "delete_branch"}
     if step in methods:
         kill_after(Clone, methods[step])
-    for forge in (GitHub, Local):
+    for forge in (GitHub, GitLab, Local):
         if step == "create":
             kill_after(forge, "create")
         elif step == "update":

@@ -130,14 +130,14 @@ class GitLab:
             created = create_once(
                 create,
                 lambda: self._find_open(head, base),
-                refusals=(_NothingToProposeError, NotFoundError, ConflictError),
+                refusals=(_NothingToProposeError, _UnseenBranchError, ConflictError),
                 may_settle=lambda refusal: not isinstance(refusal, _NothingToProposeError),
                 wait=self._client.wait,
             )
         except _NothingToProposeError:
             return None
-        except NotFoundError as refusal:
-            raise self._explain_missing(refusal, base) from None
+        except _UnseenBranchError as refusal:
+            raise self._explain_unseen(refusal, base) from None
         return self._attached.complete(created, labels, reviewers)
 
     def update(
@@ -204,19 +204,21 @@ class GitLab:
 
     def _check_ahead(self, head: str, base: str, action: str) -> None:
         """Raise where `head` holds nothing that `base` lacks: GitLab would open a pull request all the same."""
-        compared = self._client.get(
-            self._path("repository/compare"), action=action, query={"from": base, "to": head, "straight": "false"}
-        )
+        query = {"from": base, "to": head, "straight": "false"}
+        try:
+            compared = self._client.get(self._path("repository/compare"), action=action, query=query)
+        except NotFoundError as error:
+            raise _UnseenBranchError(str(error)) from None
         if not list_of(find(compared, "commits")):
             raise _NothingToProposeError(f"{action}: {base} holds all of it")
 
-    def _explain_missing(self, refusal: NotFoundError, base: str) -> ReconcilerError:
+    def _explain_unseen(self, refusal: "_UnseenBranchError", base: str) -> ReconcilerError:
         """What a comparison could not find: the base, or a head that is not visible yet."""
         try:
             self._client.get(self._path(f"repository/branches/{quote(base, safe='')}"), action="look for the base")
         except NotFoundError:
             return ConfigurationError(f"{refusal}; check that the base branch {base} exists")
-        return TransientError(str(refusal))
+        return refusal
 
     @property
     def _web(self) -> str:
@@ -228,6 +230,10 @@ class GitLab:
 
 class _NothingToProposeError(ReconcilerError):
     """Raised when a head branch holds nothing that its base lacks."""
+
+
+class _UnseenBranchError(TransientError):
+    """Raised when the head or base branch is not there, or not visible everywhere yet."""
 
 
 def _full_title(shown: PullRequest) -> str:

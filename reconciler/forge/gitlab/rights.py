@@ -9,7 +9,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.answers import find, flag_of, flag_or_none, list_of, number_of, number_or_none, text_of
 from reconciler.forge.client import PAGE_SIZE
 from reconciler.forge.gitlab.client import GitLabClient
-from reconciler.forge.rights import Rights
+from reconciler.forge.rights import Cures, Rights
 
 logger = logging.getLogger(__name__)
 
@@ -22,9 +22,15 @@ PUSH_RULES: Mapping[str, str] = {
     "member_check": "commits by users of this GitLab only",
     "commit_committer_check": "commits with a verified address of the token's user only: take git.author out",
     "commit_committer_name_check": "commits with the name of the token's user only: take git.author out",
+    "reject_unsigned_commits": "signed commits only",
     "reject_non_dco_commits": "signed-off commits only: set git.signOff",
 }
 """Push rules that a commit of ours may break, by their fields; the ones of a Premium project or its group."""
+CURES = Cures(
+    opening="give TOKEN the role Developer and the scopes api and write_repository (Settings, Access tokens)",
+    labelling="give TOKEN the role Reporter",
+    refusals="let our account push to such branches, by force too, and change the push rule (Settings, Repository)",
+)
 
 
 def read_rights(client: GitLabClient, path: str, *, base: str, head: str) -> Rights:
@@ -38,8 +44,8 @@ def read_rights(client: GitLabClient, path: str, *, base: str, head: str) -> Rig
         may_merge=_may_merge(client, path, base, level),
         allows_auto_merge=True,
         drops_approvals=flag_of(_ask(client, f"{path}/approvals"), "reset_approvals_on_push"),
-        needs_signatures=flag_of(push_rule, "reject_unsigned_commits"),
         refusals=(*_protections(client, path, head, level), *_broken_rules(push_rule)),
+        cures=CURES,
     )
 
 

@@ -32,8 +32,7 @@ def _missing(rights: Rights) -> Iterator[Check]:
             FORGE,
             "open-pull-requests",
             "no pull request may be opened",
-            f'let {TOKEN} write "Pull requests"; for a workflow\'s token, set `permissions: pull-requests: write` and '
-            "allow Actions to create pull requests (Settings, Actions, General)",
+            rights.cures.opening.replace("TOKEN", TOKEN),
             cause=Cause.CONFIGURATION,
         )
     if rights.may_label is False:
@@ -41,7 +40,7 @@ def _missing(rights: Rights) -> Iterator[Check]:
             FORGE,
             "label-pull-requests",
             "pull requests may not be labelled",
-            f'let {TOKEN} write "Pull requests" and "Issues", or take pullRequests.labels out of reconciler.yaml',
+            f"{rights.cures.labelling.replace('TOKEN', TOKEN)}, or take pullRequests.labels out of reconciler.yaml",
         )
 
 
@@ -51,8 +50,7 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             FORGE,
             "branch-rules",
             f"rules on branches {prefix}* would refuse what we push: {', '.join(rights.refusals)}",
-            "let our account bypass the ruleset (Settings, Rules), or set git.branchPrefix in reconciler.yaml to one "
-            "that it leaves alone",
+            f"{rights.cures.refusals}, or set git.branchPrefix in reconciler.yaml to one that is left alone",
         )
     if rights.drops_approvals:
         yield warning(
@@ -66,7 +64,7 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             FORGE,
             "signed-commits",
             f"{base} takes signed commits only, and ours have no signature",
-            "merge by squash, which the forge signs, or let our account bypass the rule (Settings, Rules)",
+            rights.cures.signatures,
         )
 
 
