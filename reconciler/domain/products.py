@@ -17,6 +17,19 @@ PRODUCT_KEYS = (
 )
 """Node label keys whose value names a product, in the order they are looked at."""
 
+MACHINE_KEYS = (
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "karpenter.k8s.aws/instance-type",
+    "karpenter.k8s.aws/instance-family",
+    "cloud.google.com/gke-nodepool",
+    "cloud.google.com/machine-family",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "kubernetes.io/hostname",
+)
+"""Node label keys whose value means machines of one kind, and so one kind of accelerators."""
+
 PRODUCTS = {
     "nvidia-b200": "B200",
     "nvidia-gb200": "GB200",

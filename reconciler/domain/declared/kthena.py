@@ -14,7 +14,7 @@ from reconciler.domain.declared.tracking import (
     Policy,
     RatioRange,
 )
-from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.declared.workloads import NodeTerm, Workload
 from reconciler.domain.identity import Place, ResourceKey
 
 if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
@@ -175,6 +175,7 @@ class Worker:
     pods: int | None = None
     devices: Mapping[str, int] = field(default_factory=dict)
     affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    terms: tuple[NodeTerm, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from reconciler.domain.declared.places import Annotation, DocumentRef, EntryPlace, FieldPath, WrittenField
 from reconciler.domain.holds import Hold
@@ -68,17 +69,22 @@ class LaunchSettings:
         )
 
 
+NodeTerm: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlace:
     """Pods of a scale target that ask for devices: where `nodeSelector` and `affinity` stand, and what they say.
 
-    `affinity` holds the allowed values by key, of required terms only. `unplaceable` says in words why no node
-    selector can be written there.
+    `affinity` holds the allowed values by key, of required terms only; `terms` are these terms themselves, of which a
+    node meets one: key, operator and values of each requirement. `unplaceable` says in words why no node selector can
+    be written there.
     """
 
     path: FieldPath
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    terms: tuple[NodeTerm, ...] = ()
     unplaceable: str = ""
 
 
@@ -92,11 +98,11 @@ class Workload:
     only pod. `pods` are the templates with devices, else the first; `moves` tells of the mappings below them (and of
     the labels, or the flavors) that are not written in its own manifest alone.
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
-    started, None when that is not read of this engine. `templated` names a field whose place holds `${}` or `{{ }}`
-    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says why no number may
-    be written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it,
-    after which its pods are named.
+    started, None when that is not read of this engine, and `spread` is then what it is told of the devices of a
+    replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are
+    where its replicas are written when that is not its own `spec.replicas`: all get the number, and `considered` is the
+    chain of places it was chosen from, in words. `unwritable` says why no number may be written, `immovable` why no
+    other accelerator. `becomes` is the object that a controller makes of it, after which its pods are named.
     """
 
     key: ResourceKey
@@ -113,6 +119,7 @@ class Workload:
     served_names: tuple[str, ...] = ()
     engine: str = ""
     launch: LaunchSettings | None = None
+    spread: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     template_labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)

@@ -81,7 +81,7 @@ class AcceleratorChange:
         if contradicting:
             reason = f"nodeSelector {contradicting[0]} places it on the old accelerator: remove it by hand"
             raise self.open_sheet(document).refuse(reason, *pod.path, "nodeSelector")
-        if any(key in pod.affinity for key in PRODUCT_KEYS):
+        if any(selector.get(key) not in pod.affinity[key] for key in PRODUCT_KEYS if key in pod.affinity):
             reason = "node affinity places it on the old accelerator: use a nodeSelector"
             raise self.open_sheet(document).refuse(reason, *pod.path)
         return self._entries((*pod.path, "nodeSelector"), selector, "manifests/node-selector.yaml.j2")

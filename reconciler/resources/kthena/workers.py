@@ -11,7 +11,7 @@ from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
 from reconciler.resources.kubernetes.engines import read_launch
-from reconciler.resources.kubernetes.pods import PodSpec, Resources, list_devices, read_affinity
+from reconciler.resources.kubernetes.pods import PodSpec, Resources, list_devices, read_affinity, read_terms
 from reconciler.resources.kubernetes.quantities import read_quantity
 from reconciler.resources.objects import KubernetesObject, is_templated
 
@@ -42,6 +42,7 @@ def read_worker(source: KubernetesObject, fields: WorkerFields, path: FieldPath)
         pods=fields.pods,
         devices=dict(_devices(resources)),
         affinity=read_affinity(PodSpec(affinity=fields.affinity)),
+        terms=read_terms(PodSpec(affinity=fields.affinity)),
         node_selector={key: value or "" for key, value in (fields.node_selector or {}).items()},
         config={name.lstrip("-").replace("_", "-"): _text(value) for name, value in (fields.config or {}).items()},
     )
@@ -118,6 +119,7 @@ def place_workers(workers: Sequence[Worker], path: FieldPath) -> tuple[PodPlace,
             path=(*path, "workers", index),
             node_selector=workers[index].node_selector,
             affinity=workers[index].affinity,
+            terms=workers[index].terms,
             unplaceable="" if workers[index].node_selector else _UNPLACEABLE,
         )
         for index in asking

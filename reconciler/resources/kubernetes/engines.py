@@ -46,6 +46,24 @@ _SGLANG_COPIES = ("data-parallel-size", "dp-size", "dp")
 # With it the copies share the devices of the tensors.
 _SGLANG_SHARED_COPIES = "enable-dp-attention"
 
+# How any engine may be told of the devices of a replica, by a flag or in its environment.
+_SPREADS = ("tensor-parallel-size", "tensor-parallel", "tp-size", "tp", "num-shard")
+_SPREAD_NAMES = re.compile(r"(?:.*_)?(?:TENSOR_PARALLEL(?:_SIZE|ISM)?|TP_SIZE|TP|NUM_SHARD)")
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+def expand(word: str, variables: Mapping[str, str]) -> str:
+    """A word of a command line with its `$(NAME)` filled in as Kubernetes does; what is not known stays."""
+    return _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), word) if "$(" in word else word
+
+
+def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
+    """How many devices an engine of any kind is told to spread its tensors over, as it is written; else empty."""
+    flag = _first(read_flags(_split(words)), _SPREADS)
+    if flag is not None:
+        return flag
+    return next((value for name, value in sorted(variables.items()) if _SPREAD_NAMES.fullmatch(name)), "")
+
 
 def tell_engine(image: str, words: Sequence[str]) -> str:
     """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, or empty when nothing tells."""

@@ -16,6 +16,8 @@ from reconciler.resources.kubernetes.pods import (
     read_affinity,
     read_engine,
     read_served_names,
+    read_spread,
+    read_terms,
 )
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
@@ -94,6 +96,7 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         served_names=tuple(names),
         engine=engine,
         launch=launch,
+        spread="" if launch is not None else next(filter(None, (read_spread(each.pod) for each in templates)), ""),
         labels=source.labels,
         template_labels=templates[0].labels if templates else {},
         templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
@@ -168,6 +171,7 @@ def _place_of(template: PodTemplate) -> PodPlace:
         path=(*template.path, "spec"),
         node_selector=read_texts(template.pod.node_selector),
         affinity=read_affinity(template.pod),
+        terms=read_terms(template.pod),
     )
 
 

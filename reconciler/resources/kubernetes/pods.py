@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 from pydantic import Field
 
-from reconciler.domain.declared.workloads import LaunchSettings
+from reconciler.domain.declared.workloads import LaunchSettings, NodeTerm
 from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe
 from reconciler.resources.kubernetes.command_lines import find_served_names
-from reconciler.resources.kubernetes.engines import read_launch, tell_engine
+from reconciler.resources.kubernetes.engines import expand, find_spread, read_launch, tell_engine
 from reconciler.resources.objects import KubernetesObject, is_templated
 from reconciler.resources.validation import LooseShape
 
@@ -154,6 +154,17 @@ def read_affinity(pod: PodSpec) -> dict[str, tuple[str, ...]]:
     return agree_on_values([_read_term(term) for term in terms])
 
 
+def read_terms(pod: PodSpec) -> tuple[NodeTerm, ...]:
+    """The terms of required affinity to nodes, of which one must hold; one without requirements holds for no node."""
+    node = pod.affinity.node_affinity if pod.affinity else None
+    terms = node.required.node_selector_terms if node and node.required else []
+    return tuple(
+        tuple((each.key, each.operator, tuple(each.values or ())) for each in term.match_expressions or ())
+        for term in terms
+        if term.match_expressions
+    )
+
+
 def agree_on_values(limited: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
     """The keys that all of them limit, with every value that one of them allows."""
     keys = [key for key in limited[0] if all(key in each for each in limited)] if limited else []
@@ -188,11 +199,22 @@ def read_engine(pod: PodSpec, device_container: int | None) -> tuple[str, Launch
     """The inference engine of a pod and how it was started: of the container with the devices, else of the first."""
     containers = list(enumerate(pod.containers or ()))
     for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
-        words = [*(container.command or ()), *(container.args or ())]
+        variables = _read_variables(container.env)
+        words = _words_of(container, variables)
         engine = tell_engine(container.image if isinstance(container.image, str) else "", words)
         if engine:
-            return engine, read_launch(engine, words, _read_variables(container.env))
+            return engine, read_launch(engine, words, variables)
     return "", None
+
+
+def read_spread(pod: PodSpec) -> str:
+    """What a container says of the devices that its engine, of whatever kind, spreads over; empty where none does."""
+    containers = ((each, _read_variables(each.env)) for each in pod.containers or ())
+    return next(filter(None, (find_spread(_words_of(each, names), names) for each, names in containers)), "")
+
+
+def _words_of(container: Container, variables: Mapping[str, str]) -> list[str]:
+    return [expand(word, variables) for word in (*(container.command or ()), *(container.args or ()))]
 
 
 def _read_variables(env: object) -> dict[str, str]:

@@ -1,14 +1,15 @@
 """Which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.declarations import Form, VariantResource
 from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
-from reconciler.domain.declared.workloads import Workload
+from reconciler.domain.declared.workloads import NodeTerm, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Catalog
+from reconciler.domain.products import MACHINE_KEYS
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings
@@ -129,6 +130,7 @@ def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
     return (
         _left_behind(running, running.accelerator, accelerator)
         or _kept_by_affinity(running, running.accelerator, accelerator)
+        or _pinned(running, accelerator)
         or _unplaceable(running)
         or _immovable(running)
     )
@@ -160,12 +162,39 @@ def _left_behind(running: Running, current: Accelerator, accelerator: Accelerato
 def _kept_by_affinity(running: Running, current: Accelerator, accelerator: Accelerator) -> Hold | None:
     """Why required affinity on what tells accelerators apart would keep pods off the nodes of another."""
     workload = running.workload
+    keys = {*current.node_selector, *accelerator.node_selector}
     for pod in workload.pods if workload is not None else ():
-        for key in sorted({*current.node_selector, *accelerator.node_selector} & pod.affinity.keys()):
-            if accelerator.node_selector.get(key) not in pod.affinity[key]:
+        refusing = [_refusing_key(term, accelerator.node_selector, keys) for term in pod.terms]
+        if refusing and all(refusing):
+            words = (
+                f"required node affinity on {refusing[0]} keeps it off the nodes of {accelerator.name}: "
+                "use a nodeSelector, or list their value there"
+            )
+            return _not_writable(words, workload.place if workload is not None else None)
+    return None
+
+
+def _refusing_key(term: NodeTerm, labels: Mapping[str, str], keys: Set[str]) -> str:
+    """The label that keeps nodes with these labels out of a term; empty where none does, as far as they are known."""
+    failed = (key for key, operator, values in sorted(term) if _fails(labels.get(key), operator, values))
+    return next((key for key in failed if key in keys), "")
+
+
+def _fails(label: str | None, operator: str, values: Sequence[str]) -> bool:
+    if operator == "In":
+        return label not in values
+    return label is not None and (operator == "DoesNotExist" or (operator == "NotIn" and label in values))
+
+
+def _pinned(running: Running, accelerator: Accelerator) -> Hold | None:
+    """Why pods stay on machines of one kind, whose devices are those that they have."""
+    workload = running.workload
+    for pod in workload.pods if workload is not None else ():
+        for key in MACHINE_KEYS:
+            if key not in accelerator.node_selector and (key in pod.node_selector or key in pod.affinity):
                 words = (
-                    f"required node affinity on {key} keeps it off the nodes of {accelerator.name}: "
-                    "use a nodeSelector, or list their value there"
+                    f"{key} keeps it on machines of one kind: remove it by hand, "
+                    f"or give {accelerator.name} one in accelerators[].nodeSelector"
                 )
                 return _not_writable(words, workload.place if workload is not None else None)
     return None
@@ -176,12 +205,13 @@ def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> 
     workload, devices = running.workload, count * accelerator.devices
     launch = workload.launch if workload is not None else None
     is_current = running.accelerator is None or accelerator.name == running.accelerator.name
-    if workload is None or launch is None or is_current:
+    if workload is None or (launch is None and not workload.spread) or is_current:
         return None
     asked = workload.devices.get(accelerator.resource, devices)
-    if devices in (asked, launch.parallel):
+    parallel = str(launch.parallel or "") if launch is not None else workload.spread
+    if asked == devices or parallel == str(devices):
         return None
-    started = "a number that nobody can read here" if launch.parallel is None else str(launch.parallel)
+    started = parallel if parallel.isdigit() else "a number that nobody can read here"
     words = (
         f"{accelerator.name} takes {devices} devices a replica instead of {asked}, and its engine is started for "
         f"{started} (tensor parallel): change its arguments and its devices together"

@@ -79,6 +79,71 @@ def test_devices_for_stages_or_copies_are_used(written: str) -> None:
     assert words_of("two-devices", "--tensor-parallel-size=1", written)["A100"] == ""
 
 
+ARGUMENT = "image: vllm, args: [--model=org/llama, --tensor-parallel-size=1]"
+STARTED = "and its engine is started for {} (tensor parallel)"
+
+
 def test_an_engine_that_spreads_by_itself_may_move() -> None:
     image = "ghcr.io/huggingface/text-generation-inference"
-    assert words_of("two-devices", "image: vllm, ", f"image: {image}, ")["A100"] == ""
+    assert words_of("two-devices", ARGUMENT, f"image: {image}")["A100"] == ""
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "image: acme/serve, args: [--model=org/llama, --tensor-parallel-size=1]",
+        'image: acme/serve, command: [sh, -c, "exec serve --tp 1"]',
+        'image: acme/serve, env: [{name: TENSOR_PARALLEL_SIZE, value: "1"}]',
+        'image: nvcr.io/nvidia/tensorrt-llm, args: [trtllm-serve, llama, --tp_size, "1"]',
+        'image: ghcr.io/huggingface/text-generation-inference, args: [--num-shard, "1"]',
+        'image: vllm, args: [--tensor-parallel-size=$(TP)], env: [{name: TP, value: "1"}]',
+    ],
+)
+def test_whatever_says_how_far_an_engine_spreads_is_heeded(container: str) -> None:
+    assert STARTED.format(1) in words_of("two-devices", ARGUMENT, container)["A100"]
+    assert words_of("two-devices", ARGUMENT, container.replace("1", "2"))["A100"] == ""
+
+
+def test_a_spread_that_is_filled_in_from_elsewhere_holds_a_move() -> None:
+    container = "image: acme/serve, args: [--tp=$(TP)]"
+    assert "a number that nobody can read here" in words_of("two-devices", ARGUMENT, container)["A100"]
+
+
+IN_H100 = "[{key: example.com/gpu-name, operator: In, values: [H100]}]"
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "{key: example.com/gpu-name, operator: NotIn, values: [A100]}",
+        "{key: example.com/gpu-name, operator: DoesNotExist}",
+    ],
+)
+def test_affinity_that_bars_the_other_accelerator_holds_a_move(requirement: str) -> None:
+    words = words_of("required-affinity", IN_H100, f"[{requirement}]")["A100"]
+    assert words.startswith("required node affinity on example.com/gpu-name keeps it off the nodes of A100")
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "{key: example.com/gpu-name, operator: NotIn, values: [L4]}",
+        "{key: example.com/gpu-name, operator: Exists}",
+    ],
+)
+def test_affinity_that_the_other_accelerator_meets_is_in_nobodys_way(requirement: str) -> None:
+    assert words_of("required-affinity", IN_H100, f"[{requirement}]")["A100"] == ""
+
+
+def test_one_term_that_the_other_accelerator_meets_is_enough() -> None:
+    terms = f"{IN_H100}\n              - matchExpressions: {IN_H100.replace('H100', 'A100')}"
+    assert words_of("required-affinity", IN_H100, terms)["A100"] == ""
+
+
+@pytest.mark.parametrize("key", ["node.kubernetes.io/instance-type", "cloud.google.com/gke-nodepool"])
+def test_a_pod_that_is_kept_on_machines_of_one_kind_is_not_moved(key: str) -> None:
+    said = f"{key} keeps it on machines of one kind: remove it by hand"
+    affinity = IN_H100.replace("example.com/gpu-name", key)
+    assert words_of("required-affinity", IN_H100, affinity)["A100"].startswith(said)
+    selector = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3"
+    assert words_of("two-devices", selector, f"{selector}, {key}: p5")["A100"].startswith(said)
