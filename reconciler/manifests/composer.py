@@ -76,13 +76,16 @@ class _RefusedError(Exception):
         self.parts: list[str | int] = []
 
 
-def compose_documents(path: str, text: str, *, first_line: int, budget: ComposingBudget) -> list[ComposedDocument]:
+def compose_documents(
+    path: str, text: str, *, first_line: int, budget: ComposingBudget, last_key_counts: bool = False
+) -> list[ComposedDocument]:
     """Compose every document of `text`; `first_line` is the number of its first line in the file.
 
-    Raises InputError for malformed YAML, duplicate keys, keys that are no text, and everything beyond the caps.
+    Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are no text, and
+    everything beyond the caps.
     """
     try:
-        return _Composer(text, first_line, budget).compose()
+        return _Composer(text, first_line, budget, last_key_counts=last_key_counts).compose()
     except _RefusedError as refused:
         line, field, message = refused.line, format_field(refused.parts[::-1]), refused.message
     except MarkedYAMLError as error:
@@ -102,11 +105,12 @@ class _Composer:
     The loops handle scalars in line, since nine nodes of ten are scalars.
     """
 
-    def __init__(self, text: str, first_line: int, budget: ComposingBudget) -> None:
+    def __init__(self, text: str, first_line: int, budget: ComposingBudget, *, last_key_counts: bool) -> None:
         # It returns None only after the end of the stream, where nobody asks.
         self._next_event = cast(Callable[[], Event], CParser(text).get_event)
         self._first_line = first_line
         self._budget = budget
+        self._last_key_counts = last_key_counts
         self._anchors: dict[str, _Anchored | None] = {}
         self._literals: set[int] = set()
         self._num_nodes = 0
@@ -207,7 +211,7 @@ class _Composer:
                 raise _too_many_events(event)
             key = self._key(event)
             line = _line(event)
-            if key in lines:
+            if key in lines and not self._last_key_counts:
                 raise self._duplicate(key, lines[key], line)
             if key == "<<" and _is_plain(event):
                 merged, lines[key] = self._merged(next_event(), depth), line

@@ -74,9 +74,12 @@ def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = 
 
 
 def parse_readable(
-    path: str, data: bytes, *, kinds: frozenset[bytes] | None = None
+    path: str, data: bytes, *, kinds: frozenset[bytes] | None = None, last_key_counts: bool = False
 ) -> tuple[tuple[Document, ...], tuple[InputError, ...]]:
-    """Parse what can be parsed: the readable documents, and one error for each of the others."""
+    """Parse what can be parsed: the readable documents, and one error for each of the others.
+
+    Of two equal keys in a mapping the last one counts where that is said, else they are an error.
+    """
     try:
         refuse_binary(path, data)
         if kinds is not None and not _may_name_kind(data, kinds):
@@ -93,7 +96,7 @@ def parse_readable(
         if words is not None and not _may_contain(source.text, section, words):
             continue
         try:
-            documents.extend(_parse_section(source, section, budget))
+            documents.extend(_parse_section(source, section, budget, last_key_counts=last_key_counts))
         except InputError as error:
             errors.append(error)
     return tuple(documents), tuple(errors)
@@ -142,19 +145,25 @@ class OpenFile:
         return self.documents_in(position) if position >= 0 else ()
 
 
-def compose_section(source: SourceText, section: Section, budget: ComposingBudget) -> list[ComposedDocument]:
+def compose_section(
+    source: SourceText, section: Section, budget: ComposingBudget, *, last_key_counts: bool = False
+) -> list[ComposedDocument]:
     """Compose the documents of one section; InputError when it cannot be read within what is left of the caps."""
     refuse_ambiguous_breaks(source, section)
     text = source.text[section.start : section.end]
-    composed = compose_documents(source.path, text, first_line=section.first_line, budget=budget)
+    composed = compose_documents(
+        source.path, text, first_line=section.first_line, budget=budget, last_key_counts=last_key_counts
+    )
     if len(composed) > MAX_DOCUMENTS:
         message = f"expected at most {MAX_DOCUMENTS} documents, got {len(composed)}: split the file"
         raise InputError(source.path, 0, "", message)
     return composed
 
 
-def _parse_section(source: SourceText, section: Section, budget: ComposingBudget) -> Iterator[Document]:
-    for position, composed in enumerate(compose_section(source, section, budget)):
+def _parse_section(
+    source: SourceText, section: Section, budget: ComposingBudget, *, last_key_counts: bool = False
+) -> Iterator[Document]:
+    for position, composed in enumerate(compose_section(source, section, budget, last_key_counts=last_key_counts)):
         yield Document(
             path=source.path,
             index=section.index + position,

@@ -7,6 +7,7 @@ from typing import Final
 
 from reconciler.domain.globs import path_matches
 from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import parse_documents
 from reconciler.placement.origins import AS_BUILT, SourceField, value_at
 from reconciler.placement.paths import directory_of, name_of
 from reconciler.placement.repository import ManifestRepository
@@ -20,20 +21,18 @@ _MAX_APPLICATIONS: Final = 5_000
 def make_applications(repository: ManifestRepository, source: SourceField) -> Iterator[SourceField]:
     """The Applications of an ApplicationSet, each as the root of a document of its own.
 
-    Followed: list generators, and Git generators on directories and files of this repository. A template that still
-    has a placeholder afterwards makes nothing that can be told.
+    Followed: list generators, and Git generators on directories and files of this repository, with what they say over
+    the template. A template that still has a placeholder afterwards makes nothing that can be told.
     """
-    template = source.below("spec", "template")
-    value = template.value
-    if not isinstance(value, dict):
-        return
+    spec = source.below("spec")
     # Applications live where their set lives.
     own = value_at(source.value, ("metadata", "namespace"))
     namespace: dict[str, Value] = {} if own is None else {"namespace": own}
-    for number, parameters in enumerate(_parameters(repository, source.below("spec"))):
+    patch = spec.text("templatePatch")
+    for number, (parameters, template) in enumerate(_parameters(repository, spec)):
         if number >= _MAX_APPLICATIONS:
             return
-        made = _fill(value, parameters)
+        made = _patch(_fill(template, parameters), patch, parameters, source)
         if isinstance(made, dict) and not _has_placeholder(made):
             metadata = made.get("metadata")
             names = {**(metadata if isinstance(metadata, dict) else {}), **namespace}
@@ -41,16 +40,39 @@ def make_applications(repository: ManifestRepository, source: SourceField) -> It
             yield SourceField(replace(source.document, value=fields, index=AS_BUILT))
 
 
-def _parameters(repository: ManifestRepository, spec: SourceField) -> Iterator[Mapping[str, str]]:
+def _patch(made: Value, patch: str, parameters: Mapping[str, str], source: SourceField) -> Value:
+    """What a set's `templatePatch` makes of an Application; None where the patch cannot be told."""
+    text = _fill(patch, parameters)
+    if not patch or not isinstance(text, str):
+        return made
+    if "{{" in text:
+        return None
+    (document, *_) = parse_documents(source.document.path, text.encode()) or (None,)
+    return made if document is None else _overlay(made, document.value)
+
+
+def _overlay(value: Value, over: Value) -> Value:
+    """A value with what another one says over it; what that leaves empty stays."""
+    if isinstance(value, dict) and isinstance(over, dict):
+        told = {key: each for key, each in over.items() if each not in ("", {}, [], None)}
+        return {**value, **{key: _overlay(value.get(key), each) for key, each in told.items()}}
+    return over
+
+
+def _parameters(repository: ManifestRepository, spec: SourceField) -> Iterator[tuple[Mapping[str, str], Value]]:
+    """What every generator makes, with the template as this generator overrides it."""
+    template = spec.below("template").value
     for generator in spec.items("generators"):
         listed = generator.get("list")
         if listed is not None:
+            own = _overlay(template, listed.below("template").value or {})
             for element in listed.items("elements"):
-                yield dict(_flatten(element.value, ""))
+                yield dict(_flatten(element.value, "")), own
         git = generator.get("git")
         if git is not None and repository.is_ours(git.text("repoURL")):
-            yield from _in_directories(repository, git)
-            yield from _in_files(repository, git)
+            own = _overlay(template, git.below("template").value or {})
+            for parameters in (*_in_directories(repository, git), *_in_files(repository, git)):
+                yield parameters, own
 
 
 def _in_directories(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:

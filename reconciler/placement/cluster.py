@@ -8,6 +8,7 @@ from typing import Final
 from reconciler.domain.globs import matches_any
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of
 from reconciler.errors import InputError
+from reconciler.manifests.wording import quote
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.application_sets import make_applications
 from reconciler.placement.deployers import DEPLOYER_KINDS, FLUX_GROUP, Deployer, try_read
@@ -64,6 +65,7 @@ class _Job:
     roots_reading: Counter[str] = field(default_factory=Counter)
     followed: dict[ObjectIdentity, frozenset[str]] = field(default_factory=dict)
     deployers: dict[Root, Deployer] = field(default_factory=dict)
+    deployed: dict[str, list[Deployer]] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
     pointed: frozenset[str] = frozenset()
     outside: dict[str, Gathering] = field(default_factory=dict)
@@ -289,6 +291,13 @@ def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
 def _deploy(job: _Job, deployer: Deployer) -> None:
     repository = job.builder.repository
     root = Root(cluster=job.cluster, path=deployer.directory, deployer=str(deployer))
+    others = job.deployed.setdefault(deployer.directory, [])
+    twin = next((other for other in others if deployer.is_twin_of(other)), None)
+    if twin is not None:
+        message = f"{deployer} deploys {quote(deployer.directory or '.')} just as {twin} does: keep one"
+        job.findings.append(Finding(place=deployer.spec.place, severity=Severity.WARNING, message=message))
+        return
+    others.append(deployer)
     job.deployers[root] = deployer
     if is_below(deployer.directory, job.charts):
         return

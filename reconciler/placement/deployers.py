@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.domain.identity import Finding, ResourceKey, Severity, finding_of
 from reconciler.errors import InputError
+from reconciler.manifests.composer import Value
 from reconciler.placement.flux_sources import ARTIFACT, GIT, SourceName
 from reconciler.placement.kustomize.kustomization import (
     Kustomization,
@@ -17,13 +18,15 @@ from reconciler.placement.kustomize.kustomization import (
     with_rules,
 )
 from reconciler.placement.objects import ObjectIdentity
-from reconciler.placement.origins import OriginKind, SourceField
+from reconciler.placement.origins import OriginKind, SourceField, value_at
 from reconciler.placement.paths import join, resolve
 from reconciler.placement.repository import ManifestRepository
 
 FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
 DEPLOYER_KINDS: Final = frozenset({"Kustomization", "Application"})
+_APART: Final = ("destination", "kubeConfig", "ignore", "ignoreDifferences")
+"""What sends the same objects to another cluster, or lets go of some of their fields."""
 _DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Application")})
 
 
@@ -68,6 +71,21 @@ class Deployer:
     def is_flux(self) -> bool:
         """Whether Flux deploys it: a directory without kustomization is given one."""
         return self.identity.group == FLUX_GROUP
+
+    def is_twin_of(self, other: "Deployer") -> bool:
+        """Whether both make the same objects of one directory for one cluster, and say nothing else of them."""
+        own = (self, other)
+        is_plain = not any(each.labels or each.annotations or each.replicas or each.patches for each in own)
+        is_same = len({each.is_flux for each in own}) == 1 and self.told() == other.told()
+        return is_plain and is_same and not self.components and not other.components
+
+    def told(self) -> Value:
+        """All that it says of what it makes and where to, but for rules that stand in places of their own."""
+        namespace = None if self.namespace is None else self.namespace.value
+        names: list[Value] = [self.directory, namespace, self.fallback_namespace, self.name_prefix, self.name_suffix]
+        files: list[Value] = [self.is_recursive, self.include, self.exclude, self.substitutes, self.is_filled_elsewhere]
+        told: list[Value] = [value_at(self.spec.value, (key,)) for key in _APART]
+        return [*names, *files, dict(self.values), *told]
 
     def amend(self, kustomization: Kustomization) -> Kustomization:
         """The kustomization with the deployer's own rules written into it."""

@@ -13,6 +13,7 @@ from reconciler.placement.objects import BuiltObject, Root
 from reconciler.placement.origins import Address, ValueOrigin
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_charts, find_used
+from reconciler.resources.objects import is_templated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class Fleet:
     _readers: dict[tuple[tuple[str, int], Field], dict[Address, list[BuiltObject]]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _scalers: Mapping[str, tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
 
@@ -77,6 +79,10 @@ class Fleet:
         """The objects of some kinds in a cluster."""
         for kind in kinds:
             yield from self._by_kind.get((cluster, kind), ())
+
+    def templated_scalers(self, cluster: str) -> tuple[BuiltObject, ...]:
+        """The objects of whatever kind that scale another, whose name is filled in by somebody later."""
+        return self._scalers.get(cluster, ())
 
     def named(self, cluster: str, kind: str, name: str) -> tuple[ResourceKey, ...]:
         """The objects of a kind and name in whatever namespace of a cluster."""
@@ -179,6 +185,10 @@ def build_fleet(
         _markers=_group(sorted_markers),
         _by_document={where: tuple(found) for where, found in by_document.items()},
         _by_kind={kind: tuple(found) for kind, found in by_kind.items()},
+        _scalers={
+            name: tuple(each for each in build.objects if is_templated(each.value_at("spec", "scaleTargetRef", "name")))
+            for name, build in builds.items()
+        },
         _documents_in=documents_in,
         _by_name={name: tuple(keys) for name, keys in names.items()},
     )

@@ -15,10 +15,11 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, identify, split_version
 from reconciler.placement.origins import SourceField
+from reconciler.resources.objects import is_templated
 from reconciler.resources.registry import AUTOSCALERS
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
-_PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}")
+_PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
 # What these annotations of Flux say of the whole object, by their values in lower case.
@@ -51,6 +52,7 @@ def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
     The target need not be built here: a chart may make it.
     """
     yield from _autoscalers(fleet, key)
+    yield from possible_owners(fleet, key)
     for built in fleet.objects.get(key, ()):
         yield from _annotations(built)
         deployer = fleet.deployer_of(built)
@@ -75,6 +77,19 @@ def _autoscalers(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
         if is_ours and kind == key.kind:
             words = f"replicas are owned by {built.key.kind} {built.key.name}"
             yield Owner(reason=words, place=built.place_of(reference), is_autoscaler=True, key=built.key)
+
+
+def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
+    """Objects whose target somebody else fills in, so that it may be this one."""
+    for built in fleet.templated_scalers(key.cluster):
+        reference = ("spec", "scaleTargetRef")
+        namespace, kind = built.key.namespace, built.value_at(*reference, "kind") or "Deployment"
+        is_near = namespace == key.namespace or is_templated(namespace)
+        is_alike = kind == key.kind or is_templated(kind)
+        name = built.value_at(*reference, "name")
+        if is_near and is_alike and isinstance(name, str) and _may_be(name, key.name):
+            words = f"replicas may be owned by {built.key.kind} {built.key.name}: its target is filled in by a template"
+            yield Owner(reason=words, place=built.place_of(reference))
 
 
 def _annotations(built: BuiltObject) -> Iterator[Owner]:
@@ -119,22 +134,49 @@ def has_sets(fleet: Fleet, cluster: str) -> bool:
 def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Owner]:
     """What ApplicationSets ignore that nobody here can follow, as one for each cluster: their paths may be its root."""
     for each in fleet.of_kinds(built.key.cluster, (APPLICATION_SET,)):
-        spec = source_as_built(each).below("spec", "template", "spec")
+        source, name = source_as_built(each).below("spec"), f"ApplicationSet {each.key.label}"
         try:
-            paths = [source.text("path") for source in (spec.get("source"), *spec.items("sources")) if source]
-            if any(_may_be(text, built.root.path) for text in paths):
-                yield from _argo_ignoring(spec, f"ApplicationSet {each.key.label}", identify(built.fields), path)
+            template = source.below("template", "spec")
+            paths = [found.text("path") for found in (template.get("source"), *template.items("sources")) if found]
+            if any(_may_be_in(text, built.root.path) for text in paths):
+                for spec in (template, *_overriding(source.below("generators"))):
+                    yield from _argo_ignoring(spec, name, identify(built.fields), path)
+                yield from _patching(source, name, path)
         except InputError as error:
             place = Place(path=error.path, line=error.line, field=error.field)
-            yield Owner(
-                reason=f"what ApplicationSet {each.key.label} ignores cannot be read: {error.message}", place=place
-            )
+            yield Owner(reason=f"what {name} ignores cannot be read: {error.message}", place=place)
 
 
-def _may_be(text: str, directory: str) -> bool:
-    """Whether a path, with parameters of a generator in it, may mean a directory; one without any path does not."""
+def _overriding(source: SourceField) -> Iterator[SourceField]:
+    """The templates of generators, and of those inside of them, which say more than the set's own."""
+    value = source.value
+    for index in range(len(value) if isinstance(value, list) else 0):
+        entry = source.below(index).value
+        for key, member in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(member, dict):
+                generator = source.below(index, key)
+                yield generator.below("template", "spec")
+                yield from _overriding(generator.below("generators"))
+
+
+def _patching(source: SourceField, name: str, path: Field) -> Iterator[Owner]:
+    """What the text of a set's patch may ignore: it may hold a template, so that only its words can be looked at."""
+    text = source.text("templatePatch")
+    if "ignoreDifferences" in text and str(path[-1]) in text:
+        place = source.below("templatePatch").place
+        yield Owner(reason=f"{name} may ignore differences of it: its templatePatch speaks of them", place=place)
+
+
+def _may_be_in(text: str, root: str) -> bool:
+    """Whether a path, with parameters of a generator in it, may mean a root or a directory that holds it."""
+    parts = root.split("/")
+    return any(_may_be(text, "/".join(parts[: number + 1])) for number in range(len(parts)))
+
+
+def _may_be(text: str, name: str) -> bool:
+    """Whether a text, with parameters in it, may become a path or a name; one without any text does not."""
     parts = [re.escape(part) for part in _PARAMETER.split(text.strip("/").removeprefix("./"))]
-    return bool(text) and re.fullmatch(".*".join(parts), directory) is not None
+    return bool(text) and re.fullmatch(".*".join(parts), name) is not None
 
 
 def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:

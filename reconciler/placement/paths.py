@@ -1,13 +1,53 @@
 """Paths inside of a repository, and the addresses that repositories are called by; nothing is asked of any disk."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _YAML_ENDINGS: Final = (".yaml", ".yml", ".json")
 CHART_NAME: Final = "Chart.yaml"
 _ADDRESS: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^/]+/.+|[^/:]{2,}:[^/].*")
+_REMOTE: Final = re.compile(r"[a-z+]+://|git@|git::|[\w-]+(?:\.[\w-]+)+[/:]|.*\?ref=", re.IGNORECASE | re.DOTALL)
+_RAW_HOST: Final = "raw.githubusercontent.com/"
+_LATEST: Final = frozenset({"", "HEAD", "main", "master"})
 _LOOPBACK: Final = re.compile(r"localhost|127\.[0-9.]+|\[.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAddress:
+    """An address in parts: the repository, a path in it, and the commit that is meant, empty for the latest."""
+
+    repository: str
+    path: str
+    revision: str
+
+
+def is_address(text: str) -> bool:
+    """Whether Kustomize fetches what an entry names."""
+    return _REMOTE.match(text) is not None
+
+
+def split_address(text: str) -> OwnAddress | None:
+    """The parts of an address that Kustomize fetches a directory or a file from; None where they cannot be told."""
+    base, _, query = text.removeprefix("git::").partition("?")
+    revisions = [value for name, _, value in (each.partition("=") for each in query.split("&")) if name == "ref"]
+    scheme, found, rest = base.rpartition("://")
+    if rest.startswith(_RAW_HOST):
+        owner, name, revision, *parts = [*rest.removeprefix(_RAW_HOST).split("/"), "", "", ""]
+        repository, path, revisions = f"github.com/{owner}/{name}", "/".join(parts).strip("/"), [revision]
+    elif "//" in rest:
+        repository, _, path = rest.partition("//")
+    elif ".git/" in rest:
+        repository, _, path = rest.partition(".git/")
+    else:
+        host, *parts = rest.split("/")
+        repository, path = "/".join((host, *parts[:2])), "/".join(parts[2:])
+    directory = resolve("", path)
+    if not repository or directory is None:
+        return None
+    revision = next((each for each in revisions if each not in _LATEST), "")
+    return OwnAddress(repository=scheme + found + repository, path=directory, revision=revision)
 
 
 def is_kustomization(path: str) -> bool:

@@ -9,11 +9,14 @@ from reconciler.manifests.documents import Document
 from reconciler.placement.flux_sources import FluxSources
 from reconciler.placement.paths import (
     KUSTOMIZATION_NAMES,
+    OwnAddress,
     compare_addresses,
     directory_of,
+    is_address,
     join,
     name_of,
     normalise_url,
+    split_address,
 )
 
 
@@ -89,6 +92,13 @@ class ManifestRepository:
     def is_ours(self, url: str) -> bool:
         """Whether a deployer's address may mean this repository."""
         return self._compare(url) is not False
+
+    def find_own(self, text: str) -> OwnAddress | None:
+        """What an address means in this repository; None where it means another one, or nothing that is here."""
+        found = split_address(text) if self.remote and is_address(text) else None
+        if found is None or not self.is_ours(found.repository):
+            return None
+        return found if self.has_file(found.path) or self.kustomizations_in(found.path) else None
 
     def _compare(self, url: str) -> bool | None:
         return compare_addresses(url, self.remote)

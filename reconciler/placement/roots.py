@@ -58,6 +58,9 @@ def find_used(repository: ManifestRepository) -> Used:
             continue
         for name, is_rule in _names_in(repository, path):
             target = resolve(directory_of(path), name)
+            if target is None or not (repository.has_file(target) or repository.has_directory(target)):
+                own = repository.find_own(name)
+                target = own.path if own is not None else target
             if target is None:
                 continue
             if repository.has_file(target):

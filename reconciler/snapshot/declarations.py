@@ -120,7 +120,8 @@ def clusters_of(settings: Settings) -> Clusters:
 def read_manifest(path: str, body: bytes, *, is_whole: bool = False) -> FileReading:
     """Read one file: the documents that may hold objects we know, or all of them."""
     kinds = None if is_whole or is_kustomization(path) else _WORDS
-    documents, errors = parse_readable(path, body, kinds=kinds)
+    # Kustomize is as lenient with its own files, and with no other.
+    documents, errors = parse_readable(path, body, kinds=kinds, last_key_counts=is_kustomization(path))
     markers, findings = read_markers(path, body)
     return FileReading(
         path=path,

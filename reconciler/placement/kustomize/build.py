@@ -1,6 +1,5 @@
 """Builds what a kustomization means, as far as it can be told without running anything."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,8 +10,8 @@ from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomize.configurations import Configuration, read_configurations
 from reconciler.placement.kustomize.generators import generate
-from reconciler.placement.kustomize.kustomization import Kustomization, read_kustomization
-from reconciler.placement.kustomize.patches import MissingTargetError, apply_patch, obstruct_replaced
+from reconciler.placement.kustomize.kustomization import Kustomization, PatchRule, read_kustomization
+from reconciler.placement.kustomize.patches import MissingTargetError, apply_patch, obstruct_replaced, select
 from reconciler.placement.kustomize.references import fix_references
 from reconciler.placement.kustomize.transformers import (
     affix_names,
@@ -25,13 +24,12 @@ from reconciler.placement.kustomize.transformers import (
 )
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle
 from reconciler.placement.origins import OriginKind, SourceField, texts_in
-from reconciler.placement.paths import resolve
+from reconciler.placement.paths import OwnAddress, is_address, resolve
 from reconciler.placement.repository import ManifestRepository
 
 MAX_DEPTH: Final = 50
 MAX_OBJECTS: Final = 500_000
 MAX_DIRECTORIES: Final = 50_000
-_REMOTE: Final = re.compile(r"[a-z+]+://|git@|git::|[\w-]+(?:\.[\w-]+)+[/:]|.*\?ref=", re.IGNORECASE | re.DOTALL)
 _LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 
@@ -177,10 +175,24 @@ class _Run:
             self.add_file(path, _kind_of(kustomization, way))
         elif path is not None and self._repository.has_directory(path):
             self._enter(path, entry, way, wants_component=False)
-        elif _REMOTE.match(text):
+        elif (own := self._repository.find_own(text)) is not None and own.path not in way:
+            self._gather_own(own, entry, way)
+        elif is_address(text):
             self._hide(entry, f"what stands at {quote(text)} is not read: nothing is fetched")
         else:
             raise entry.error(f"there is no file or directory {quote(text)}")
+
+    def _gather_own(self, own: OwnAddress, entry: SourceField, way: tuple[str, ...]) -> None:
+        """What is fetched from this very repository: as it is here, unless another commit of it is meant."""
+        start = len(self._gathering.drafts)
+        if self._repository.has_file(own.path):
+            self.add_file(own.path, OriginKind.BASE)
+        else:
+            self._enter(own.path, entry, way, wants_component=False)
+        if own.revision:
+            reason = f"it is built of {quote(own.revision)} of this repository, and not of what is here"
+            for draft in self._gathering.drafts[start:]:
+                draft.obstacles.append(Obstacle(reason=reason, place=entry.place))
 
     def _gather_implied(self, kustomization: Kustomization, path: str, way: tuple[str, ...]) -> None:
         if self._repository.has_file(path):
@@ -193,7 +205,7 @@ class _Run:
         path = resolve(kustomization.directory, text)
         if path is not None and self._repository.has_directory(path):
             self._enter(path, entry, way, wants_component=True)
-        elif _REMOTE.match(text):
+        elif is_address(text):
             self._hide(entry, f"the component {quote(text)} is not read: nothing is fetched")
             self._obstruct(entry, f"the component {quote(text)} may change it: nothing is fetched")
         else:
@@ -266,7 +278,7 @@ class _Run:
         for rule in (*kustomization.strategic_patches, *kustomization.patches, *kustomization.json_patches):
             self._gathering.paths.update(path for path in [resolve(rule.directory, rule.path)] if path and rule.path)
         for rule in (*kustomization.strategic_patches, *kustomization.patches):
-            self.attempt(partial(apply_patch, self._repository, rule, drafts))
+            self.attempt(partial(self._patch, rule))
         if kustomization.namespace is not None:
             self.attempt(partial(_set_namespace, drafts, kustomization.namespace))
         affix_names(drafts, kustomization.name_prefix, kustomization.name_suffix)
@@ -274,7 +286,7 @@ class _Run:
             set_labels(drafts, label_rule)
         set_annotations(drafts, kustomization.annotations or {})
         for rule in kustomization.json_patches:
-            self.attempt(partial(apply_patch, self._repository, rule, drafts))
+            self.attempt(partial(self._patch, rule))
         named = index_names(drafts) if kustomization.replicas else {}
         for replica_rule in kustomization.replicas:
             self.attempt(partial(set_replicas, named, replica_rule, self._gathering.configuration.replicas))
@@ -286,6 +298,16 @@ class _Run:
             obstacle = Obstacle(reason="its own schema changes how patches merge", place=kustomization.schema.place)
             for draft in drafts if kustomization.strategic_patches or kustomization.patches else ():
                 draft.obstacles += [obstacle] if draft.trace.members else []
+
+    def _patch(self, rule: PatchRule) -> None:
+        drafts = self._gathering.drafts
+        if rule.inline is not None or not is_address(rule.path):
+            apply_patch(self._repository, rule, drafts)
+            return
+        self._hide(rule.source, f"the patch at {quote(rule.path)} is not read: nothing is fetched")
+        obstacle = Obstacle(reason="a patch that is not read may change it", place=rule.source.place)
+        for draft in drafts if rule.target is None else select(rule.target, drafts, rule.source):
+            draft.obstacles.append(obstacle)
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Take one step; what Kustomize would fail at is noted."""

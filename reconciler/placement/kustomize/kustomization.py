@@ -232,7 +232,7 @@ def read_replicas(source: SourceField, kind: OriginKind) -> Iterator[ReplicaRule
 def _read_strategic(source: SourceField, directory: str) -> Iterator[PatchRule]:
     for entry in source.items("patchesStrategicMerge"):
         text = entry.as_text()
-        if "\n" in text.strip() or ":" in text:
+        if "\n" in text.strip() or ": " in text or text.lstrip().startswith("{"):
             yield PatchRule(source=entry, directory=directory, inline=entry)
         else:
             yield PatchRule(source=entry, directory=directory, path=text)
@@ -241,6 +241,8 @@ def _read_strategic(source: SourceField, directory: str) -> Iterator[PatchRule]:
 def read_patches(source: SourceField, directory: str) -> Iterator[PatchRule]:
     """The entries of `patches`."""
     for entry in source.items("patches"):
+        if not isinstance(entry.value, dict):
+            raise entry.error(f"expected a mapping with a path or a patch, got {describe(entry.value)}")
         target, options = entry.get("target"), entry.get("options")
         yield PatchRule(
             source=entry,

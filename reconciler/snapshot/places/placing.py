@@ -17,7 +17,7 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.origins import ValueOrigin
 from reconciler.placement.overlays import overlay_insertion
-from reconciler.placement.ownership import has_sets, owners_of
+from reconciler.placement.ownership import has_sets, owners_of, possible_owners
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
 from reconciler.placement.sync_holds import find_sync_holds
 from reconciler.resources.registry import KINDS
@@ -187,10 +187,9 @@ class _Builds:
         annotations = built.value_at("metadata", "annotations")
         is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
         is_deployed = self.fleet.deployer_of(built) is not None or has_sets(self.fleet, built.key.cluster)
-        if not is_deployed and not is_told:
-            return None
-        owners = (each for each in owners_of(self.fleet, built.key, _REPLICAS) if not each.is_autoscaler)
-        owner = next(owners, None)
+        is_shown = is_deployed or is_told
+        owners = owners_of(self.fleet, built.key, _REPLICAS) if is_shown else possible_owners(self.fleet, built.key)
+        owner = next((each for each in owners if not each.is_autoscaler), None)
         return None if owner is None else Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=str(owner), place=owner.place)
 
     def _place_moves(self, workload: Workload, built: BuiltObject) -> Workload:

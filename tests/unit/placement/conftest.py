@@ -10,6 +10,7 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.markers import read_markers
+from reconciler.placement.paths import is_kustomization
 from reconciler.placement.repository import ManifestRepository
 
 Build = Callable[..., Fleet]
@@ -20,7 +21,7 @@ def _read(files: Mapping[str, bytes], remote: str = "") -> ManifestRepository:
     documents: dict[str, tuple[Document, ...]] = {}
     unreadable: dict[str, InputError] = {}
     for path, body in files.items():
-        found, errors = parse_readable(path, body)
+        found, errors = parse_readable(path, body, last_key_counts=is_kustomization(path))
         if errors:
             unreadable[path] = errors[0]
         else:
