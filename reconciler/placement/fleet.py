@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.identity import Finding, ResourceKey
+from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import Field
 from reconciler.placement.cluster import ELSEWHERE, ClusterBuild, build_cluster, build_elsewhere
 from reconciler.placement.deployers import Deployer
@@ -13,7 +14,7 @@ from reconciler.placement.objects import BuiltObject, Root
 from reconciler.placement.origins import Address, ValueOrigin
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_charts, find_used
-from reconciler.resources.objects import is_templated
+from reconciler.resources.validation import is_templated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,12 @@ class Fleet:
         return frozenset(found or self.holds)
 
 
+def named_target(built: BuiltObject) -> Value:
+    """The name of what an object scales, or a text that all of that is filled in by."""
+    reference = built.value_at("spec", "scaleTargetRef")
+    return reference.get("name") if isinstance(reference, dict) else reference
+
+
 def build_fleet(
     repository: ManifestRepository, clusters: Mapping[str, Callable[[str], bool]], markers: Iterable[MarkerComment] = ()
 ) -> Fleet:
@@ -186,7 +193,7 @@ def build_fleet(
         _by_document={where: tuple(found) for where, found in by_document.items()},
         _by_kind={kind: tuple(found) for kind, found in by_kind.items()},
         _scalers={
-            name: tuple(each for each in build.objects if is_templated(each.value_at("spec", "scaleTargetRef", "name")))
+            name: tuple(each for each in build.objects if is_templated(named_target(each)))
             for name, build in builds.items()
         },
         _documents_in=documents_in,

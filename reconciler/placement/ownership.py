@@ -11,12 +11,12 @@ from reconciler.manifests.wording import Field
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
-from reconciler.placement.fleet import Fleet
+from reconciler.placement.fleet import Fleet, named_target
 from reconciler.placement.kustomize.selectors import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, identify, split_version
 from reconciler.placement.origins import SourceField
-from reconciler.resources.objects import is_templated
 from reconciler.resources.registry import AUTOSCALERS
+from reconciler.resources.validation import is_templated
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
 _PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
@@ -86,7 +86,7 @@ def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
         namespace, kind = built.key.namespace, built.value_at(*reference, "kind") or "Deployment"
         is_near = namespace == key.namespace or is_templated(namespace)
         is_alike = kind == key.kind or is_templated(kind)
-        name = built.value_at(*reference, "name")
+        name = named_target(built)
         if is_near and is_alike and isinstance(name, str) and _may_be(name, key.name):
             words = f"replicas may be owned by {built.key.kind} {built.key.name}: its target is filled in by a template"
             yield Owner(reason=words, place=built.place_of(reference))

@@ -11,7 +11,7 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import MarkerComment
 from reconciler.placement.objects import BuiltObject, Obstacle
 from reconciler.placement.origins import AS_BUILT, OriginKind, ValueOrigin
-from reconciler.resources.objects import is_templated
+from reconciler.resources.validation import is_templated
 
 REPLICAS: Final[Field] = ("spec", "replicas")
 _MOST_NAMED: Final = 3

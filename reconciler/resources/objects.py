@@ -1,6 +1,5 @@
 """One Kubernetes object inside a document, and the pieces of a declaration that are read from it."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
@@ -23,11 +22,10 @@ from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import name_field
-from reconciler.resources.validation import LooseShape
+from reconciler.resources.validation import FILLED_IN, LooseShape, is_templated
 
 DEFAULT_NAMESPACE = "default"
 # Substitution by Flux, by a Helm chart, by Kustomize's old vars: what stands there is not what is applied.
-_TEMPLATE = re.compile(r"\$[({]|\{\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +127,10 @@ class KubernetesObject:
 
 
 def break_on(source: KubernetesObject, findings: tuple[Finding, ...]) -> Iterator[Piece]:
-    """The findings, and the object broken by the first that is an error."""
+    """The findings, and the object broken by the first that is an error, or that nobody can read in Git."""
     yield from findings
     for finding in findings:
-        if finding.severity is Severity.ERROR:
+        if finding.severity is Severity.ERROR or finding.rule == FILLED_IN:
             reason = f"{finding.place.field}: {finding.message}" if finding.place.field else finding.message
             yield source.broken(reason)
             return
@@ -151,11 +149,6 @@ def find_templated(value: object) -> tuple[str | int, ...] | None:
         if path is not None:
             return (part, *path)
     return None
-
-
-def is_templated(text: object) -> bool:
-    """Whether a text is filled in later, by a substitution or a chart."""
-    return isinstance(text, str) and ("$" in text or "{{" in text) and _TEMPLATE.search(text) is not None
 
 
 def read_texts(values: Mapping[str, str | None] | None) -> Mapping[str, str]:

@@ -11,18 +11,11 @@ from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.folding import FileDeclaration
 from reconciler.resources.kinds import Kind
 from reconciler.resources.kubernetes.autoscalers import read_foreign_scaler, scales_another
-from reconciler.resources.objects import (
-    DEFAULT_NAMESPACE,
-    KubernetesObject,
-    Metadata,
-    Piece,
-    break_on,
-    is_templated,
-    read_texts,
-)
+from reconciler.resources.objects import DEFAULT_NAMESPACE, KubernetesObject, Metadata, Piece, break_on, read_texts
 from reconciler.resources.registry import KINDS
+from reconciler.resources.specs import hold_templated
 from reconciler.resources.undecided import find_undecided
-from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.validation import LooseShape, is_templated, validate
 
 # What the API server accepts of the kinds above, namespaces included but for their dots.
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -112,6 +105,8 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
         if kind.ours_alone:
             message = "filled in by a substitution: it cannot be read from Git"
             yield source.complain(("metadata", "name"), message, Severity.WARNING)
+    elif is_templated(source.fields.get("spec")):
+        yield from hold_templated(source, ("spec",))
     else:
         yield from _read_and_note(source, kind)
 

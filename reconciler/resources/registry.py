@@ -13,6 +13,7 @@ from reconciler.resources.objects import (
     KubernetesObject,
     Piece,
 )
+from reconciler.resources.validation import is_templated
 
 FAMILIES: tuple[Family, ...] = (KUBERNETES, LLMAZ, INFERENCE, KTHENA)
 """Every family but upstream's own, which needs to know the scale targets of all: a new one gets its place here."""
@@ -31,7 +32,7 @@ def _read_config_map(source: KubernetesObject) -> Iterator[Piece]:
     if isinstance(entries, dict):
         for each in _ANY_CONFIG_MAP if read is None else (read,):
             yield from each(source, entries)
-    elif read is not None and entries is not None:
+    elif read is not None and entries is not None and not is_templated(entries):
         yield source.complain(("data",), f"expected a mapping, got {describe(entries)}")
 
 

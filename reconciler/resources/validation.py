@@ -1,5 +1,6 @@
 """Plain values -> pydantic models, and every complaint of pydantic as a finding with its place."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,8 +22,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 # A file may hold as many mistakes as it has bytes; nobody reads more than this of one object.
 MAX_FINDINGS = 50
+FILLED_IN = "filled-in"
+"""The rule of what stands as a template in Git where something else is expected: no mistake, and nothing to go by."""
+FILLED_IN_WORDS = "filled in by a substitution"
+_TEMPLATE = re.compile(r"\$[({]|\{\{")
 _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
+
+
+def is_templated(text: object) -> bool:
+    """Whether a text is filled in later, by a substitution or a chart."""
+    return isinstance(text, str) and ("$" in text or "{{" in text) and _TEMPLATE.search(text) is not None
 
 
 class Shape(BaseModel):
@@ -47,12 +57,16 @@ class Validated(Generic[Model]):
 
 @dataclass(frozen=True, slots=True)
 class _Complaint:
-    """One error of pydantic at a real field path; `expected` empty: `found` is the whole message."""
+    """One error of pydantic at a real field path; `expected` empty: `found` is the whole message.
+
+    `is_filled_in`: what stands there is a text that somebody fills in later, so that it is no mistake.
+    """
 
     field: Field
     kind: str
     expected: str
     found: str
+    is_filled_in: bool = False
 
 
 def validate(
@@ -90,8 +104,10 @@ def _as_findings(
     findings: list[Finding] = []
     for complaint in complaints[:MAX_FINDINGS]:
         message = f"expected {complaint.expected}, {complaint.found}" if complaint.expected else complaint.found
-        severity = severities[complaint.kind == _UNKNOWN]
-        findings.append(Finding(place=locate(complaint.field), severity=severity, message=message))
+        severity, rule = severities[complaint.kind == _UNKNOWN], ""
+        if complaint.is_filled_in:
+            severity, message, rule = Severity.WARNING, f"{FILLED_IN_WORDS}: it cannot be read from Git", FILLED_IN
+        findings.append(Finding(place=locate(complaint.field), severity=severity, message=message, rule=rule))
     if len(complaints) > MAX_FINDINGS:
         message = f"{len(complaints) - MAX_FINDINGS} more findings are not shown"
         findings.append(Finding(place=locate(()), severity=severities[False], message=message))
@@ -137,7 +153,8 @@ def _as_complaint(model: type[BaseModel], field: Field, detail: ErrorDetails, no
         return _Complaint(field, kind, expected, "found nothing")
     if is_secret(model, field):
         return _Complaint(field, kind, expected, "got a value that is not shown")
-    return _Complaint(field, kind, expected, _describe_found(kind, detail["input"]))
+    found = detail["input"]
+    return _Complaint(field, kind, expected, _describe_found(kind, found), is_filled_in=is_templated(found))
 
 
 def _describe_found(kind: str, found: object) -> str:

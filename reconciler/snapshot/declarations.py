@@ -28,6 +28,7 @@ from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.reading import names_kind, read_file
 from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.built_objects import declare
+from reconciler.snapshot.doubtful_errors import doubt, doubt_duplicates, is_doubtful
 from reconciler.snapshot.places.placing import place_numbers
 
 SECRET = "Secret"  # noqa: S105 - the name of a kind
@@ -169,11 +170,20 @@ def read_commit(
     for file in fetch(sorted(named & paths)):
         readings[file.path] = read_manifest(file.path, file.body, is_whole=True)
     secret = [path for path, reading in readings.items() if reading.holds_secret]
-    unreadable = tuple(finding_of(error) for path in secret if (error := readings[path].error) is not None)
+    unread = [readings[path] for path in secret if readings[path].error is not None]
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
     fleet = build_fleet(_repository(readings, paths, remote), clusters, _markers_in(readings))
-    kept = {path: reading for path, reading in readings.items() if path in named or _is_read(path, fleet)}
+    kept = {
+        path: _doubted(reading, fleet) for path, reading in readings.items() if path in named or _is_read(path, fleet)
+    }
+    unreadable = tuple(each for reading in unread for each in _doubted(reading, fleet).findings[:1])
     return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable, paths=paths)
+
+
+def _doubted(reading: FileReading, fleet: Fleet) -> FileReading:
+    if reading.error is None or not is_doubtful(reading.path, reading.body, fleet):
+        return reading
+    return replace(reading, findings=tuple(doubt(reading.findings)))
 
 
 def _add_reached(
@@ -234,6 +244,7 @@ def read_recorded(
 def fold(commit: Commit, settings: Settings) -> Declaration:
     """One declaration of all files; the objects of withheld ones are known by name only."""
     whole = _with_roots(merge(declare(commit.fleet, commit.readings)), commit.fleet)
+    whole = doubt_duplicates(whole, commit.fleet, settings)
     chosen = {cluster.name for cluster in settings.clusters}
     unread = tuple(_withheld(key, each.path) for each in commit.withheld for key in each.objects)
     findings = tuple(finding for reading in commit.readings.values() for finding in reading.findings)

@@ -22,8 +22,8 @@ from reconciler.resources.kubernetes.pod_templates import (
     find_unknown,
     with_count,
 )
-from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
-from reconciler.resources.validation import MAX_FINDINGS, LooseShape, NonEmpty, describe_unknown, validate
+from reconciler.resources.objects import KubernetesObject, Piece, break_on
+from reconciler.resources.validation import MAX_FINDINGS, LooseShape, NonEmpty, describe_unknown, is_templated, validate
 
 _SPEC_FIELDS = (
     "replicas",

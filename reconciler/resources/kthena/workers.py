@@ -13,7 +13,8 @@ from reconciler.resources.kthena.model_fields import BackendFields, WorkerFields
 from reconciler.resources.kubernetes.engines import read_launch
 from reconciler.resources.kubernetes.pods import PodSpec, Resources, list_devices, read_affinity, read_terms
 from reconciler.resources.kubernetes.quantities import read_quantity
-from reconciler.resources.objects import KubernetesObject, is_templated
+from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import is_templated
 
 DEFAULT_TYPE = "server"
 _SERVER = (DEFAULT_TYPE,)

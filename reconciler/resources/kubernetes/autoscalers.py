@@ -16,8 +16,8 @@ from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.identity import Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.objects import KubernetesObject, Piece, break_on, is_templated
-from reconciler.resources.validation import LooseShape, NonEmpty, validate
+from reconciler.resources.objects import KubernetesObject, Piece, break_on
+from reconciler.resources.validation import LooseShape, NonEmpty, is_templated, validate
 
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"

@@ -13,8 +13,8 @@ from reconciler.resources.kubernetes.pod_templates import (
     mapping_at,
     read_scale_target,
 )
-from reconciler.resources.objects import KubernetesObject, Piece, is_templated
-from reconciler.resources.validation import LooseShape, validate
+from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.validation import LooseShape, is_templated, validate
 
 GROUP_PATH = ("spec", "leaderWorkerTemplate")
 GROUP_FIELDS = (

@@ -19,8 +19,8 @@ from reconciler.resources.kubernetes.pods import (
     read_spread,
     read_terms,
 )
-from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, is_templated, read_texts
-from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown
+from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
+from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, is_templated
 
 MAX_REPLICAS = 2**31 - 1
 _REPLICAS = ("spec", "replicas")

@@ -11,8 +11,8 @@ from reconciler.domain.identity import Finding
 from reconciler.manifests.wording import describe
 from reconciler.resources.kubernetes.command_lines import find_served_names
 from reconciler.resources.kubernetes.engines import expand, find_spread, read_launch, tell_engine
-from reconciler.resources.objects import KubernetesObject, is_templated
-from reconciler.resources.validation import LooseShape
+from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import LooseShape, is_templated
 
 # Extended resources that are accelerators, and how the names of others begin.
 _DEVICE_RESOURCES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu"})

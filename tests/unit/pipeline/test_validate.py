@@ -328,3 +328,60 @@ def test_what_cannot_be_meant_by_a_rule_is_told_at_its_line(tmp_path: Path, rule
     told = [str(each) for each in found if each.place.path == "rules.yaml"]
     assert bool(told) is bool(words)
     assert any(words in each and each.startswith("rules.yaml:4: ") for each in told) or not words, told
+
+
+TEMPLATE = "apiVersion: v1\nkind: KIND\nmetadata:\n  name: {{ .name }}\n"
+
+
+def severities(checked: CheckedFiles) -> list[str]:
+    return [str(finding.severity) for finding in checked.findings]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("Deployment", "warning"), ("VariantAutoscaling", "error")])
+def test_a_template_that_nobody_renders_is_a_mistake_only_where_it_is_ours(
+    tmp_path: Path, kind: str, expected: str
+) -> None:
+    write(tmp_path, {"hack/x.yaml": TEMPLATE.replace("KIND", kind)})
+    assert severities(on_disk(tmp_path)) == [expected]
+
+
+def test_a_template_that_a_kustomization_lists_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, {"x/x.yaml": TEMPLATE.replace("KIND", "Deployment")})
+    write(tmp_path, {"x/kustomization.yaml": "resources: [x.yaml]\n"})
+    assert "error" in severities(on_disk(tmp_path))
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("User", "warning"), ("StatefulSet", "error")])
+def test_what_cannot_be_read_is_a_mistake_where_it_is_of_a_kind_that_is_read(
+    tmp_path: Path, kind: str, expected: str
+) -> None:
+    text = f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: Deployment}}\nspec: {{}}\nspec: {{}}\n"
+    write(tmp_path, {"x.yaml": text})
+    assert severities(on_disk(tmp_path)) == [expected]
+
+
+def test_what_lies_twice_is_a_mistake_for_sure_only_where_clusters_have_paths(tmp_path: Path) -> None:
+    write(tmp_path, {"docs/v1/a.yaml": CHAT_VARIANT, "docs/v2/a.yaml": CHAT_VARIANT})
+    assert severities(on_disk(tmp_path)) == ["warning", "warning"]
+    beside = CHAT_VARIANT.replace("llama", "qwen")
+    write(tmp_path, {"docs/v2/b.yaml": beside, "docs/v2/c.yaml": beside})
+    assert severities(on_disk(tmp_path)).count("error") == 2
+    (tmp_path / "docs/v2/c.yaml").unlink()
+    paths = SETTINGS.replace("clusters:\n", 'clusters:\n  - {name: all, paths: {include: ["docs/**"]}}\n')
+    write(tmp_path, {"reconciler.yaml": paths})
+    assert severities(on_disk(tmp_path / "docs")).count("error") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: ${SPEC}\n",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: ${META}\nspec: {}\n",
+        CHAT_VARIANT.partition("spec:")[0] + "spec: ${SPEC}\n",
+    ],
+)
+def test_what_a_substitution_fills_in_is_no_mistake(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"a.yaml": text})
+    (finding,) = on_disk(tmp_path).findings
+    assert finding.severity == "warning"
+    assert finding.message == "filled in by a substitution: it cannot be read from Git"

@@ -134,6 +134,13 @@ def test_an_owner_whose_target_nobody_is_seen_to_fill_in_may_own_what_its_name_m
     assert bool(list(possible_owners(build(files), key))) is is_owner
 
 
+def test_an_owner_all_of_whose_target_is_filled_in_may_own_anything(build: Build) -> None:
+    scaler = KEDA.replace('scaleTargetRef: {name: "${APP}"}', "scaleTargetRef: ${TARGET}")
+    files = {"prod/llama.yaml": DEPLOYMENT, "prod/scaler.yaml": scaler}
+    key = ResourceKey(cluster="prod", namespace="default", kind="Deployment", name="llama")
+    assert len(list(possible_owners(build(files), key))) == 1
+
+
 SET = """\
 apiVersion: argoproj.io/v1alpha1
 kind: ApplicationSet
