@@ -1,7 +1,11 @@
 """The real Kustomize, started as a process: what it builds of a directory."""
 
+import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +29,7 @@ class Kustomize:
         Raises InputError when it does not build, ConfigurationError when the tool does not run or end in time.
         """
         try:
-            done = subprocess.run(
-                [*self.command, str(folder / root)],
-                capture_output=True,
-                check=False,
-                timeout=TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-            )
+            done = _run([*self.command, str(folder / root)])
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigurationError(f"--prove: {self.name} did not render {root or '.'}: {error}") from error
         if done.returncode != 0:
@@ -40,6 +38,19 @@ class Kustomize:
             words = Redactor().show(lines[-1]) if lines else "no reason given"
             raise InputError(root or ".", 0, "", f"{self.name} does not render it: {words}")
         return done.stdout
+
+
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    """The command run to its end; when it takes too long it is ended with all that it started, as it does git."""
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def find_kustomize() -> Kustomize:

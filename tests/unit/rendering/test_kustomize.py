@@ -1,11 +1,14 @@
 """The tool on the PATH, and what is made of its complaints."""
 
 import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import ConfigurationError, InputError
+from reconciler.rendering import kustomize
 from reconciler.rendering.kustomize import find_kustomize
 
 
@@ -50,3 +53,19 @@ def test_a_tool_that_does_not_start_is_a_matter_of_configuration(
     (tmp_path / "bin" / "kubectl").unlink()
     with pytest.raises(ConfigurationError, match=r"--prove: kubectl did not render \."):
         kustomize.build(tmp_path, "")
+
+
+def test_a_tool_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = os.path.realpath(shutil.which("sleep") or "")
+    install(tmp_path / "bin", "kustomize", f'{sleep} 60 & echo $! > "{tmp_path}/child"; wait', monkeypatch)
+    monkeypatch.setattr(kustomize, "TIMEOUT_S", 0.5)
+    with pytest.raises(ConfigurationError, match=r"--prove: kustomize did not render apps: .* timed out"):
+        find_kustomize().build(tmp_path, "apps")
+    child = int((tmp_path / "child").read_text())
+    status = Path(f"/proc/{child}/stat")
+    deadline = time.monotonic() + 10
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "the child of the tool goes on"
+        time.sleep(0.01)
