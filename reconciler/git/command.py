@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from reconciler.git.environment import build_environment, inherited_git_variable
 from reconciler.git.remotes import GitToken, Remote
 from reconciler.http.limits import Clock
 from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
+from reconciler.http.traffic import TRAFFIC
 
 # git ends with 128 for everything, so the only facts are the HTTP status and the few fixed messages of its transports,
 # which `LC_ALL=C` keeps in English. What is not recognised is transient: the next run tries again, the text is shown.
@@ -130,6 +131,16 @@ class GitCommand:
 
     def attempt(self, *arguments: str, action: str, stdin: bytes = b"") -> Completed:
         """Run git and return also a failure; TransientError when it did not end in time."""
+        is_ended_well = False
+        try:
+            completed = self._attempt(arguments, action, stdin)
+            is_ended_well = completed.status == 0
+        finally:
+            if self.remote is not None and self.remote.host and arguments[0] in REMOTE_MEMORY_KIB:
+                TRAFFIC.note(f"//{self.remote.host}", failed=not is_ended_well)
+        return completed
+
+    def _attempt(self, arguments: Sequence[str], action: str, stdin: bytes) -> Completed:
         environment = build_environment(self.directory, self.remote, self.credentials)
         logger.debug("git %s", arguments[0])
         limit_s = self._limit_s(arguments[0])

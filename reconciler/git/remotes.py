@@ -60,6 +60,14 @@ class Remote:
         return Redactor().show(self.url)
 
     @property
+    def host(self) -> str:
+        """The host that is talked to, with its port where the address names one; empty for a directory."""
+        if self.protocol == "file":
+            return ""
+        address = urlsplit(self.url).netloc if "://" in self.url else self.url.partition(":")[0]
+        return address.rpartition("@")[2]
+
+    @property
     def upload_pack(self) -> tuple[str, ...]:
         """Options for reading from this remote.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reconciler import __version__
+from reconciler.decision.after_merge.ledger import forecast_ratios, savings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.reported.gauges import OpenPullRequest, OwnGauge, RunOutcome
@@ -52,6 +53,9 @@ def outcome_of(session: Session, result: RunResult, exit_code: int, now_s: float
         bounded=frozenset(variant.key for variant in snapshot.variants if variant.is_autoscaled),
         is_paused=bool(result.paused),
         pull_requests=tuple(_open(result, now_s)),
+        judged=result.judged,
+        forecasts=tuple(forecast_ratios(snapshot, result.prepared.plan)),
+        savings=savings(snapshot),
         merges=sum(each.closed_at_s is not None and each.closed_at_s >= now_s - RECENT_S for each in merged),
         acts=result.acts,
         traffic=_counts(TRAFFIC.by_host()),

@@ -84,14 +84,15 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
 class RunResult:
     """A run's plan, its drafts, and what became of each group.
 
-    `paused` says who stopped all writing (empty: nobody); nothing became of any group then. `told` is what became of
-    pull requests that were merged, where this run told them.
+    `paused` says who stopped all writing (empty: nobody); nothing became of any group then. `judged` is what became of
+    pull requests that were merged, where that is known now, and `told` of them what this run told.
     """
 
     prepared: Prepared
     drafts: tuple[Draft, ...]
     published: tuple[Published, ...]
     paused: str = ""
+    judged: tuple[MergedOutcome, ...] = ()
     told: tuple[MergedOutcome, ...] = ()
     forge: ForgeView = field(default_factory=ForgeView)
     """Our pull requests as they stood before anything was published."""
@@ -124,13 +125,16 @@ def run(
     )
     with acts.timed("draft"):
         drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)
-    result = RunResult(prepared=prepared, drafts=drafts, published=(), forge=observed.forge, acts=acts.seconds)
+    judged = tuple(judge_merges(prepared.snapshot, prepared.plan))
+    result = RunResult(
+        prepared=prepared, drafts=drafts, published=(), judged=judged, forge=observed.forge, acts=acts.seconds
+    )
     paused = find_pause(paused, observed.forge)
     if paused:
         return replace(result, paused=paused)
     with acts.timed("publish"):
         published = publish(doors, doors.repository, observed, prepared.plan, drafts)
-        told = tuple(tell_outcomes(doors, observed.forge, judge_merges(prepared.snapshot, prepared.plan)))
+        told = tuple(tell_outcomes(doors, observed.forge, judged))
     return replace(result, published=published, told=told)
 
 

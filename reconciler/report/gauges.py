@@ -33,7 +33,7 @@ def _of_run(run: RunOutcome) -> Iterator[OwnGauge]:
         series=tuple(({"act": act}, seconds) for act, seconds in run.acts.items()),
     )
     for name, words, part in (
-        ("reconciler_requests", "HTTP requests of the last run, by host.", 0),
+        ("reconciler_requests", "HTTP requests of the last run and what git asked of a remote, by host.", 0),
         ("reconciler_request_failures", "Those of them that brought nothing, by host.", 1),
     ):
         yield OwnGauge(
@@ -71,6 +71,32 @@ def _of_plan(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
         ),
     )
     yield from _proposals(run)
+    yield from _after_merges(run, plan)
+
+
+def _after_merges(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
+    yield OwnGauge(
+        name="reconciler_promise_broken",
+        words="Whether a merge of the last day broke what its pull request promised, where that is known now.",
+        series=tuple(({"group": each.group, "number": str(each.number)}, float(each.is_broken)) for each in run.judged),
+    )
+    yield OwnGauge(
+        name="reconciler_forecast_ratio",
+        words="What is measured of a variant by what was forecast when its last change was merged.",
+        series=tuple(({**_labels(each.decision), "quantity": each.quantity}, each.ratio) for each in run.forecasts),
+    )
+    labels, saved = {"currency": plan.currency}, run.savings
+    how = "by replicas on the base branch at today's prices; below 0 they cost more."
+    yield OwnGauge(
+        name="reconciler_saved_per_hour",
+        words=f"What merges of the last 30 days save in an hour now, {how}",
+        series=() if saved is None else ((labels, saved.per_hour),),
+    )
+    yield OwnGauge(
+        name="reconciler_saved",
+        words=f"What merges of the last 30 days have saved so far, {how}",
+        series=() if saved is None else ((labels, saved.so_far),),
+    )
 
 
 def _upstream(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:

@@ -258,6 +258,14 @@ def test_no_replica_serves_more_than_before(reverted: Any, per_s: float, replica
     assert reverted.desired() == {"llama": f"{replicas} x H100"}
 
 
+def test_a_forged_move_from_nothing_does_no_harm(reverted: Any, make: Any) -> None:
+    change = make.change("llama", "0 x A100", FOUR)
+    forged = replace(reverted.proposals[0].promises[0], arrival_rate_per_s=5e-324, output_tokens=5e-324)
+    reverted.proposals[0] = replace(reverted.proposals[0], changes=(change,), promises=(forged,))
+    reverted.offer(0.0)
+    assert 1 <= reverted.decision().desired.replicas <= 4
+
+
 def test_longer_requests_count_as_more(reverted: Any) -> None:
     reverted.offer(7.5, output_tokens=150.0)
     assert reverted.desired() == {"llama": "3 x H100"}
@@ -295,7 +303,7 @@ def test_a_revert_of_nothing_is_forgotten(reverted: Any, number: int) -> None:
 
 
 @pytest.mark.parametrize("field", ["arrival_rate_per_s", "demand", "output_tokens"])
-@pytest.mark.parametrize("value", [None, 0.0, 1e-300, 1e15])
+@pytest.mark.parametrize("value", [None, 0.0, 5e-324, 1e15])
 def test_no_number_of_a_promise_makes_more_than_double_or_less_than_the_load(
     shrunk: Any, reverted_numbers: Any, field: str, value: float | None
 ) -> None:

@@ -19,6 +19,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.remotes import GitToken, open_remote
 from reconciler.http.redaction import secret_forms
+from reconciler.http.traffic import TRAFFIC
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git
 from tests.servers.scripted import Respond, serve_script
@@ -47,6 +48,31 @@ def commit_on(clone: Clone, author: Identity, content: bytes) -> str:
 def assert_hidden(text: str, credentials: GitToken) -> None:
     for form in secret_forms(*credentials.redactor.secrets):
         assert form not in text
+
+
+def test_each_time_that_git_talks_to_a_host_is_counted(server: GitServer, clone_over_http: CloneOverHttp) -> None:
+    host = server.url.split("/")[2]
+    clone = clone_over_http("private")
+    before = TRAFFIC.by_host()[host]
+    assert before.requests >= 2
+    assert before.failures == 0
+    server.fault = Fault.FORBIDDEN
+    with pytest.raises(ConfigurationError):
+        clone.check_push("reconciler/doctor")
+    after = TRAFFIC.by_host()[host]
+    assert (after.requests, after.failures) == (before.requests + 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://github.com/acme/fleet", "github.com"),
+        ("ssh://git@example.com:2222/fleet", "example.com:2222"),
+        ("git@github.com:acme/fleet.git", "github.com"),
+    ],
+)
+def test_a_host_is_named_without_a_user(address: str, host: str) -> None:
+    assert open_remote(address).host == host
 
 
 def test_whether_a_branch_may_be_pushed_is_asked_without_pushing(

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Plan
-from reconciler.domain.reported.gauges import OpenPullRequest, OwnGauge, RunOutcome
+from reconciler.domain.reported.gauges import ForecastRatio, OpenPullRequest, OwnGauge, RunOutcome, Savings
+from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
 from reconciler.report.gauges import LAST_SUCCESS, gauges_of
 
 MONITORING = Path(__file__).parents[3] / "templates" / "monitoring"
@@ -44,6 +45,12 @@ def outcome_of(plan: Plan) -> RunOutcome:
         merges=3,
         acts={"observe": 1.5},
         traffic={"github.com": (5, 1)},
+        judged=(
+            MergedOutcome(number=4, group="a", changes=(ChangeOutcome(resource="r", words="w", broken=True),)),
+            MergedOutcome(number=5, group="a", changes=(ChangeOutcome(resource="r", words="w"),)),
+        ),
+        forecasts=(ForecastRatio(decision=plan.decisions[0], quantity="itl", ratio=1.25),),
+        savings=Savings(per_hour=-2.0, so_far=30.0),
     )
 
 
@@ -91,6 +98,21 @@ def test_every_kind_of_hold_is_counted_also_when_there_is_none(outcome: RunOutco
     assert [labels["kind"] for labels, _ in gauge.series] == [str(kind) for kind in HoldKind]
     assert outcome.plan
     assert sum(values_of(gauge)) == sum(each.hold is not None for each in outcome.plan.decisions)
+
+
+def test_what_merges_came_to_is_told(outcome: RunOutcome) -> None:
+    gauges = by_name(outcome)
+    assert gauges["reconciler_promise_broken"].series == (
+        ({"group": "a", "number": "4"}, 1.0),
+        ({"group": "a", "number": "5"}, 0.0),
+    )
+    ((labels, ratio),) = gauges["reconciler_forecast_ratio"].series
+    assert (labels["quantity"], ratio) == ("itl", 1.25)
+    assert {"cluster", "namespace", "variant_name", "accelerator_type"} < set(labels)
+    assert gauges["reconciler_saved_per_hour"].series == (({"currency": "USD"}, -2.0),)
+    assert gauges["reconciler_saved"].series == (({"currency": "USD"}, 30.0),)
+    nothing = by_name(replace(outcome, savings=None))
+    assert nothing["reconciler_saved"].series == ()
 
 
 def test_an_age_is_told_where_it_is_known(outcome: RunOutcome) -> None:
