@@ -13,6 +13,7 @@ from reconciler.forge.failures import ForbiddenError
 from reconciler.forge.github_answers import is_from, pull_request_of
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import UnprocessableError
+from reconciler.forge.github_reviews import GitHubReviews
 from reconciler.forge.github_rights import read_rights
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.forge.rights import Rights
@@ -43,6 +44,7 @@ class GitHub:
     def __init__(self, address: RepositoryAddress, client: GitHubClient) -> None:
         self._address = address
         self._client = client
+        self.reviews = GitHubReviews(client, self._path())
 
     def check_access(self) -> None:
         """Ask for the repository itself, which needs the token and the name to be right."""
@@ -86,7 +88,7 @@ class GitHub:
         for answer in (*self._open(base), *self._closed_since(base, closed_since_s)):
             if not is_from(answer, self._address.full_name):
                 continue
-            pull_request = pull_request_of(answer)
+            pull_request = self._shown(answer)
             if pull_request.base_branch == base and pull_request.head_branch.startswith(head_prefix):
                 found[pull_request.number] = pull_request
         recent = [each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s]
@@ -109,7 +111,7 @@ class GitHub:
         form = {"title": title[:TITLE_LIMIT], "head": head, "base": base, "body": body, "draft": draft}
         try:
             created = create_once(
-                lambda: pull_request_of(self._client.post(self._path("pulls"), form, action=f"propose {head}")),
+                lambda: self._shown(self._client.post(self._path("pulls"), form, action=f"propose {head}")),
                 lambda: self._find_open(head, base),
                 refusals=(UnprocessableError,),
                 may_settle=_may_settle,
@@ -136,7 +138,7 @@ class GitHub:
         """See `Forge`. Text and closing travel in one request, so that nobody sees one without the other."""
         action = f"update pull request {number}"
         path = self._path(f"pulls/{number}")
-        current = pull_request_of(self._client.get(path, action=action))
+        current = self._shown(self._client.get(path, action=action))
         if not current.is_open:
             logger.info("pull request %d is %s, left as it is", number, current.state.value)
             return current
@@ -145,19 +147,28 @@ class GitHub:
         form = {name: value for name, value in wanted.items() if value is not None and value != present[name]}
         if close:
             form["state"] = "closed"
-        updated = pull_request_of(self._client.patch(path, form, action=action)) if form else current
+        updated = self._shown(self._client.patch(path, form, action=action)) if form else current
         self._request_reviews(number, reviewers)
         return self._label(self._unlabel(updated, unlabel), labels)
 
     def amend_merged(self, number: int, *, body: str) -> None:
         """See `Forge`."""
         action, path = f"update pull request {number}", self._path(f"pulls/{number}")
-        current = pull_request_of(self._client.get(path, action=action))
+        current = self._shown(self._client.get(path, action=action))
         if current.state is PullRequestState.MERGED and current.body != body:
             self._client.patch(path, {"body": body}, action=action)
 
     def note_merge(self, number: int) -> None:
         """See `Forge`: GitHub marks it a moment after the push."""
+
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        found = {each.number: each for each in map(self._shown, self._open(base))}
+        return tuple(found[number] for number in sorted(found) if found[number].is_open)
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`; GitHub keeps it up to date for every pull request."""
+        return f"refs/pull/{pull_request.number}/head"
 
     def _open(self, base: str) -> Iterator[object]:
         # The oldest first: what is opened while we read comes at the end and moves nothing to another page.
@@ -178,7 +189,7 @@ class GitHub:
         for page in self._client.pages(self._path("pulls"), action=f"look for {head}", query=query):
             for answer in page:
                 if is_from(answer, self._address.full_name) and text_of(answer, "head", "ref") == head:
-                    return pull_request_of(answer)
+                    return self._shown(answer)
         return None
 
     def _queued(self, numbers: list[int]) -> frozenset[int]:
@@ -231,6 +242,9 @@ class GitHub:
             self._client.post(path, form, action=f"ask for reviews of pull request {number}")
         except ReconcilerError as error:
             logger.warning("nobody was asked to review pull request %d: %s", number, error)
+
+    def _shown(self, answer: object) -> PullRequest:
+        return pull_request_of(answer, self._address.full_name)
 
     def _path(self, rest: str = "") -> str:
         return f"/repos/{self._address.full_name}" + (f"/{rest}" if rest else "")

@@ -4,8 +4,11 @@ from reconciler.forge.answers import find, flag_of, list_of, needed_text, number
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 
-def pull_request_of(answer: object) -> PullRequest:
-    """The pull request in an answer (full or simple form); TransientError when a field is missing or wrong."""
+def pull_request_of(answer: object, full_name: str) -> PullRequest:
+    """The pull request of `full_name` in an answer (full or simple form).
+
+    TransientError when a field is missing or wrong.
+    """
     number = number_of(answer, "number")
     return PullRequest(
         number=number,
@@ -17,6 +20,7 @@ def pull_request_of(answer: object) -> PullRequest:
         labels=_labels(answer),
         head_commit=needed_text(answer, "head", "sha"),
         is_draft=flag_of(answer, "draft"),
+        is_from_fork=not is_from(answer, full_name),
         closed_at_s=time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
         url=needed_text(answer, "html_url"),

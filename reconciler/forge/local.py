@@ -7,15 +7,15 @@ import logging
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from reconciler.domain.settings import Identity
-from reconciler.errors import ConfigurationError, TransientError
+from reconciler.errors import ConfigurationError
 from reconciler.forge.local_files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
+from reconciler.forge.local_reviews import LocalReviews
+from reconciler.forge.local_writing import claim_number, replace_file
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 from reconciler.forge.rights import Rights
 
@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 FOLDER = Path("reconciler", "pulls")
 FILE_NAME = re.compile(r"([1-9][0-9]{0,8})\.md")
-MAX_NUMBER_TRIES = 1000
-FILE_MODE = 0o644  # a temporary file is its owner's alone, and people are to read this one
 
 
 class Local:
@@ -37,6 +35,7 @@ class Local:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._folder = directory / FOLDER
+        self.reviews = LocalReviews(directory)
 
     def check_access(self) -> None:
         """See that this is a bare repository that may be written to."""
@@ -151,22 +150,26 @@ class Local:
         if current.is_open:
             self._rewrite(replace(current, state=PullRequestState.MERGED))
 
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        return tuple(each for each in self._read_all() if each.is_open and each.base_branch == base)
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`: there are no forks."""
+        return f"refs/heads/{pull_request.head_branch}"
+
     def _rewrite(self, pull_request: PullRequest) -> PullRequest:
         path = self._path(pull_request.number)
-        with self._written(pull_request) as temporary:
-            temporary.replace(path)
+        replace_file(path, render_pull_request(pull_request))
         return self._read(path)
 
     def _claim_number(self, wanted: PullRequest) -> PullRequest:
-        """Write under the first free number. A link appears complete or not at all, and never over another file."""
-        for number in range(wanted.number, wanted.number + MAX_NUMBER_TRIES):
-            with self._written(replace(wanted, number=number)) as temporary:
-                try:
-                    os.link(temporary, self._path(number))
-                except FileExistsError:
-                    continue
-            return self._read(self._path(number))
-        raise TransientError(f"{self._folder}: no free number near {wanted.number}")
+        """Write it under the first free number."""
+        return self._read(
+            claim_number(
+                self._folder, wanted.number, lambda number: render_pull_request(replace(wanted, number=number))
+            )
+        )
 
     def _read_all(self) -> tuple[PullRequest, ...]:
         numbers = sorted(int(match[1]) for name in self._names() if (match := FILE_NAME.fullmatch(name)))
@@ -184,35 +187,8 @@ class Local:
         pull_request = parse_pull_request(content, path)
         return pull_request if pull_request.is_open else replace(pull_request, closed_at_s=changed_at_s)
 
-    @contextmanager
-    def _written(self, pull_request: PullRequest) -> Iterator[Path]:
-        """A complete file, safe on the disk, to be moved or linked to its place; what is left of it is removed."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=self._folder)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    os.fchmod(descriptor, FILE_MODE)
-                    file.write(render_pull_request(pull_request))
-                    file.flush()
-                    os.fsync(descriptor)
-                yield Path(name)
-                _sync(self._folder)
-            finally:
-                Path(name).unlink(missing_ok=True)
-        except OSError as error:
-            raise TransientError(f"{self._folder}: cannot be written: {error.strerror}") from None
-
     def _path(self, number: int) -> Path:
         return self._folder / f"{number}.md"
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_file(path: Path) -> tuple[bytes, float]:

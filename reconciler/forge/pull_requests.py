@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.domain.settings import Identity
+from reconciler.forge.reviews import Reviews
 from reconciler.forge.rights import Rights
 
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
@@ -102,7 +103,8 @@ class PullRequest:
     """One pull request as the forge shows it.
 
     `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
-    `opened_at_s` where the forge does not say.
+    `opened_at_s` where the forge does not say. `is_from_fork`: `head_branch` is not one of this repository, and its
+    name anybody's.
     """
 
     number: int
@@ -114,6 +116,7 @@ class PullRequest:
     labels: tuple[str, ...] = ()
     head_commit: str = ""
     is_draft: bool = False
+    is_from_fork: bool = False
     in_merge_queue: bool = False
     closed_at_s: float | None = None
     opened_at_s: float | None = None
@@ -137,6 +140,11 @@ class Forge(Protocol):
     """Characters that fit into a body."""
     draws_mermaid: bool
     """Whether it draws a chart that a body holds as text; else people see characters."""
+
+    @property
+    def reviews(self) -> Reviews:
+        """Where reviews leave their words."""
+        ...
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
@@ -208,4 +216,12 @@ class Forge(Protocol):
 
     def note_merge(self, number: int) -> None:
         """Learn that git merged an open one; nothing where the forge sees that by itself."""
+        ...
+
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """All open ones to `base`, whoever opened them and from wherever, by number; no merge queue is asked."""
+        ...
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """The ref under which git finds its head in this repository, that of a fork's too."""
         ...

@@ -12,6 +12,7 @@ from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.marker import Marker, withdrawn, write_marker
 from reconciler.forge.pull_requests import Forge, RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
+from reconciler.forge.reviews import CommitStatus, Verdict
 from tests.servers.contract import Exchange
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
@@ -25,15 +26,21 @@ pytestmark = [
 
 OPERATIONS = {
     "issues/add-labels",
+    "issues/create-comment",
+    "issues/delete-comment",
+    "issues/list-comments",
+    "issues/update-comment",
     "issues/remove-label",
     "pulls/create",
     "pulls/get",
     "pulls/list",
     "pulls/request-reviewers",
     "pulls/update",
+    "repos/create-commit-status",
     "repos/get",
     "repos/get-branch-protection",
     "repos/get-branch-rules",
+    "repos/list-commit-statuses-for-ref",
     "users/get-authenticated",
 }
 
@@ -75,6 +82,12 @@ def live_through_everything(forge: Forge) -> None:
     assert created is not None
     assert forge.create(head="reconciler/llm", base="main", title="Again", body=body) == created
     assert forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0) == (created,)
+    assert forge.list_open(base="main") == (created,)
+    forge.reviews.write_comment(created.number, "Words")
+    (comment,) = forge.reviews.own_comments(created.number)
+    forge.reviews.edit_comment(created.number, comment.key, "Other words")
+    forge.reviews.delete_comment(created.number, comment.key)
+    forge.reviews.set_status(created.head_commit, CommitStatus(verdict=Verdict.NEUTRAL, words="1 cannot be judged"))
     forge.update(created.number, title="Scale llama and 2 more", unlabel=("reconciler",))
     forge.update(created.number, body=withdrawn(body), close=True)
     (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)

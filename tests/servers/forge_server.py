@@ -99,6 +99,18 @@ class StoredPullRequest:
 
 
 @dataclass(kw_only=True)
+class StoredComment:
+    """A comment under a pull request."""
+
+    number: int
+    body: str
+    user_id: int
+    login: str
+    created_s: float
+    updated_s: float
+
+
+@dataclass(kw_only=True)
 class StoredRepository:
     """A repository with its pull requests by number.
 
@@ -115,6 +127,9 @@ class StoredRepository:
     allows_auto_merge: bool = True
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pull_requests: dict[int, StoredPullRequest] = field(default_factory=dict)
+    comments: dict[int, StoredComment] = field(default_factory=dict)
+    statuses: dict[str, list[Any]] = field(default_factory=dict)
+    """By commit, the newest first, as the forge shows them."""
 
     def branches(self) -> dict[str, str]:
         """Branch -> commit, as git has them now."""
@@ -135,6 +150,8 @@ class ForgeServer(ABC):
     """Method and path (a regular expression) by which one is opened, and so on."""
     lists: tuple[str, str]
     updates: tuple[str, str]
+    head_ref: str
+    """Where it keeps the head of a pull request, with its `{number}`."""
     merge_words: str
     limit_headers: Mapping[str, str]
     unchecked: frozenset[str] = frozenset()
@@ -206,9 +223,28 @@ class ForgeServer(ABC):
         title: str = "A title",
         body: str = "",
         fork: str | None = None,
+        commit: str = "",
     ) -> StoredPullRequest:
-        """Open a pull request as somebody else would; `fork` is OWNER/NAME, or empty for a deleted one."""
-        return self.store(self.repositories[full_name.lower()], head, base, title, body, fork=fork)
+        """Open a pull request as somebody else would; `fork` is OWNER/NAME, or empty for a deleted one.
+
+        `commit` is a fork's head, which this repository holds under the number of the pull request alone.
+        """
+        repository = self.repositories[full_name.lower()]
+        stored = self.store(repository, head, base, title, body, fork=fork)
+        found = commit or repository.branches().get(head, "")
+        if found:
+            self.push_head(full_name, stored.number, found)
+        return stored
+
+    def push_head(self, full_name: str, number: int, commit: str) -> None:
+        """Make a commit, which the repository holds, the head of a pull request."""
+        repository = self.repositories[full_name.lower()]
+        repository.pull_requests[number].head_commit = commit
+        run_git(repository.directory, "update-ref", self.head_ref.format(number=number), commit)
+
+    def comment(self, full_name: str, number: int, body: str, *, login: str = "mallory", user_id: int = 666) -> int:
+        """Comment as somebody else, and return the comment's number."""
+        return self.store_comment(self.repositories[full_name.lower()], number, body, login, user_id)
 
     def close(self, full_name: str, number: int) -> None:
         """Close without merging, as a person."""
@@ -304,6 +340,15 @@ class ForgeServer(ABC):
         repository.pull_requests[stored.number] = stored
         return stored
 
+    def store_comment(self, repository: StoredRepository, number: int, body: str, login: str, user_id: int) -> int:
+        """Remember a new comment, and return its number."""
+        now_s = self.tick()
+        key = 5000 + int(now_s - START_S)
+        repository.comments[key] = StoredComment(
+            number=number, body=body, user_id=user_id, login=login, created_s=now_s, updated_s=now_s
+        )
+        return key
+
     def close_stored(self, stored: StoredPullRequest) -> None:
         """Mark as closed."""
         stored.state = "closed"
@@ -313,6 +358,12 @@ class ForgeServer(ABC):
         """A second passes."""
         self.now_s += 1.0
         return self.now_s
+
+
+def page_of(found: list[Any], query: Mapping[str, str]) -> list[Any]:
+    """What of a list a request gets."""
+    size, page = min(100, int(query.get("per_page", "30"))), int(query.get("page", "1"))
+    return found[(page - 1) * size : page * size]
 
 
 AnyForge = TypeVar("AnyForge", bound=ForgeServer)
@@ -370,6 +421,8 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        if answer.status == 204:
+            body = b""
         self.send_response(answer.status)
         content_headers = {"Content-Type": "application/json; charset=utf-8", "Content-Length": str(len(body))}
         for name, value in {**self.forge.limit_headers, **content_headers, **answer.headers}.items():

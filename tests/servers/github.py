@@ -23,6 +23,7 @@ from tests.servers.forge_server import (
     ForgeServer,
     StoredPullRequest,
     StoredRepository,
+    page_of,
     serve_forge,
 )
 from tests.servers.git_workshop import run_git
@@ -30,6 +31,7 @@ from tests.servers.github_contract import find_description, load_contract
 from tests.servers.github_objects import (
     Json,
     PullRequestView,
+    comment_object,
     error_object,
     full_repository_object,
     label_object,
@@ -38,13 +40,17 @@ from tests.servers.github_objects import (
     repository_object,
     rule_object,
     simple_pull_request_object,
+    status_object,
     user_object,
     validation_error_object,
 )
 
+OWN_ID = 99
+COMMENT_LIMIT = 65536
 ROLES = ("admin", "maintain", "push", "triage", "pull")
 """Each may all that those after it may."""
 LIMIT_HEADERS = {"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "4999", "X-RateLimit-Reset": "1790003600"}
+VIEWER = "query { viewer { databaseId } }"
 QUEUE_FIELD = re.compile(r"(p\d+): pullRequest\(number: (\d+)\) \{ isInMergeQueue \}")
 
 
@@ -55,6 +61,7 @@ class GitHubServer(ForgeServer):
     creates = ("POST", r"/pulls$")
     lists = ("GET", r"/pulls$")
     updates = ("PATCH", r"/pulls/\d+$")
+    head_ref = "refs/pull/{number}/head"
     merge_words = "Merge pull request #{number}"
     limit_headers = LIMIT_HEADERS
     unchecked = frozenset({"/graphql"})
@@ -108,16 +115,24 @@ class GitHubServer(ForgeServer):
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
             ("DELETE", r"/issues/(\d+)/labels/([^/]+)", lambda *named: self._remove_label(repository, *named)),
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._review(repository, number, body)),
+            ("GET", r"/issues/(\d+)/comments", lambda number: self._list_comments(repository, number, query)),
+            ("POST", r"/issues/(\d+)/comments", lambda number: self._comment(repository, number, body)),
+            ("PATCH", r"/issues/comments/(\d+)", lambda key: self._edit_comment(repository, key, body)),
+            ("DELETE", r"/issues/comments/(\d+)", lambda key: self._delete_comment(repository, key)),
+            ("GET", r"/commits/([0-9a-f]+)/statuses", lambda sha: self._list_statuses(repository, sha, query)),
+            ("POST", r"/statuses/([0-9a-f]+)", lambda sha: self._set_status(repository, sha, body)),
         ]
 
     def _user(self) -> Answer:
         if not self.has_user:
             return Answer(status=403, body=error_object("Resource not accessible by integration"))
-        return Answer(status=200, body=public_user_object(self.url, self.login, 99, self.user_name, START_S))
+        return Answer(status=200, body=public_user_object(self.url, self.login, OWN_ID, self.user_name, START_S))
 
     def _graphql(self, body: Any) -> Answer:
         if not self.has_graphql:
             return Answer(status=404, body=error_object("Not Found"))
+        if body["query"] == VIEWER:
+            return Answer(status=200, body={"data": {"viewer": {"databaseId": OWN_ID}}})
         variables = body["variables"]
         repository = self.repositories[f"{variables['owner']}/{variables['name']}".lower()]
         asked = QUEUE_FIELD.findall(body["query"])
@@ -226,6 +241,46 @@ class GitHubServer(ForgeServer):
         view = replace(self._view(repository, stored))
         return Answer(status=201, body=simple_pull_request_object(self.url, view))
 
+    def _list_comments(self, repository: StoredRepository, number: str, query: Mapping[str, str]) -> Answer:
+        found = [key for key, each in sorted(repository.comments.items()) if each.number == int(number)]
+        shown = page_of(found, query)
+        return Answer(status=200, body=[self._comment_object(repository, key) for key in shown])
+
+    def _comment(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        if int(number) not in repository.pull_requests:
+            return Answer(status=404, body=error_object("Not Found"))
+        if len(body["body"]) > COMMENT_LIMIT:
+            error = {"resource": "IssueComment", "field": "data", "code": "unprocessable"}
+            return Answer(status=422, body=validation_error_object(error))
+        key = self.store_comment(repository, int(number), body["body"], self.login, OWN_ID)
+        return Answer(status=201, body=self._comment_object(repository, key))
+
+    def _edit_comment(self, repository: StoredRepository, key: str, body: Any) -> Answer:
+        stored = repository.comments.get(int(key))
+        if stored is None:
+            return Answer(status=404, body=error_object("Not Found"))
+        stored.body, stored.updated_s = body["body"], self.tick()
+        return Answer(status=200, body=self._comment_object(repository, int(key)))
+
+    def _delete_comment(self, repository: StoredRepository, key: str) -> Answer:
+        if repository.comments.pop(int(key), None) is None:
+            return Answer(status=404, body=error_object("Not Found"))
+        return Answer(status=204)
+
+    def _comment_object(self, repository: StoredRepository, key: int) -> Json:
+        stored = repository.comments[key]
+        user = user_object(self.url, stored.login, stored.user_id)
+        times = (stored.created_s, stored.updated_s)
+        return comment_object(self.url, repository.full_name, stored.number, key, stored.body, user, times)
+
+    def _list_statuses(self, repository: StoredRepository, sha: str, query: Mapping[str, str]) -> Answer:
+        return Answer(status=200, body=page_of(repository.statuses.get(sha, []), query))
+
+    def _set_status(self, repository: StoredRepository, sha: str, body: Any) -> Answer:
+        shown = status_object(self.url, user_object(self.url, self.login, OWN_ID), body, self.tick())
+        repository.statuses.setdefault(sha, []).insert(0, shown)
+        return Answer(status=201, body=shown)
+
     def _refresh(self, repository: StoredRepository) -> None:
         """As on GitHub, a pull request closes by itself when its head branch is deleted."""
         branches = repository.branches()
@@ -253,7 +308,7 @@ class GitHubServer(ForgeServer):
             head_repository=here if stored.head_repository is None else self._fork(stored.head_repository),
             labels=self._labels(repository, stored),
             reviewers=[user_object(self.url, login, 100 + number) for number, login in enumerate(stored.reviewers)],
-            user=user_object(self.url, self.login, 99),
+            user=user_object(self.url, self.login, OWN_ID),
             created_s=stored.created_s,
             updated_s=stored.updated_s,
             closed_s=stored.closed_s,

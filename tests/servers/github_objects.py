@@ -270,6 +270,42 @@ def pull_request_object(api: str, view: PullRequestView) -> Json:
     }
 
 
+def comment_object(
+    api: str, full_name: str, number: int, key: int, body: str, user: Json, times_s: tuple[float, float]
+) -> Json:
+    """An `issue-comment`."""
+    url = f"{api}/repos/{full_name}/issues/comments/{key}"
+    return {
+        "id": key,
+        "node_id": f"IC_{key}",
+        "url": url,
+        "html_url": f"https://github.com/{full_name}/pull/{number}#issuecomment-{key}",
+        "issue_url": f"{api}/repos/{full_name}/issues/{number}",
+        "body": body,
+        "user": user,
+        "author_association": "NONE",
+        "created_at": timestamp(times_s[0]),
+        "updated_at": timestamp(times_s[1]),
+    }
+
+
+def status_object(api: str, creator: Json, form: Json, at_s: float) -> Json:
+    """A `status` of a commit."""
+    return {
+        "url": f"{api}/statuses/1",
+        "avatar_url": None,
+        "id": 1,
+        "node_id": "SC_1",
+        "state": form["state"],
+        "description": form.get("description"),
+        "target_url": form.get("target_url"),
+        "context": form.get("context", "default"),
+        "created_at": timestamp(at_s),
+        "updated_at": timestamp(at_s),
+        "creator": creator,
+    }
+
+
 def error_object(message: str, *, anchor: str = "") -> Json:
     """A `basic-error`."""
     return {"message": message, "documentation_url": f"https://docs.github.com/rest{anchor}"}

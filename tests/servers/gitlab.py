@@ -22,6 +22,7 @@ from tests.servers.forge_server import (
     ForgeServer,
     StoredPullRequest,
     StoredRepository,
+    page_of,
     serve_forge,
 )
 from tests.servers.git_workshop import run_git
@@ -32,8 +33,10 @@ from tests.servers.gitlab_objects import (
     branch_object,
     commit_object,
     merge_request_object,
+    note_object,
     own_user_object,
     project_object,
+    status_object,
     user_object,
 )
 
@@ -58,6 +61,7 @@ class GitLabServer(ForgeServer):
     creates = ("POST", r"/merge_requests$")
     lists = ("GET", r"/merge_requests$")
     updates = ("PUT", r"/merge_requests/\d+$")
+    head_ref = "refs/merge-requests/{number}/head"
     merge_words = "Merge !{number}"
     limit_headers = LIMIT_HEADERS
     root = "/api/v4"
@@ -109,6 +113,12 @@ class GitLabServer(ForgeServer):
             ("POST", "/merge_requests", lambda: self._create(repository, body)),
             ("GET", r"/merge_requests/(\d+)", lambda number: self._one(repository, number)),
             ("PUT", r"/merge_requests/(\d+)", lambda number: self._edit(repository, number, body)),
+            ("GET", r"/merge_requests/(\d+)/notes", lambda number: self._notes(repository, number, query)),
+            ("POST", r"/merge_requests/(\d+)/notes", lambda number: self._note(repository, number, body)),
+            ("PUT", r"/merge_requests/\d+/notes/(\d+)", lambda key: self._edit_note(repository, key, body)),
+            ("DELETE", r"/merge_requests/\d+/notes/(\d+)", lambda key: self._delete_note(repository, key)),
+            ("GET", r"/repository/commits/([0-9a-f]+)/statuses", lambda sha: self._statuses(repository, sha, query)),
+            ("POST", r"/statuses/([0-9a-f]+)", lambda sha: self._set_status(repository, sha, body)),
             ("GET", "/repository/compare", lambda: self._compare(repository, query["from"], query["to"])),
             ("GET", r"/repository/branches/([^/]+)", lambda name: self._branch(repository, unquote(name))),
             ("GET", "/protected_branches", self._protected_branches),
@@ -205,6 +215,46 @@ class GitLabServer(ForgeServer):
         if body.get("state_event") == "close" and stored.state == "open":
             self.close_stored(stored)
         return self._one(repository, number)
+
+    def _notes(self, repository: StoredRepository, number: str, query: Mapping[str, str]) -> Answer:
+        found = [key for key, each in sorted(repository.comments.items()) if each.number == int(number)]
+        return Answer(status=200, body=[self._note_object(repository, key) for key in page_of(found, query)])
+
+    def _note(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        text = self._without_commands(body["body"])
+        key = self.store_comment(repository, int(number), text, self.login, OWN_ID)
+        return Answer(status=201, body=self._note_object(repository, key))
+
+    def _edit_note(self, repository: StoredRepository, key: str, body: Any) -> Answer:
+        stored = repository.comments.get(int(key))
+        if stored is None:
+            return Answer(status=404, body=self.error("404 Note Not Found"))
+        stored.body, stored.updated_s = self._without_commands(body["body"]), self.tick()
+        return Answer(status=200, body=self._note_object(repository, int(key)))
+
+    def _delete_note(self, repository: StoredRepository, key: str) -> Answer:
+        gone = repository.comments.pop(int(key), None) is None
+        return Answer(status=404, body=self.error("404 Note Not Found")) if gone else Answer(status=204)
+
+    def _note_object(self, repository: StoredRepository, key: int) -> Json:
+        stored = repository.comments[key]
+        return note_object(key, stored.body, self._person(stored.user_id, stored.login), stored.created_s)
+
+    def _statuses(self, repository: StoredRepository, sha: str, query: Mapping[str, str]) -> Answer:
+        named = [each for each in repository.statuses.get(sha, []) if each["name"] == query.get("name", each["name"])]
+        return Answer(status=200, body=page_of(named, query))
+
+    def _set_status(self, repository: StoredRepository, sha: str, body: Any) -> Answer:
+        branches = run_git(repository.directory, "branch", "--contains", sha)
+        if not branches and "ref" not in body:
+            return Answer(status=404, body=self.error("404 References for commit Not Found"))
+        return self._added(repository.statuses.setdefault(sha, []), sha, body)
+
+    def _added(self, shown: list[Json], sha: str, body: Any) -> Answer:
+        author = self._person(OWN_ID, self.login)
+        made = status_object(len(shown) + 1, sha, body["state"], body["name"], body.get("description"), author)
+        shown.insert(0, made)
+        return Answer(status=201, body=made)
 
     def _attach(self, stored: StoredPullRequest, body: Any) -> None:
         """What is not allowed is passed over, without a word."""

@@ -4,8 +4,9 @@ GitLab publishes a description of its own (`doc/api/openapi/openapi_v3.yaml` in 
 of any registry); it calls no field required and none nullable, and a list of merge requests one of them. So what stands
 here is taken from the API reference, read in November 2026 (docs.gitlab.com/api/, doc/api/ in gitlab-org/gitlab):
 merge_requests.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md, project_push_rules.md,
-merge_request_approvals.md, members.md, rest/_index.md (pages, status codes); and for the refusals of a create from
-lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open already, 400: anything else).
+merge_request_approvals.md, members.md, notes.md, commits.md, rest/_index.md (pages, status codes); and for the
+refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open already,
+400: anything else).
 """
 
 import functools
@@ -95,6 +96,36 @@ BRANCH = objects(
         "default": FLAG,
     }
 )
+NOTE = objects({"id": NUMBER, "body": TEXT, "author": USER, "created_at": TIME, "updated_at": TIME, "system": FLAG})
+NEW_NOTE: Json = {
+    "type": "object",
+    "required": ["body"],
+    "properties": {"body": {"type": "string", "minLength": 1, "maxLength": 1_000_000}},
+}
+STATUS_STATES = ("pending", "running", "success", "failed", "canceled", "skipped")
+STATUS = objects(
+    {
+        "id": NUMBER,
+        "sha": TEXT,
+        "ref": or_null(TEXT),
+        "status": one_of(*STATUS_STATES),
+        "name": TEXT,
+        "target_url": or_null(TEXT),
+        "description": or_null(TEXT),
+        "author": USER,
+    }
+)
+NEW_STATUS: Json = {
+    "type": "object",
+    "required": ["state"],
+    "properties": {
+        "state": one_of(*STATUS_STATES),
+        "ref": TEXT,
+        "name": TEXT,
+        "target_url": {"type": "string", "maxLength": 255},
+        "description": {"type": "string", "maxLength": 255},
+    },
+}
 LEVELS = many(objects({"access_level": or_null(LEVEL)}))
 PROTECTION = objects(
     {"id": NUMBER, "name": TEXT, "push_access_levels": LEVELS, "merge_access_levels": LEVELS, "allow_force_push": FLAG}
@@ -163,6 +194,22 @@ PATHS: Json = {
         "get": operation("merge-requests/get", MERGE_REQUEST),
         "put": operation("merge-requests/update", MERGE_REQUEST, body=CHANGED_MERGE_REQUEST),
     },
+    "/projects/{id}/merge_requests/{iid}/notes": {
+        "get": operation(
+            "notes/list",
+            many(NOTE),
+            query={**PAGE, "sort": one_of("asc", "desc"), "order_by": one_of("created_at", "updated_at")},
+        ),
+        "post": operation("notes/create", NOTE, body=NEW_NOTE, status=201),
+    },
+    "/projects/{id}/merge_requests/{iid}/notes/{note_id}": {
+        "put": operation("notes/update", NOTE, body=NEW_NOTE),
+        "delete": operation("notes/delete", or_null({"type": "object"}), status=204),
+    },
+    "/projects/{id}/repository/commits/{sha}/statuses": {
+        "get": operation("statuses/list", many(STATUS), query={**PAGE, "name": TEXT})
+    },
+    "/projects/{id}/statuses/{sha}": {"post": operation("statuses/create", STATUS, body=NEW_STATUS, status=201)},
     "/projects/{id}/repository/compare": {
         "get": operation(
             "repository/compare",

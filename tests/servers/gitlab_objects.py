@@ -129,3 +129,33 @@ def branch_object(name: str, commit: Json, *, protected: bool, developers_may: b
 def commit_object(oid: str) -> Json:
     """A commit, of which nobody reads more than that it is there."""
     return {"id": oid, "short_id": oid[:8], "title": "A commit", "message": "A commit", "parent_ids": []}
+
+
+def note_object(number: int, body: str, author: Json, created_s: float) -> Json:
+    """A comment."""
+    return {
+        "id": number,
+        "type": None,
+        "body": body,
+        "author": author,
+        "created_at": timestamp(created_s),
+        "updated_at": timestamp(created_s),
+        "system": False,
+        "noteable_type": "MergeRequest",
+        "resolvable": False,
+    }
+
+
+def status_object(number: int, sha: str, state: str, name: str, description: str | None, author: Json) -> Json:
+    """A status of a commit."""
+    return {
+        "id": number,
+        "sha": sha,
+        "ref": "main",
+        "status": state,
+        "name": name,
+        "target_url": None,
+        "description": description,
+        "allow_failure": False,
+        "author": author,
+    }

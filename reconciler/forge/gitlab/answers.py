@@ -41,6 +41,7 @@ def pull_request_of(answer: object) -> PullRequest:
         labels=tuple(label for label in list_of(find(answer, "labels")) if isinstance(label, str)),
         head_commit=text_of(answer, "sha"),
         is_draft=is_draft,
+        is_from_fork=not is_ours(answer),
         in_merge_queue=is_open and merges,
         closed_at_s=None if is_open else time_of(answer, "merged_at") or time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),

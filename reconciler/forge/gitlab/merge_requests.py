@@ -14,6 +14,7 @@ from reconciler.forge.gitlab.answers import CLOSED_STATES, OPEN_STATES, is_ours,
 from reconciler.forge.gitlab.attached import LabelsAndReviewers
 from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.gitlab.failures import ConflictError
+from reconciler.forge.gitlab.reviews import GitLabReviews
 from reconciler.forge.gitlab.rights import read_rights
 from reconciler.forge.gitlab.texts import is_kept_as, text_to_send, title_of
 from reconciler.forge.pull_requests import (
@@ -49,6 +50,7 @@ class GitLab:
         self._address = address
         self._client = client
         self._attached = LabelsAndReviewers(client, self._path())
+        self.reviews = GitLabReviews(client, self._path())
 
     def check_access(self) -> None:
         """Ask for the project itself, which needs the token and the path to be right."""
@@ -176,6 +178,15 @@ class GitLab:
 
     def note_merge(self, number: int) -> None:
         """See `Forge`: GitLab marks it a moment after the push."""
+
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        found = {each.number: each for each in map(pull_request_of, self._open(base))}
+        return tuple(found[number] for number in sorted(found) if found[number].is_open)
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`; GitLab keeps it up to date for every merge request."""
+        return f"refs/merge-requests/{pull_request.number}/head"
 
     def _open(self, base: str) -> Iterator[object]:
         # The oldest first: what is opened while we read comes at the end and moves nothing to another page.

@@ -179,7 +179,8 @@ def _local_stage(repository: Path) -> Stage:
         path.write_bytes(path.read_bytes().replace(b"state: open", f"state: {state}".encode(), 1))
 
     def trace() -> object:
-        return {path.name: (path.stat().st_ino, path.read_bytes()) for path in folder.iterdir()}
+        files = [path for path in folder.parent.rglob("*") if path.is_file()]
+        return {str(path): (path.stat().st_ino, path.read_bytes()) for path in files}
 
     return Stage(
         forge=Local(repository),

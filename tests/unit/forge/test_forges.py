@@ -9,6 +9,7 @@ from reconciler.domain.proposals import ProposalState
 from reconciler.forge.marker import Marker, MarkerState, read_marker, with_outcome, withdrawn, write_marker
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
+from reconciler.forge.reviews import CommitStatus, Verdict
 
 HEAD = "reconciler/prod-llm-0a1b2c3d"
 DECISION = "a" * 64
@@ -173,3 +174,52 @@ def test_a_body_that_looks_like_something_else_stays_a_body(stage: Any, text: st
     assert created.state is PullRequestState.OPEN
     assert created.labels == ("---", "a: b", "[c]")
     assert listed(stage) == (created,)
+
+
+def bodies(stage: Any, number: int) -> list[str]:
+    return [comment.body for comment in stage.forge.reviews.own_comments(number)]
+
+
+def test_a_comment_of_ours_is_found_edited_and_deleted(stage: Any) -> None:
+    number, reviews = propose(stage).number, stage.forge.reviews
+    assert bodies(stage, number) == []
+    reviews.write_comment(number, "First: → **5**")
+    reviews.write_comment(number, "Second")
+    first, second = reviews.own_comments(number)
+    reviews.edit_comment(number, first.key, "Other words")
+    reviews.delete_comment(number, second.key)
+    assert bodies(stage, number) == ["Other words"]
+
+
+def test_a_comment_that_is_gone_is_left_alone(stage: Any) -> None:
+    number, reviews = propose(stage).number, stage.forge.reviews
+    reviews.write_comment(number, "Words")
+    (comment,) = reviews.own_comments(number)
+    reviews.delete_comment(number, comment.key)
+    reviews.delete_comment(number, comment.key)
+    reviews.edit_comment(number, comment.key, "Other words")
+    assert bodies(stage, number) == []
+
+
+def test_all_open_ones_are_listed_with_where_git_has_their_heads(stage: Any) -> None:
+    stage.push("release")
+    ours, persons, closed = propose(stage), propose(stage, "person/feature"), propose(stage, "person/closed")
+    propose(stage, "person/for-release", base="release")
+    stage.close(closed.number)
+    assert [each.number for each in stage.forge.list_open(base="main")] == [ours.number, persons.number]
+    kept = {f"refs/{name}/{persons.number}/head" for name in ("pull", "merge-requests")}
+    assert stage.forge.head_ref(persons) in {*kept, "refs/heads/person/feature"}
+
+
+def test_a_status_that_is_shown_already_is_not_set_again(stage: Any) -> None:
+    commit = stage.push("person/feature")
+    status = CommitStatus(verdict=Verdict.FAILURE, words="1 misses a target")
+    stage.forge.reviews.set_status(commit, status)
+    before = stage.trace()
+    stage.forge.reviews.set_status(commit, status)
+    assert stage.trace() == before
+
+
+def test_a_status_is_set_on_a_commit_alone(stage: Any) -> None:
+    with pytest.raises(ValueError, match="expected a commit"):
+        stage.forge.reviews.set_status("../../x", CommitStatus(verdict=Verdict.SUCCESS, words=""))

@@ -9,6 +9,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
+from reconciler.forge.reviews import CommitStatus, Verdict
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.servers.scripted import reply, serve_script
@@ -462,3 +463,47 @@ def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
     forge.update(created.number, labels=("reconciler",), reviewers=("alice",))
     stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
     assert (stored.labels, stored.reviewers) == (["reconciler"], ["alice"])
+
+
+# Reviews
+
+
+def test_a_comment_of_somebody_else_is_never_taken_for_ours(github: Any) -> None:
+    github.push(HEAD)
+    number = create(github.open()).number
+    theirs = github.server.comment("acme/fleet", number, "<!-- reconciler-review: {} -->")
+    reviews = github.open().reviews
+    assert reviews.own_comments(number) == ()
+    reviews.write_comment(number, "Ours")
+    assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
+    assert theirs in github.server.repositories["acme/fleet"].comments
+
+
+def test_our_comment_is_found_behind_a_hundred_of_others(github: Any) -> None:
+    github.push(HEAD)
+    number = create(github.open()).number
+    for index in range(120):
+        github.server.comment("acme/fleet", number, f"Comment {index}")
+    reviews = github.open().reviews
+    reviews.write_comment(number, "Ours")
+    assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
+
+
+def test_pull_requests_of_forks_are_listed_as_such(github: Any) -> None:
+    github.push(HEAD)
+    create(github.open())
+    github.server.open_pull_request("acme/fleet", head=HEAD, fork="mallory/fleet")
+    forge = github.open()
+    assert [each.is_from_fork for each in forge.list_open(base="main")] == [False, True]
+    assert [forge.head_ref(each) for each in forge.list_open(base="main")][1] == "refs/pull/2/head"
+
+
+def test_a_status_that_somebody_else_set_under_our_name_is_set_again(github: Any) -> None:
+    commit = github.push(HEAD)
+    status = CommitStatus(verdict=Verdict.SUCCESS, words="x" * 200)
+    github.open().reviews.set_status(commit, status)
+    statuses = github.server.repositories["acme/fleet"].statuses[commit]
+    assert len(statuses[0]["description"]) == 140
+    statuses[0]["creator"]["id"] = 666
+    github.open().reviews.set_status(commit, status)
+    assert len(statuses) == 2
