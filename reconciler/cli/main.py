@@ -50,7 +50,7 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     plan: ("plan --prometheus http://127.0.0.1:9090", "plan --replay run.zip -o markdown"),
     explain: ("explain chat/llama-8b", "explain chat/llama-8b --replay run.zip -o json"),
     validate: ("validate --strict", "validate clusters/prod/llama.yaml"),
-    review: ("review --base origin/main", "review --base origin/main --head origin/scale-llama -o markdown"),
+    review: ("review --base origin/main --head origin/scale-llama", "review --comment", "review --open --fail-on slo"),
     policy: ("policy test", "policy explain chat/llama-8b", "policy simulate monday.zip tuesday.zip"),
     doctor: ("doctor --repo https://github.com/OWNER/FLEET.git", "doctor -o json"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),

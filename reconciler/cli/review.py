@@ -1,6 +1,8 @@
 """`reconciler review`: what somebody else's pull request would do to latency and cost."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,11 +10,16 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.domain.identity import Finding
-    from reconciler.domain.reported.review import Review
+    from reconciler.cli.exits import Exit
+    from reconciler.config.environment import Environment
+    from reconciler.domain.measured.observed import Observed
+    from reconciler.domain.reported.review import Objection, Review
+    from reconciler.forge.events import Event
 
 HEADING = "reconciler review"
-Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed.")]
+Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed (= the job's change, else HEAD).")]
+Open = Annotated[bool, typer.Option("--open", help="Review all open pull requests, forks' too, and comment on each.")]
+Comment = Annotated[bool, typer.Option("--comment", help="Comment on the job's pull request, and set its status.")]
 FailOn = Annotated[
     list[str] | None,
     typer.Option("--fail-on", metavar="refuse|hold|slo", help="Exit 3 for such a remark (= refuse). Repeatable."),
@@ -20,48 +27,131 @@ FailOn = Annotated[
 
 
 @with_common(outputs=("text", "json", "markdown", "github", "sarif"))
-def review(common: Common, *, head: Head = "HEAD", fail_on: FailOn = None) -> int:
+def review(
+    common: Common,
+    *,
+    head: Head = "",
+    open_ones: Open = False,
+    comment: Comment = False,
+    fail_on: FailOn = None,
+) -> int:
     """Say what a change of the fleet would do, without making it."""
-    from reconciler.cli.console import progress
-    from reconciler.cli.exits import Exit
     from reconciler.config.environment import read_environment
-    from reconciler.domain.identity import Severity
-    from reconciler.domain.reported.review import Objection
-    from reconciler.pipeline.review import review_head
-    from reconciler.pipeline.session import open_session
-    from reconciler.report.review import review_findings
+    from reconciler.forge.events import find_event
 
-    if not common.base:
-        raise typer.BadParameter("what the change would be merged into, such as origin/main", param_hint="--base")
-    asked = frozenset(fail_on or [Objection.REFUSE])
-    if unknown := asked - {Objection.REFUSE, Objection.HOLD, Objection.SLO}:
+    environment = read_environment()
+    asked = _objections(fail_on)
+    event = find_event(environment.variables)
+    if open_ones:
+        return _review_open(common, environment, asked, event)
+    return _review_one(common, environment, asked, event, head=head, comment=comment)
+
+
+def _objections(fail_on: list[str] | None) -> "frozenset[Objection]":
+    from reconciler.domain.reported.review import Objection
+
+    known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO)}
+    asked = fail_on or [str(Objection.REFUSE)]
+    if unknown := set(asked) - known.keys():
         raise typer.BadParameter(f"{min(unknown)!r} is not one of refuse, hold, slo", param_hint="--fail-on")
+    return frozenset(known[each] for each in asked)
+
+
+def _review_one(
+    common: Common,
+    environment: "Environment",
+    asked: "frozenset[Objection]",
+    event: "Event | None",
+    *,
+    head: str,
+    comment: bool,
+) -> int:
+    from reconciler.cli.console import progress
+    from reconciler.pipeline.reviewing.comments import open_desk, tell_job
+    from reconciler.pipeline.reviewing.reviewer import find_head, open_reviewer
+    from reconciler.pipeline.session import open_session
+
+    is_directory = Path(common.repo).exists()
+    base = common.base or (event.base_in(is_directory=is_directory) if event is not None else "")
+    if not base:
+        raise typer.BadParameter("what the change would be merged into, such as origin/main", param_hint="--base")
+    if comment and (event is None or head):
+        words = "only in a job that was started for a pull request, and without --head"
+        raise typer.BadParameter(words, param_hint="--comment")
+    named = head or (event.head_in(is_directory=is_directory) if event is not None else "HEAD")
+    flags = replace(common.flags, base=base)
     with (
         progress(common) as step,
-        open_session(common.flags, read_environment(), writes=False, with_forge=False, progress=step) as session,
+        open_session(flags, environment, writes=False, with_forge=comment, progress=step) as session,
     ):
-        found = review_head(session, common.flags, head, time.time())
-    findings = review_findings(found)
-    _present(common, found, findings)
-    is_broken = any(finding.severity is Severity.ERROR for finding in found.findings)
+        reviewer = open_reviewer(session, flags, environment, time.time())
+        found = reviewer.review(find_head(session, flags, named))
+        if comment and event is not None:
+            tell_job(open_desk(session, asked), event, found, reviewer.base)
+    _present(common, found)
+    return _exit_of(found, asked)
+
+
+def _review_open(
+    common: Common, environment: "Environment", asked: "frozenset[Objection]", event: "Event | None"
+) -> int:
+    from reconciler.cli.console import note, progress, write, write_json
+    from reconciler.cli.exits import Exit, exit_for
+    from reconciler.pipeline.reviewing.comments import open_desk
+    from reconciler.pipeline.reviewing.open_ones import review_open
+    from reconciler.pipeline.reviewing.reviewer import open_reviewer
+    from reconciler.pipeline.session import open_session
+    from reconciler.report.review import open_reviews_json, open_reviews_text
+
+    if common.output not in ("text", "json"):
+        raise typer.BadParameter(f"--open prints text or json, not {common.output}", param_hint="--output")
+    with (
+        progress(common) as step,
+        open_session(common.flags, environment, writes=True, progress=step) as session,
+    ):
+        reviewer = open_reviewer(session, common.flags, environment, time.time())
+        desk, only = open_desk(session, asked), event.only if event is not None else ""
+        reviewed = tuple(review_open(reviewer, desk, only=only))
+    for each in reviewed:
+        if each.reason:
+            note(f"warning: pull request {each.number}: {each.reason}")
+    if common.output == "json":
+        write_json(open_reviews_json(reviewed))
+    else:
+        write(open_reviews_text(reviewed))
+    failures = [exit_for(each.error) for each in reviewed if each.error is not None]
+    return max([*failures, _exit_of_base(reviewer.base.snapshot.observed)], default=Exit.FINISHED)
+
+
+def _exit_of(found: "Review", asked: "frozenset[Objection]") -> "Exit":
+    from reconciler.cli.exits import Exit
+
     codes = {
-        Exit.INPUT: is_broken or asked & found.objections,
+        Exit.INPUT: found.is_broken or asked & found.objections,
         Exit.TRANSIENT: found.failures,
         Exit.CONFIGURATION: found.refusals,
     }
     return max((code for code, applies in codes.items() if applies), default=Exit.FINISHED)
 
 
-def _present(common: Common, found: "Review", findings: "tuple[Finding, ...]") -> None:
+def _exit_of_base(observed: "Observed") -> "Exit":
+    from reconciler.cli.exits import Exit
+
+    if observed.refusals:
+        return Exit.CONFIGURATION
+    return Exit.TRANSIENT if observed.failures else Exit.FINISHED
+
+
+def _present(common: Common, found: "Review") -> None:
     from reconciler import __version__
     from reconciler.cli.console import note, painted, width, write, write_json
     from reconciler.cli.findings import markdown_lines
     from reconciler.cli.workflow import STEP_SUMMARY, append_to
     from reconciler.report.findings import findings_text, workflow_commands
-    from reconciler.report.review import review_json, review_summary
+    from reconciler.report.review import review_findings, review_json, review_summary
     from reconciler.report.sarif import findings_sarif
 
-    summary = review_summary(found)
+    findings, summary = review_findings(found), review_summary(found)
     for words in (*found.notes, *found.failures, *found.refusals):
         note(f"warning: {words}")
     match common.output:

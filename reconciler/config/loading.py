@@ -55,8 +55,8 @@ def load_settings(
 
     Raises ConfigurationError that lists everything that is wrong, one finding a line.
     """
-    sources = _Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
-    loaded, findings = _load(sources, flags, environment)
+    sources = Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
+    loaded, findings = load(sources, flags, environment)
     if loaded is None:
         raise ConfigurationError("\n".join(str(each) for each in findings if each.severity is Severity.ERROR))
     return loaded
@@ -72,13 +72,13 @@ def check_settings(
     environment: Environment,
 ) -> tuple[Finding, ...]:
     """Everything that `load_settings` would complain about, for `validate`; never raises for it."""
-    sources = _Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
-    return _load(sources, flags, environment)[1]
+    sources = Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
+    return load(sources, flags, environment)[1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sources:
-    """Where files are read from."""
+class Sources:
+    """Where files are read from: `repository_file` holds the bytes of `reconciler.yaml`, the others those it names."""
 
     repository_file: bytes | None
     read: RepositoryReader
@@ -86,9 +86,8 @@ class _Sources:
     operator_files: Sequence[Path]
 
 
-def _load(
-    sources: _Sources, flags: Flags, environment: Environment
-) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
+def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
+    """The effective settings (None: they are wrong) and everything there is to say of them; never raises for it."""
     layers, findings = read_layers(sources.repository_file, sources.read, sources.operator_files)
     root = reduce(merge, layers, EMPTY)
     validated = validate(ConfigurationFile, root.plain, locate=lambda field: root.at(*field).place)

@@ -10,12 +10,21 @@ from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, explain_failure, shorten
 from reconciler.git.commits import CommitRecord, parse_commit, write_import
 from reconciler.git.merging import merges_cleanly
-from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, is_branch_name, is_object_id
+from reconciler.git.refs import (
+    branch_ref,
+    check_branch_name,
+    check_head_ref,
+    check_object_id,
+    is_branch_name,
+    is_object_id,
+)
 from reconciler.git.remotes import GitToken, open_remote
 from reconciler.git.repository import Repository
 
 FETCHED_AT_ONCE = 200
 """Branches of one request: their names are arguments, of which a system takes only so many."""
+HEAD_DEPTHS = (50, 1000, 2_147_483_647)
+"""Commits of a head and of its base, until they meet; the last is git's word for all."""
 CLOCKS_DIFFER_S = 86400.0
 """Commits bear the times of many machines."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
@@ -59,6 +68,20 @@ class Clone(Repository):
         """
         commits = {name: oid for batch in _batches(names) for name, oid in _fetch(self.git, batch, depth).items()}
         return {name: self.read_commit(oid) for name, oid in commits.items()}
+
+    def fetch_head(self, ref: str) -> Repository:
+        """What somebody wants to merge (a branch, or where a forge keeps a head), as data: nothing is checked out.
+
+        With as much history as it takes to find where it left the base, and all of it where it never did. RivalRunError
+        when it is gone by now.
+        """
+        ref, base = check_head_ref(ref), branch_ref(self.branch)
+        for depth in HEAD_DEPTHS:
+            (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
+            head = Repository(git=self.git, commit=commit, branch="")
+            if head.common_ancestor(self.commit):
+                break
+        return head
 
     def read_commit(self, oid: str) -> CommitRecord:
         """One commit that is here already."""
@@ -192,18 +215,25 @@ def _batches(names: Collection[str]) -> Iterator[list[str]]:
 def _fetch(git: GitCommand, branches: Sequence[str], depth: int) -> dict[str, str]:
     """The commit of each branch, fetched in one request."""
     refs = {branch: branch_ref(branch) for branch in branches}
-    pairs = (f"{ref}:{ref}" for ref in refs.values())
-    named = branches[0] if len(branches) == 1 else f"{len(branches)} branches"
+    oids = _fetch_refs(git, list(refs.values()), (f"--depth={depth}",))
+    return dict(zip(refs, oids, strict=True))
+
+
+def _fetch_refs(
+    git: GitCommand, refs: Sequence[str], options: Sequence[str], beside: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The commits of some refs, fetched in one request; those `beside` are fetched for their history."""
+    pairs = (f"{ref}:{ref}" for ref in dict.fromkeys((*refs, *beside)))
+    named = refs[0].removeprefix("refs/heads/") if len(refs) == 1 else f"{len(refs)} branches"
     action = f"fetch {named} of {git.remote}"
-    arguments = (*FETCH, f"--depth={depth}", *_upload_pack(git), "--", _url_of(git), *pairs)
-    completed = git.attempt(*arguments, action=action)
+    completed = git.attempt(*FETCH, *options, *_upload_pack(git), "--", _url_of(git), *pairs, action=action)
     if b"couldn't find remote ref" in completed.stderr:
-        raise RivalRunError(f"{action}: the branch was deleted meanwhile")
+        raise RivalRunError(f"{action}: it was deleted meanwhile")
     if completed.status != 0:
         raise explain_failure(action, completed.status, completed.stderr, git.redactor)
-    shown = git.run("rev-parse", "--end-of-options", *(f"{ref}^{{commit}}" for ref in refs.values()), action=action)
+    shown = git.run("rev-parse", "--end-of-options", *(f"{ref}^{{commit}}" for ref in refs), action=action)
     oids = [line for line in shown.decode("ascii", "replace").splitlines() if line != "--end-of-options"]
-    return {branch: check_object_id(oid) for branch, oid in zip(refs, oids, strict=True)}
+    return tuple(check_object_id(oid) for oid in oids)
 
 
 def _upload_pack(git: GitCommand) -> tuple[str, ...]:

@@ -1,12 +1,86 @@
-"""Whether one commit still merges, path by path: works in a shallow clone, where `git merge-tree` finds no base."""
+"""Merging path by path, in memory: nothing is checked out or written, and a shallow clone will do."""
 
+import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, TreeEntry
 
 Tree = Mapping[str, TreeEntry]
+MERGED_BYTES = 1024 * 1024
+"""Larger files are taken as the head has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A head as merging it would leave it; what is in `conflicts` is as the head has it."""
+
+    repository: Repository
+    conflicts: tuple[str, ...]
+    touched: tuple[TreeEntry, ...]
+    """What it adds and changes."""
+
+
+def merge_into(base: Repository, head: Repository) -> Merged:
+    """What merging `head` into `base` would leave: what it did not touch is the base's, what both changed is merged.
+
+    Raises ConfigurationError where they have no common ancestor: then nobody can say what the head changed.
+    """
+    ancestor = head.common_ancestor(base.commit)
+    if ancestor is None:
+        raise ConfigurationError(
+            f"{head.commit[:7]} and its base {base.commit[:7]} have no common ancestor here: fetch their whole history "
+            "(fetch-depth: 0, GIT_DEPTH: 0)"
+        )
+    before, ours, theirs = (
+        {entry.path: entry for entry in repository.list_files(commit)}
+        for repository, commit in ((head, ancestor), (head, head.commit), (base, base.commit))
+    )
+    touched = sorted(path for path in before.keys() | ours.keys() if not _same(before.get(path), ours.get(path)))
+    merged, contents, conflicts = dict(theirs), dict[str, bytes](), []
+    for path in touched:
+        old, new, other = before.get(path), ours.get(path), theirs.get(path)
+        if new is None:
+            merged.pop(path, None)
+        else:
+            merged[path] = new
+        if _same(other, old) or _same(other, new):
+            continue
+        content = _merge_entries(head, old, new, other)
+        if content is None or new is None:
+            conflicts.append(path)
+        else:
+            oid = _object_id(content, new.oid)
+            contents[oid] = content
+            merged[path] = replace(new, oid=oid, size_bytes=len(content))
+    entries = (merged[path] for path in sorted(merged))
+    return Merged(
+        repository=head.with_tree(entries, contents),
+        conflicts=tuple(conflicts),
+        touched=tuple(merged[path] for path in touched if path in merged),
+    )
+
+
+def _merge_entries(
+    repository: Repository, old: TreeEntry | None, new: TreeEntry | None, other: TreeEntry | None
+) -> bytes | None:
+    if old is None or new is None or other is None:
+        return None
+    if {old.kind, new.kind, other.kind} != {EntryKind.FILE}:
+        return None
+    if max(each.size_bytes for each in (old, new, other)) > MERGED_BYTES:
+        return None
+    return merge_contents(repository, old.oid, new.oid, other.oid)
+
+
+def _object_id(content: bytes, like: str) -> str:
+    """The id that git would give a blob, by the same hash as `like`."""
+    digest = hashlib.sha256() if len(like) == 64 else hashlib.sha1(usedforsecurity=False)
+    digest.update(b"blob %d\0" % len(content) + content)
+    return digest.hexdigest()
 
 
 def merges_cleanly(repository: Repository, parent: Tree, head: Tree, onto: Tree) -> bool:
@@ -27,12 +101,13 @@ def _path_merges(
         return False
     if {parent.kind, head.kind, onto.kind} != {EntryKind.FILE}:
         return False
-    return _contents_merge(repository, parent.oid, head.oid, onto.oid)
-
-
-def _contents_merge(repository: Repository, parent: str, head: str, onto: str) -> bool:
-    if parent in {head, onto} or head == onto:
+    if parent.oid in {head.oid, onto.oid} or head.oid == onto.oid:
         return True
+    return merge_contents(repository, parent.oid, head.oid, onto.oid) is not None
+
+
+def merge_contents(repository: Repository, parent: str, head: str, onto: str) -> bytes | None:
+    """What both made of one file, by the object ids of its three states; None where that conflicts."""
     contents = dict(repository.read_files([parent, head, onto]))
     with tempfile.TemporaryDirectory(prefix="reconciler-merge-") as folder:
         # Names of ours: a path of the tree never meets the file system.
@@ -41,7 +116,8 @@ def _contents_merge(repository: Repository, parent: str, head: str, onto: str) -
             files[name].write_bytes(contents[oid])
         paths = [str(path) for path in files.values()]
         # 0 is clean, 1 to 127 counts conflicts, more is an error such as a binary file
-        return repository.git.attempt("merge-file", "-p", "--", *paths, action="try the merge").status == 0
+        done = repository.git.attempt("merge-file", "-p", "--", *paths, action="try the merge")
+        return done.stdout if done.status == 0 else None
 
 
 def _files_meet_folders(added: Iterable[str], onto: Tree) -> bool:

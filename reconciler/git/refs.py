@@ -9,6 +9,7 @@ ObjectId = NewType("ObjectId", str)
 
 MAX_NAME_LENGTH = 200
 NAME_CHARACTERS = re.compile(r"[A-Za-z0-9._/-]+")
+PULL_REQUEST_REF = re.compile(r"refs/(?:pull|merge-requests)/[1-9][0-9]{0,9}/head")
 OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -41,6 +42,13 @@ def check_branch_name(name: str) -> str:
 def branch_ref(name: str) -> str:
     """The full name of a branch."""
     return f"refs/heads/{check_branch_name(name)}"
+
+
+def check_head_ref(name: str) -> str:
+    """The full name of a branch, or of where a forge keeps the head of a pull request; ConfigurationError else."""
+    if PULL_REQUEST_REF.fullmatch(name):
+        return name
+    return branch_ref(name.removeprefix("refs/heads/"))
 
 
 def is_object_id(text: str) -> bool:

@@ -88,6 +88,7 @@ class Repository:
     commit: str
     branch: str
     _trees: dict[str, tuple[TreeEntry, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def list_files(self, commit: str | None = None) -> tuple[TreeEntry, ...]:
         """Everything in the tree of `commit` (the repository's own by default), links and submodules by their kind."""
@@ -99,11 +100,12 @@ class Repository:
 
     def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Object id and exact bytes of each blob, in the order asked, from one process."""
-        asked = "".join(f"{check_object_id(oid)}\n" for oid in oids)
-        if not asked:
-            return iter(())
-        output = self.git.run("cat-file", "--batch", "--buffer", action="read files", stdin=asked.encode())
-        return parse_batch(output)
+        wanted = list(oids)
+        asked = "".join(f"{check_object_id(oid)}\n" for oid in wanted if oid not in self._contents)
+        arguments = ("cat-file", "--batch", "--buffer")
+        output = self.git.run(*arguments, action="read files", stdin=asked.encode()) if asked else b""
+        stored = parse_batch(output)
+        return ((oid, self._contents[oid]) if oid in self._contents else next(stored) for oid in wanted)
 
     def find_lines(self, pattern: str, paths: Iterable[str]) -> frozenset[str]:
         """Those of some files in which a line fits an extended regular expression; git looks, nothing is held here."""
@@ -122,24 +124,15 @@ class Repository:
             return None
         return next(content for _, content in self.read_files([entry.oid]))
 
-    def merged_into(self, base: "Repository") -> "Repository":
-        """This commit as merging it into `base` would leave it: what it did not touch is the base's.
-
-        Without a common ancestor here (a shallow clone) it is taken as it is.
-        """
-        arguments = ("merge-base", "--end-of-options", base.commit, self.commit)
+    def common_ancestor(self, other: str) -> str | None:
+        """The newest commit that this one and `other` both come from, as far as history is here."""
+        arguments = ("merge-base", "--end-of-options", check_object_id(other), self.commit)
         found = self.git.attempt(*arguments, action="look for a common ancestor")
-        if found.status != 0:
-            return self
-        before, ours = (
-            {entry.path: entry for entry in self.list_files(commit)} for commit in (_read_id(found.stdout), self.commit)
-        )
-        theirs = {entry.path: entry for entry in base.list_files()}
-        touched = {path for path in before.keys() | ours.keys() if before.get(path) != ours.get(path)}
-        kept = {path: entry for path, entry in theirs.items() if path not in touched}
-        merged = {**kept, **{path: ours[path] for path in touched & ours.keys()}}
-        entries = tuple(merged[path] for path in sorted(merged))
-        return replace(self, _trees={**self._trees, self.commit: entries})
+        return _read_id(found.stdout) if found.status == 0 else None
+
+    def with_tree(self, entries: Iterable[TreeEntry], contents: Mapping[str, bytes]) -> "Repository":
+        """The same commit as if it held `entries`; `contents` are those of files that no object holds, by object id."""
+        return replace(self, _trees={**self._trees, self.commit: tuple(entries)}, _contents=dict(contents))
 
     def files_below(self, folder: str) -> tuple[str, ...]:
         """The paths of the files of the repository's own commit that begin with `folder`."""

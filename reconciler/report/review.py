@@ -1,14 +1,16 @@
 """A review as people and their tools read it: findings at the lines that cause them, Markdown, JSON."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
-from reconciler.domain.reported.review import AllocationRemark, Objection, Review
+from reconciler.domain.reported.review import AllocationRemark, Objection, Review, Reviewed
 from reconciler.report.findings import finding_json
 from reconciler.report.numbers import count, duration, money_change, quantity
-from reconciler.report.plain import labels_of
+from reconciler.report.plain import labels_of, one_line
 from reconciler.report.rows import slo_name
 
 JSON_VERSION = 1
@@ -45,13 +47,17 @@ def review_findings(review: Review) -> tuple[Finding, ...]:
 
 def review_summary(review: Review) -> str:
     """`2 variants change: +$3.10/h; 1 breaks a rule, 1 misses a target`."""
+    if review.unreviewed:
+        return f"not reviewed: {one_line(review.unreviewed)}"
     changes = [each.objection for each in review.allocations]
     parts = (
         (Objection.REFUSE, "breaks a rule"),
         (Objection.SLO, "misses a target"),
         (Objection.HOLD, "cannot be judged"),
     )
-    objections = ", ".join(f"{changes.count(each)} {words}" for each, words in parts if each in changes)
+    objected = [f"{changes.count(each)} {words}" for each, words in parts if each in changes]
+    errors = sum(finding.severity is Severity.ERROR for finding in review.findings)
+    objections = ", ".join([*objected, *([count(errors, "error")] if errors else [])])
     before, after = review.totals.cost_before_per_hour, review.totals.cost_after_per_hour
     cost = (
         money_change(after - before, review.currency) + "/h"
@@ -66,6 +72,33 @@ def allocation_words(remark: AllocationRemark, labels: Mapping[ResourceKey, str]
     """`sets chat/llama to 2 replicas; its demand of 183 req/s needs 5 (TTFT p95 1.4 s, target 500 ms); −$20.64/h`."""
     label = labels[remark.variant]
     return "; ".join([_done(remark, label), *_judged(remark, currency)])
+
+
+def is_silent(review: Review) -> bool:
+    """Whether there is nothing to say to anybody: what it changes, nobody decides by."""
+    return not (review.allocations or review.others or review.findings or review.notes or review.unreviewed)
+
+
+def told_fingerprint(review: Review) -> str:
+    """sha256 of what a review says, without a number that was measured: loads move without telling people anything."""
+    said = [
+        [
+            [
+                str(each.variant),
+                _allocation_json(each.before),
+                _allocation_json(each.after),
+                str(each.objection),
+                each.breaks,
+                each.facts,
+                each.needed is None,
+            ]
+            for each in review.allocations
+        ],
+        [[each.subject, each.words, str(each.objection)] for each in review.others],
+        [[finding.place.path, finding.place.field, finding.message] for finding in sorted(review.findings)],
+        [review.notes, bool(review.failures), bool(review.refusals), review.unreviewed],
+    ]
+    return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def review_json(review: Review) -> Mapping[str, object]:
@@ -97,6 +130,28 @@ def review_json(review: Review) -> Mapping[str, object]:
     }
 
 
+def open_reviews_text(reviewed: Sequence[Reviewed]) -> str:
+    """A line for each pull request that was reviewed now, then how many there were."""
+    lines = [f"#{each.number}  {review_summary(each.review)}" for each in reviewed if each.review is not None]
+    known = sum(not each.review and not each.reason for each in reviewed)
+    return "\n".join([*lines, f"{count(len(lines), 'pull request')} reviewed, {known} already were"]) + "\n"
+
+
+def open_reviews_json(reviewed: Iterable[Reviewed]) -> Mapping[str, object]:
+    """The same for scripts; without a review and a reason there was nothing new."""
+    return {
+        "version": JSON_VERSION,
+        "pull_requests": [
+            {
+                "number": each.number,
+                "review": None if each.review is None else review_json(each.review),
+                "reason": each.reason or None,
+            }
+            for each in reviewed
+        ],
+    }
+
+
 def _done(remark: AllocationRemark, label: str) -> str:
     before, after = remark.before, remark.after
     if after is None:
@@ -113,7 +168,9 @@ def _done(remark: AllocationRemark, label: str) -> str:
 def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
     decision = remark.judged
     if decision is None:
-        yield "nobody knows its load before it runs"
+        yield from remark.facts
+        if remark.added_cost_per_hour:
+            yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
         return
     if decision.hold is not None:
         yield f"what that does cannot be told: {decision.hold.words}"

@@ -35,7 +35,7 @@ def bare_environment() -> Iterator[None]:
     """No proxy, token or setting of this machine takes part, in what serves many tests neither."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            is_ours = name.startswith(("RECONCILER_", "GITHUB_", "GITLAB_", "GITEA_"))
+            is_ours = name.startswith(("RECONCILER_", "GITHUB_", "GITLAB_", "GITEA_", "CI_"))
             if is_ours or name.lower().endswith("_proxy") or name in ("NO_COLOR", "FORCE_COLOR"):
                 patch.delenv(name)
         yield

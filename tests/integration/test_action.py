@@ -63,16 +63,23 @@ def test_review_judges_the_head_of_a_pull_request(desk: Desk) -> None:
     path = desk.workshop.clone / "clusters" / "prod" / "chat" / "deployment.yaml"
     path.write_bytes(path.read_bytes().replace(b"replicas:   2 ", b"replicas:   9 "))
     git("commit", "-q", "-am", "A change")
-    job = run_step(desk.workshop.clone, mode="review", base_ref="main")
+    event = desk.folder / "event.json"
+    base = {"ref": "main", "repo": {"full_name": "acme/fleet"}}
+    head = {"sha": git("rev-parse", "HEAD"), "repo": {"full_name": "acme/fleet"}}
+    event.write_text(json.dumps({"pull_request": {"number": 7, "head": head, "base": base}}))
+    job = run_step(desk.workshop.clone, mode="review", event=str(event))
     assert job.code == 5, "there is no Prometheus, and nothing was judged"
-    assert "::warning file=clusters/prod/chat/variant.yaml,line=1,title=review-hold::sets chat/llama to 9" in job.log
+    assert "::warning file=clusters/prod/chat/deployment.yaml,line=6,title=review-hold::sets chat/llama to 9" in job.log
     assert job.page.startswith("### reconciler review\n\n1 variant changes: +$48.16/h; 1 cannot be judged")
 
 
 @pytest.mark.parametrize("mode", ["", "reviews", "run; touch /tmp/pwned", "$(id)"])
 def test_another_mode_is_refused_and_never_run(desk: Desk, mode: str) -> None:
     job = run_step(desk.workshop.clone, mode=mode)
-    assert (job.code, job.log) == (5, "::error title=reconciler::mode: expected run, plan, validate or review\n")
+    assert (job.code, job.log) == (
+        5,
+        "::error title=reconciler::mode: expected run, plan, validate, review or review-open\n",
+    )
 
 
 def test_an_input_is_text_whatever_stands_in_it(desk: Desk) -> None:

@@ -27,7 +27,7 @@ class Job:
 def run_step(checkout: Path, **inputs: str) -> Job:
     """The last step with these inputs and every other's default, in a runner whose environment is this one's.
 
-    `base_ref` is the branch that the job's pull request is for.
+    `event` is the path of the event that started the job.
     """
     step = ACTION["runs"]["steps"][-1]
     given = {name: inputs.get(name.replace("-", "_"), each["default"]) for name, each in ACTION["inputs"].items()}
@@ -50,7 +50,7 @@ def run_step(checkout: Path, **inputs: str) -> Job:
         "RUNNER_TEMP": str(scratch),
         "GITHUB_ACTION_PATH": str(ROOT),
         "GITHUB_ACTIONS": "true",
-        "GITHUB_BASE_REF": inputs.get("base_ref", ""),
+        "GITHUB_EVENT_PATH": inputs.get("event", ""),
     }
     # as the runner starts `shell: bash`
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]

@@ -40,6 +40,7 @@ from reconciler.report.pull_request import (
     pull_request_view,
     reductions,
 )
+from reconciler.report.review_comment import CommentView
 from reconciler.report.status import StatusView, status_view
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
@@ -61,6 +62,7 @@ VIEWS: Mapping[str, type] = {
     "pull_request/conditions": ConditionsView,
     "pull_request/": PullRequestView,
     "commit/": CommitView,
+    "review/": CommentView,
     "manifests/variantautoscaling-": StatusView,
     "manifests/_conditions": StatusView,
     "manifests/flavors": FlavorsView,

@@ -1,0 +1,63 @@
+"""The reviewer: a base that is observed and decided once, and heads that are judged beside it, one by one."""
+
+import logging
+from dataclasses import dataclass, replace
+
+from reconciler.config.environment import Environment, Flags
+from reconciler.decision.reviewing.judging import ReviewedBase, review
+from reconciler.domain.reported.review import Review
+from reconciler.errors import ConfigurationError
+from reconciler.git.clone import Clone
+from reconciler.git.refs import is_object_id
+from reconciler.git.repository import Repository, open_directory
+from reconciler.pipeline.observe import observe
+from reconciler.pipeline.recording import fingerprint
+from reconciler.pipeline.reviewing.heads import HeadReader
+from reconciler.pipeline.session import Session
+from reconciler.snapshot.build import read_snapshot
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """A base with what a plan would do to it, and the way to read heads beside it."""
+
+    base: ReviewedBase
+    reader: HeadReader
+
+    @property
+    def commit(self) -> str:
+        """The base's."""
+        return self.base.snapshot.commit
+
+    def review(self, head: Repository) -> Review:
+        """What merging `head` would do."""
+        return review(self.base, self.reader.read(head), head_commit=head.commit)
+
+
+def open_reviewer(session: Session, flags: Flags, environment: Environment, now_s: float) -> Reviewer:
+    """Observe and decide the session's base; `now_s` is Unix seconds. Our own pull requests play no part."""
+    doors = replace(session.doors, forge=None)
+    observed = observe(doors, session.settings, now_s, session.repository)
+    recording = observed.recording
+    snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
+    logger.info("decided the base %s", recording.commit[:7])
+    reader = HeadReader(
+        base=doors.repository,
+        settings=session.settings,
+        flags=flags,
+        environment=environment,
+        name=session.repository,
+    )
+    return Reviewer(base=ReviewedBase.of(snapshot), reader=reader)
+
+
+def find_head(session: Session, flags: Flags, head: str) -> Repository:
+    """A branch or commit of the directory as it lies; a branch or a pull request's ref of a remote, as data."""
+    repository = session.doors.repository
+    if not isinstance(repository, Clone):
+        return open_directory(flags.repo, base=head)
+    if is_object_id(head) or head == "HEAD":
+        raise ConfigurationError(f"--head {head}: of a URL name a branch, or refs/pull/NUMBER/head")
+    return repository.fetch_head(head)

@@ -1,0 +1,286 @@
+"""Reviews told under pull requests: one comment, kept up to date, and a status; forks' heads are data."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.servers.fleet import CHAT_DEPLOYMENT, FULL_NAME, Fleet, Level, Outcome
+from tests.servers.forge_server import ForgeServer, StoredComment
+from tests.servers.git_workshop import run_git
+from tests.servers.github import OWN_ID
+
+pytestmark = pytest.mark.integration
+
+DEPLOYMENT = "clusters/prod/chat/deployment.yaml"
+COMMENTS = r"/issues/\d+/comments$"
+FORK = "mallory/fleet"
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """A fleet on GitHub in a busy hour."""
+    made = make_fleet("github")
+    made.go_to(Level.BUSY)
+    return made
+
+
+def server_of(fleet: Fleet) -> ForgeServer:
+    assert fleet.forge is not None
+    return fleet.forge
+
+
+def sized(count: int) -> str:
+    return CHAT_DEPLOYMENT.decode().replace("replicas:   2 ", f"replicas:   {count} ")
+
+
+def commit(fleet: Fleet, files: Mapping[str, str], onto: str = "main") -> str:
+    """A commit on top of `onto`, brought to the remote under a name that no branch has."""
+    git = fleet.workshop.git
+    git("fetch", "-q", "origin", onto)
+    git("checkout", "-q", "--detach", "FETCH_HEAD")
+    for path, content in files.items():
+        fleet.workshop.write(path, content.encode())
+    git("add", "-A")
+    git("commit", "-q", "--allow-empty", "-m", "A change")
+    made = git("rev-parse", "HEAD")
+    git("push", "-q", "--force", "origin", f"HEAD:refs/parked/{made}")
+    git("checkout", "-q", "-B", "main", "origin/main")
+    return made
+
+
+def propose(fleet: Fleet, files: Mapping[str, str], *, branch: str = "change", fork: str | None = None) -> int:
+    """A pull request with one commit; a fork's is here under its number alone."""
+    made = commit(fleet, files)
+    if fork is None:
+        run_git(fleet.workshop.remote, "update-ref", f"refs/heads/{branch}", made)
+    return server_of(fleet).open_pull_request(FULL_NAME, head=branch, fork=fork, commit=made).number
+
+
+def push(fleet: Fleet, number: int, files: Mapping[str, str]) -> None:
+    """Another commit on the head of a pull request."""
+    server = server_of(fleet)
+    stored = server.repositories[FULL_NAME].pull_requests[number]
+    made = commit(fleet, files, onto=f"refs/pull/{number}/head")
+    if stored.head_repository is None:
+        run_git(fleet.workshop.remote, "update-ref", f"refs/heads/{stored.head}", made)
+    server.push_head(FULL_NAME, number, made)
+
+
+def start_job(fleet: Fleet, number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event file of a job that a pull request started."""
+    stored = server_of(fleet).repositories[FULL_NAME].pull_requests[number]
+    event = {
+        "pull_request": {
+            "number": number,
+            "head": {"sha": stored.head_commit, "repo": {"full_name": stored.head_repository or FULL_NAME}},
+            "base": {"ref": "main", "repo": {"full_name": FULL_NAME}},
+        }
+    }
+    path = folder / "event.json"
+    path.write_text(json.dumps(event))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(path))
+
+
+def comments(fleet: Fleet, number: int) -> list[StoredComment]:
+    return [each for each in server_of(fleet).repositories[FULL_NAME].comments.values() if each.number == number]
+
+
+def statuses(fleet: Fleet, number: int) -> list[tuple[str, str]]:
+    repository = server_of(fleet).repositories[FULL_NAME]
+    shown = repository.statuses.get(repository.pull_requests[number].head_commit, [])
+    return [(each["state"], each["description"]) for each in shown]
+
+
+def review_open(fleet: Fleet, *arguments: str) -> Outcome:
+    return fleet.invoke("review", "--open", *arguments)
+
+
+# The job of a pull request
+
+
+def test_a_job_comments_once_and_sets_the_status(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    start_job(fleet, number, tmp_path, monkeypatch)
+    first = fleet.invoke("review", "--comment", "--fail-on", "slo")
+    assert first.code == 3, first
+    (comment,) = comments(fleet, number)
+    assert "sets chat/llama to 1 replica; its demand of" in comment.body
+    assert "| ✗ |" in comment.body
+    assert "`clusters/prod/chat/deployment.yaml:6`" in comment.body
+    assert statuses(fleet, number) == [("failure", "1 variant changes: −$6.88/h; 1 misses a target")]
+    with fleet.writes() as writes:
+        assert fleet.invoke("review", "--comment", "--fail-on", "slo").code == 3
+    assert writes == []
+
+
+def test_another_load_edits_no_comment_and_another_head_edits_the_same(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(9)})
+    start_job(fleet, number, tmp_path, monkeypatch)
+    assert fleet.invoke("review", "--comment").code == 0
+    (comment,) = comments(fleet, number)
+    said = comment.body
+    fleet.hour += 3
+    with fleet.writes() as writes:
+        assert fleet.invoke("review", "--comment").code == 0
+    assert (writes, comment.body) == ([], said), "the same level in another hour"
+    push(fleet, number, {DEPLOYMENT: sized(4)})
+    start_job(fleet, number, tmp_path, monkeypatch)
+    assert fleet.invoke("review", "--comment").code == 0
+    assert comments(fleet, number) == [comment]
+    assert "sets chat/llama to 4 replicas" in comment.body
+
+
+def test_what_is_no_matter_of_ours_gets_a_status_and_no_comment(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = propose(fleet, {"README.md": "# Words\n"})
+    start_job(fleet, number, tmp_path, monkeypatch)
+    assert fleet.invoke("review", "--comment").code == 0
+    assert comments(fleet, number) == []
+    assert [state for state, _ in statuses(fleet, number)] == ["success"]
+
+
+def test_a_forks_job_writes_nothing(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)}, fork=FORK)
+    start_job(fleet, number, tmp_path, monkeypatch)
+    with fleet.writes() as writes:
+        outcome = fleet.invoke("review", "--comment", "--fail-on", "slo")
+    assert (outcome.code, writes) == (3, [])
+    assert "a fork's job may not comment: `reconciler review --open` on a schedule does" in outcome.err
+
+
+def test_a_merge_queue_gets_a_status_alone(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = commit(fleet, {DEPLOYMENT: sized(9)})
+    ref = "refs/heads/gh-readonly-queue/main/pr-1-abc"
+    run_git(fleet.workshop.remote, "update-ref", ref, made)
+    group = {"head_sha": made, "head_ref": ref, "base_ref": "refs/heads/main"}
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps({"merge_group": group}))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(path))
+    assert fleet.invoke("review", "--comment").code == 0
+    repository = server_of(fleet).repositories[FULL_NAME]
+    assert [each["state"] for each in repository.statuses[made]] == ["success"]
+    assert not repository.comments
+
+
+def test_a_job_of_gitlab_is_known_by_its_variables(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = commit(fleet, {DEPLOYMENT: sized(9)})
+    run_git(fleet.workshop.remote, "update-ref", "refs/merge-requests/7/head", made)
+    job = {
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_COMMIT_SHA": made,
+        "CI_MERGE_REQUEST_PROJECT_ID": "1",
+        "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "1",
+    }
+    for name, text in job.items():
+        monkeypatch.setenv(name, text)
+    assert "sets chat/llama to 9 replicas" in fleet.invoke("review").out
+
+
+def test_a_comment_needs_a_job_and_a_token(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = fleet.invoke("review", "--base", "main", "--head", "change", "--comment")
+    assert (outcome.code, "started for a pull request" in outcome.err) == (5, True)
+    start_job(fleet, propose(fleet, {DEPLOYMENT: sized(1)}), tmp_path, monkeypatch)
+    monkeypatch.setenv("RECONCILER_PAUSED", "1")
+    outcome = fleet.invoke("review", "--comment")
+    assert (outcome.code, "RECONCILER_PAUSED" in outcome.err) == (5, True)
+
+
+# One comment, whatever goes wrong
+
+
+def test_a_lost_answer_leaves_one_comment(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    server_of(fleet).cut("POST", COMMENTS, applied=True, times=3)
+    review_open(fleet)
+    assert review_open(fleet).code == 0
+    assert len(comments(fleet, number)) == 1
+
+
+def test_a_rivals_comment_is_folded_into_the_oldest(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    review_open(fleet)
+    (first,) = comments(fleet, number)
+    server_of(fleet).comment(FULL_NAME, number, first.body, login="reconciler-bot", user_id=OWN_ID)
+    assert review_open(fleet).code == 0
+    assert comments(fleet, number) == [first]
+
+
+def test_a_comment_with_our_marker_by_somebody_else_is_no_comment_of_ours(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    review_open(fleet)
+    (first,) = comments(fleet, number)
+    repository = server_of(fleet).repositories[FULL_NAME]
+    repository.comments.clear()
+    server_of(fleet).comment(FULL_NAME, number, first.body)
+    assert review_open(fleet).code == 0
+    assert [each.login for each in comments(fleet, number)] == ["mallory", "reconciler-bot"]
+
+
+def test_a_marker_that_was_broken_is_mended(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    review_open(fleet)
+    (comment,) = comments(fleet, number)
+    said = comment.body
+    comment.body = said[: said.index("<!-- ")] + '<!-- reconciler-review: {"version":1,"needed":[]} -->'
+    assert review_open(fleet).code == 0
+    assert (comments(fleet, number), comment.body) == ([comment], said)
+
+
+# All open ones
+
+
+def test_all_open_ones_are_reviewed_once_forks_too(fleet: Fleet) -> None:
+    own, forks = propose(fleet, {DEPLOYMENT: sized(1)}), propose(fleet, {DEPLOYMENT: sized(9)}, fork=FORK)
+    outcome = review_open(fleet, "--fail-on", "slo")
+    assert outcome.code == 0, outcome
+    assert "2 pull requests reviewed, 0 already were" in outcome.out
+    assert [len(comments(fleet, number)) for number in (own, forks)] == [1, 1]
+    assert [statuses(fleet, number)[0][0] for number in (own, forks)] == ["failure", "success"]
+    with fleet.writes() as writes:
+        assert "0 pull requests reviewed, 2 already were" in review_open(fleet, "--fail-on", "slo").out
+    assert writes == []
+
+
+def test_ours_are_not_reviewed(fleet: Fleet) -> None:
+    fleet.run()
+    assert fleet.pull_requests()
+    assert "0 pull requests reviewed, 0 already were" in review_open(fleet).out
+
+
+def test_a_fork_cannot_pose_as_ours(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)}, branch="reconciler/prod-chat-0a1b2c3d", fork=FORK)
+    review_open(fleet)
+    assert len(comments(fleet, number)) == 1
+
+
+def test_one_bad_head_stops_no_other(fleet: Fleet) -> None:
+    good = propose(fleet, {DEPLOYMENT: sized(9)}, fork=FORK)
+    gone = propose(fleet, {DEPLOYMENT: sized(9)}, fork=FORK)
+    run_git(fleet.workshop.remote, "update-ref", "-d", f"refs/pull/{gone}/head")
+    tree = run_git(fleet.workshop.remote, "hash-object", "-w", "-t", "tree", "/dev/null")
+    stray = run_git(fleet.workshop.remote, "commit-tree", tree, "-m", "From nowhere")
+    unrelated = server_of(fleet).open_pull_request(FULL_NAME, head="x", fork=FORK, commit=stray).number
+    outcome = review_open(fleet)
+    assert outcome.code == 0, outcome
+    assert f"pull request {gone}: fetch refs/pull/{gone}/head" in outcome.err
+    assert [len(comments(fleet, number)) for number in (good, gone, unrelated)] == [1, 0, 1]
+    assert "have no common ancestor" in comments(fleet, unrelated)[0].body
+    assert "2 already were" in review_open(fleet).out, "what cannot be reviewed is not fetched again and again"
+
+
+def test_the_job_after_another_reviews_the_heads_of_its_commit_alone(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (propose(fleet, {DEPLOYMENT: sized(count)}, fork=FORK) for count in (1, 9))
+    head = server_of(fleet).repositories[FULL_NAME].pull_requests[second].head_commit
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps({"workflow_run": {"head_sha": head, "pull_requests": []}}))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(path))
+    assert review_open(fleet).code == 0
+    assert [len(comments(fleet, number)) for number in (first, second)] == [0, 1]
