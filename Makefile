@@ -11,10 +11,10 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint attack bench demo-recording requirements clean
+.PHONY: help demo test lint attack api-server-test bench demo-recording requirements clean
 
 help:  ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/installed  ## Plan and propose for a sample repository, on this machine alone
 	@$(PYTHON) -m reconciler demo
@@ -34,6 +34,11 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems and 500 whole fleets
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack tests/unit/decision/test_whole_fleets.py
+
+api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server: kube-apiserver, etcd and kubectl on PATH
+	@for binary in kube-apiserver etcd kubectl; do \
+		command -v $$binary >/dev/null || { echo "error: no $$binary on PATH" >&2; exit 1; }; done
+	$(PYTHON) -m pytest tests/api_server
 
 bench: $(VENV)/installed-dev  ## Measure speed on this machine
 	$(PYTHON) -m tests.bench

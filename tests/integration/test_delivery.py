@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.forge.pull_requests import PullRequest
 from reconciler.pipeline.proving import prove
 from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, Desk, open_desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.git_workshop import Workshop, run_git
-from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations
+from tests.servers.manifests import Manifest, build, by_kind, objections, pod_spec_of, violations
 
+ROOT = Path(__file__).parents[2]
+OBSERVED = yaml.safe_load((ROOT / "tests" / "testdata" / "api_server" / "observed.yaml").read_text())
 FOLDER = "clusters/prod/chat"
 ARGO = f"""\
 apiVersion: argoproj.io/v1alpha1
@@ -46,15 +49,12 @@ def deployed_by(desk: Desk, deployer: str, kustomization: str = KUSTOMIZATION) -
     desk.workshop.commit("Deploy the chat")
 
 
-def merged(desk: Desk) -> Path:
-    """A checkout of the pull request's branch, merged."""
-    run_git(desk.workshop.clone, "fetch", "-q", "origin", desk.pull_requests()[-1].head_branch)
+def merged(desk: Desk, proposed: PullRequest | None = None) -> Path:
+    """A checkout of a pull request's branch, merged: the newest one's unless another is given."""
+    branch = (proposed or desk.pull_requests()[-1]).head_branch
+    run_git(desk.workshop.clone, "fetch", "-q", "origin", branch)
     run_git(desk.workshop.clone, "reset", "-q", "--hard", "FETCH_HEAD")
     return desk.workshop.clone
-
-
-def by_kind(objects: list[Manifest]) -> dict[str, Manifest]:
-    return {each["kind"]: each for each in objects}
 
 
 def carried(objects: list[Manifest]) -> dict[str, Any]:
@@ -100,6 +100,24 @@ def test_the_job_may_patch_these_statuses_and_nothing_else(desk: Desk) -> None:
     ]
     assert found["RoleBinding"]["subjects"][0]["name"] == found["ServiceAccount"]["metadata"]["name"]
     assert found["ServiceAccount"]["automountServiceAccountToken"] is False
+
+
+def test_it_is_what_a_real_api_server_was_seen_to_take(desk: Desk) -> None:
+    deployed_by(desk, ARGO)
+    desk.run(BUSY)
+    found = by_kind(build(merged(desk) / FOLDER))
+    pod = pod_spec_of(found["Job"])
+    assert pod is not None
+    assert pod["containers"][0]["args"] == OBSERVED["command"]
+    asked = [{key: rule[key] for key in rule if key != "resourceNames"} for rule in found["Role"]["rules"]]
+    assert asked == OBSERVED["rights"]
+
+
+@pytest.mark.parametrize("seen", OBSERVED["seen"], ids=lambda seen: seen["what"])
+def test_the_page_says_what_was_seen_and_a_test_sees_it_again(seen: dict[str, str]) -> None:
+    page = " ".join((ROOT / ".github" / "docs" / "configuration.md").read_text().split())
+    assert seen.get("page", "") in page
+    assert f"def {seen['test']}(" in (ROOT / "tests" / "api_server" / "test_delivery.py").read_text()
 
 
 def test_the_carrier_holds_the_status_of_git_as_applied(desk: Desk) -> None:
@@ -169,9 +187,7 @@ def test_a_profile_form_has_the_times_of_its_schema_too(desk: Desk) -> None:
     desk.workshop.commit("Build the code")
     desk.run(BUSY_TWICE)
     (proposed,) = (each for each in desk.pull_requests() if "prod-code" in each.head_branch)
-    run_git(desk.workshop.clone, "fetch", "-q", "origin", proposed.head_branch)
-    run_git(desk.workshop.clone, "reset", "-q", "--hard", "FETCH_HEAD")
-    objects = build(desk.workshop.clone / folder)
+    objects = build(merged(desk, proposed) / folder)
     (manifest,) = carried(objects).values()
     assert manifest["metadata"] == {"name": "granite", "namespace": "code"}
     assert set(manifest["status"]["actuation"]) == {"applied", "lastAttemptTime", "lastSuccessTime"}

@@ -31,6 +31,11 @@ def build(directory: Path) -> list[Manifest]:
     return list(yaml.safe_load_all(done.stdout))
 
 
+def by_kind(objects: list[Manifest]) -> dict[str, Manifest]:
+    """Kind -> object, of objects each of another kind."""
+    return {each["kind"]: each for each in objects}
+
+
 def objections(manifest: Manifest) -> list[str]:
     """What any version of Kubernetes since 1.28 refuses; custom resources it does not know."""
     if manifest["apiVersion"].rpartition("/")[0] not in NATIVE_GROUPS:

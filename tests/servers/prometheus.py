@@ -134,7 +134,7 @@ def serve_blocks(blocks: Path, directory: Path) -> Iterator[str]:
     """The base URL of a Prometheus that holds these blocks."""
     config = directory / "prometheus.yml"
     config.write_text("scrape_configs: []\n", encoding="utf-8")
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -171,7 +171,8 @@ def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"Prometheus did not become ready at {url}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
