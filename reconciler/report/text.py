@@ -82,7 +82,10 @@ def _flips(plan: Plan, labels: Mapping[ResourceKey, str]) -> tuple[str, ...]:
 def _head(plan: Plan, width: int) -> tuple[str, ...]:
     moment = datetime.fromtimestamp(plan.now_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
     where = f"{_where(plan.decisions, plan.repository)} at {plan.commit[:7]} ({one_line(plan.branch, limit=80)})"
-    lines = [f"{where}, {moment}, recording {plan.recording[:6]}", f"{counts_text(plan)}  {totals_text(plan)}"]
+    lines = list(wrapped(f"{where}, {moment}, recording {plan.recording[:6]}", indent=3, width=width))
+    both = f"{counts_text(plan)}  {totals_text(plan)}"
+    is_narrow = 0 < width < display_width(both)
+    lines += [counts_text(plan), totals_text(plan)] if is_narrow else [both]
     if plan.assumptions:
         lines.extend(hung("assumed: ", one_line("; ".join(plan.assumptions), limit=2000), width=width))
     return tuple(lines)
