@@ -154,6 +154,14 @@ class LabelRequirement:
     operator: LabelOperator
     values: tuple[str, ...] = ()
 
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether what has these labels meets it."""
+        if self.operator is LabelOperator.IN:
+            return labels.get(self.key) in self.values
+        if self.operator is LabelOperator.NOT_IN:
+            return labels.get(self.key) not in self.values
+        return (self.key in labels) == (self.operator is LabelOperator.EXISTS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
@@ -168,6 +176,10 @@ class LabelSelector:
         labels = sorted(self.match_labels.items())
         equal = (LabelRequirement(key=key, operator=LabelOperator.IN, values=(value,)) for key, value in labels)
         return (*equal, *self.match_expressions)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether it picks what has these labels; as in Kubernetes, NotIn holds for what has no such label."""
+        return all(each.holds(labels) for each in self.requirements)
 
 
 EVERY_POD = LabelSelector()

@@ -13,6 +13,30 @@ _CHUNKED_BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget: how many pods must be available, or with `is_unavailable` how many may be away.
+
+    `amount` is a count of pods, or a percentage of all.
+    """
+
+    name: str
+    place: Place
+    amount: int
+    is_percent: bool = False
+    is_unavailable: bool = False
+
+    @property
+    def is_count(self) -> bool:
+        """Whether so many pods must be available however many there are."""
+        return not self.is_percent and not self.is_unavailable
+
+    def keeps(self, pods: int) -> int:
+        """How many of so many pods must be available, as Kubernetes counts: it rounds both kinds of shares up."""
+        amount = -(-self.amount * pods // 100) if self.is_percent else self.amount
+        return max(pods - amount, 0) if self.is_unavailable else amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
     """How an inference engine was started, as far as its capacity depends on it (defaults: wva.md 4.1).
 
@@ -131,8 +155,8 @@ class Workload:
     immovable: Hold | None = None
     caution: str = ""
     """What a person should know who is about to merge an edit of it."""
-    budget: tuple[int, Place] | None = None
-    """How many pods a PodDisruptionBudget wants available, and where it says so; None where none is over them."""
+    budgets: tuple[DisruptionBudget, ...] = ()
+    """Over its pods, by name."""
     becomes: ResourceKey | None = None
     bounds_of: str = ""
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""

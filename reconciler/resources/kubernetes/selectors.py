@@ -5,8 +5,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from reconciler.domain.declared.tracking import LabelOperator, LabelRequirement, LabelSelector
+from reconciler.domain.identity import Place
 from reconciler.manifests.wording import join_words
-from reconciler.resources.validation import NonEmpty, Shape
+from reconciler.resources.validation import NonEmpty, Shape, validate
 
 _OPERATORS = tuple(LabelOperator)
 _NEEDS_VALUES = (LabelOperator.IN, LabelOperator.NOT_IN)
@@ -62,6 +63,12 @@ def read_selector(fields: SelectorFields | None) -> LabelSelector:
         match_labels=fields.match_labels or {},
         match_expressions=tuple(_as_requirement(each) for each in fields.match_expressions or ()),
     )
+
+
+def selector_of(value: object) -> LabelSelector | None:
+    """A selector as it stands in an object of no kind of ours; None where there is none, or it is not valid."""
+    fields = validate(SelectorFields, value, locate=lambda _: Place(path="")).value if isinstance(value, dict) else None
+    return None if fields is None else read_selector(fields)
 
 
 def _as_requirement(fields: RequirementFields) -> LabelRequirement:

@@ -11,7 +11,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement.delivery import find_delivery
-from reconciler.placement.disruption import find_budget
+from reconciler.placement.disruption import find_budgets, why_not_rolled
 from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
@@ -118,13 +118,15 @@ class _Builds:
         single = fields[0] if len(fields) == 1 else None
         if single is not None and single.written is not None and single.document != workload.document:
             workload = replace(workload, replicas=single.written, replicas_place=single.place)
+        budgets = find_budgets(self.fleet, built, workload.template_labels)
         return self._place_moves(
             replace(
                 workload,
                 replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
                 considered=tuple(considered) if len(considered) > len(fields) else (),
                 unwritable=self._owned(built),
-                budget=find_budget(self.fleet, built, workload.template_labels),
+                budgets=budgets,
+                immovable=workload.immovable or why_not_rolled(built, workload.replicas, budgets),
                 caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
             ),
             built,

@@ -77,7 +77,21 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
 def resolve_settings(layers: Layers) -> VariantSettings:
     """All variant settings of one variant, each with its source and what it displaced."""
     own, defaults = dict(_own_values(layers.resource)), dict(_defaults_of(layers))
-    return VariantSettings(values={each.name: _resolve(each, layers, own, defaults) for each in SETTING_DEFINITIONS})
+    settings = VariantSettings(
+        values={each.name: _resolve(each, layers, own, defaults) for each in SETTING_DEFINITIONS}
+    )
+    found = _of_budgets(layers.workload, settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value)
+    if found is None:
+        return settings
+    kept, source = found
+    least = settings.values[MIN_REPLICAS.name]
+    displaced = (
+        Displaced(value=least.value, source=least.source),
+        *(each for each in least.displaced if each.value != kept),
+    )
+    return VariantSettings(
+        values={**settings.values, MIN_REPLICAS.name: Sourced(value=kept, source=source, displaced=displaced)}
+    )
 
 
 def _resolve(
@@ -86,18 +100,30 @@ def _resolve(
     ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
     ranked += layers.hits(setting)
     ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
-    if setting.name == MIN_REPLICAS.name:
-        ranked = [*_of_budget(layers, ranked[0][0]), *ranked]
     (value, source), *rest = ranked
     displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
     return Sourced(value=value, source=source, displaced=displaced)
 
 
-def _of_budget(layers: Layers, least: SettingScalar | None) -> Iterator[Hit]:
-    """What a PodDisruptionBudget wants available, where that is more: fewer could never leave their nodes."""
-    budget = None if layers.workload is None else layers.workload.budget
-    if budget is not None and isinstance(least, int) and budget[0] > least:
-        yield budget[0], Source(kind=SourceKind.RESOURCE, place=budget[1])
+def _of_budgets(workload: Workload | None, least: int, most: int | None) -> tuple[int, Source] | None:
+    """What PodDisruptionBudgets want available of what runs, where that is more: one change takes no more away.
+
+    Of pods that several select Kubernetes evicts none, so none is taken away here. A largest number that somebody wrote
+    goes before all but a count of pods that must be available.
+    """
+    if workload is None or not workload.budgets:
+        return None
+    budgets, replicas = workload.budgets, workload.replicas or 0
+    strictest = max(budgets, key=lambda each: (each.keeps(replicas), each.name))
+    kept, detail = strictest.keeps(replicas), f"PodDisruptionBudget {strictest.name}"
+    if len(budgets) > 1:
+        names = ", ".join(each.name for each in budgets)
+        kept = max(kept, replicas)
+        detail = f"{len(budgets)} PodDisruptionBudgets over the same pods ({names}), of which Kubernetes evicts none"
+    if most is not None and not (strictest.is_count and kept == strictest.amount):
+        kept = min(kept, most)
+    source = Source(kind=SourceKind.RESOURCE, place=strictest.place, detail=detail)
+    return (kept, source) if kept > least else None
 
 
 def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:

@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.domain.plan import Outcome
+from reconciler.domain.variant_settings import MIN_REPLICAS
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import GRANITE, QWEN, Desk
 
@@ -52,13 +53,64 @@ def test_a_smaller_minimum_that_somebody_wrote_gives_way_and_is_shown(desk: Desk
     [
         ("minAvailable: 2", "minAvailable: 50%"),
         ("minAvailable: 2", "maxUnavailable: 1"),
+        ("minAvailable: 2", "maxUnavailable: 1%"),  # one of two: the share of what may be away is rounded up
+        ("minAvailable: 2", "minAvailable: 101%"),
+        ("minAvailable: 2", "minAvailable: 2\n  maxUnavailable: 0"),
+        ("minAvailable: 2", "minAvailable: -2"),
+        ("minAvailable: 2", "minAvailable: true"),
+        ("minAvailable: 2", "minAvailable: 60 %"),
         ("app: llama", "app: other"),
         ("namespace: chat", "namespace: code"),
-        ("matchLabels: {app: llama}", "{}"),
-        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: Exists}]}"),
+        ("selector: {matchLabels: {app: llama}}", ""),
+        ("{matchLabels: {app: llama}}", "null"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: DoesNotExist}]}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: NotIn, values: [a, llama]}]}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: In, values: []}]}"),
+        ("{matchLabels: {app: llama}}", "{matchLabels: {app: llama}, matchExpressions: [{key: x, operator: Exists}]}"),
+        ("policy/v1", "policy/v1beta1"),
     ],
 )
-def test_what_asks_for_no_number_of_these_pods_binds_nothing(desk: Desk, old: str, new: str) -> None:
+def test_what_leaves_one_of_these_pods_binds_nothing(desk: Desk, old: str, new: str) -> None:
     assert old in BUDGET
-    desk.write(PATH, BUDGET.replace(old, new).replace("{{}}", "{}"))
+    budget = BUDGET.replace(old, new)
+    desk.write(PATH, budget.replace("{matchLabels: {app: llama}}", "{}") if "v1beta1" in new else budget)
+    assert replicas_of_chat(desk) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("minAvailable: 2", "minAvailable: 51%"),  # two of two: the share is rounded up
+        ("minAvailable: 2", "minAvailable: 100%"),
+        ("minAvailable: 2", "maxUnavailable: 0"),
+        ("minAvailable: 2", 'maxUnavailable: "0%"'),
+        ("{matchLabels: {app: llama}}", "{}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: Exists}]}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: app, operator: In, values: [a, llama]}]}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: x, operator: NotIn, values: [a]}]}"),
+        ("{matchLabels: {app: llama}}", "{matchExpressions: [{key: x, operator: DoesNotExist}]}"),
+    ],
+)
+def test_one_change_takes_no_more_pods_than_may_be_away(desk: Desk, old: str, new: str) -> None:
+    assert old in BUDGET
+    desk.write(PATH, BUDGET.replace(old, new))
+    assert replicas_of_chat(desk) == 2
+
+
+def test_of_pods_that_two_budgets_select_none_is_taken(desk: Desk) -> None:
+    desk.write(PATH, BUDGET.replace("minAvailable: 2", "maxUnavailable: 1"))
+    assert replicas_of_chat(desk) == 1
+    other = BUDGET.replace("minAvailable: 2", "minAvailable: 10%").replace("name: llama", "name: all")
+    desk.write("clusters/prod/chat/all.yaml", other)
+    prepared = desk.plan(IDLE)
+    (variant,) = (each for each in prepared.snapshot.variants if each.key.namespace == "chat")
+    source = variant.settings[MIN_REPLICAS].source
+    assert "2 PodDisruptionBudgets over the same pods (all, llama), of which Kubernetes evicts none" in str(source)
+    assert replicas_of_chat(desk) == 2
+
+
+@pytest.mark.parametrize("asked", ["maxUnavailable: 0", "minAvailable: 100%"])
+def test_a_largest_number_that_somebody_wrote_goes_first(desk: Desk, asked: str) -> None:
+    desk.configure("defaults: {", "defaults: {maxReplicas: 1, ")
+    desk.write(PATH, BUDGET.replace("minAvailable: 2", asked))
     assert replicas_of_chat(desk) == 1
