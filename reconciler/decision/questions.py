@@ -1,10 +1,11 @@
-"""What Prometheus must be asked, so that every model's engine has what it looks at, and nothing more."""
+"""What must be asked, so that every model's engine and every rule has what it looks at, and nothing more."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
+from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
@@ -15,6 +16,8 @@ from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.metrics.queries.cluster import QueryNeeds
 from reconciler.metrics.reading.live import watched_target
+from reconciler.policy.judging import RuleBook
+from reconciler.policy.subjects import Subject
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -68,6 +71,17 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
     for target in followed_targets(variants, declaration):
         asked[target.key.cluster].targets.append(target)
     return asked
+
+
+def variants_with_past(settings: Settings, declaration: Declaration, now_s: float) -> tuple[tuple[Variant, float], ...]:
+    """The variants of which a rule wants to know what Git said before, and how far back (Unix seconds)."""
+    rules = RuleBook(settings.rules)
+    if not rules.looks_back:
+        return ()
+    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    subjects = (Subject(now_s=now_s, variant=variant, priority=priority_of(variant)) for variant in variants)
+    asked = ((subject.variant, rules.past_since(subject)) for subject in subjects)
+    return tuple((variant, since_s) for variant, since_s in asked if since_s is not None)
 
 
 def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: SaturationRules) -> None:

@@ -8,6 +8,7 @@ from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
+from reconciler.domain.written_counts import WrittenCounts
 
 RECORDING_VERSION = 2
 
@@ -49,6 +50,8 @@ class Recording:
     proposals: tuple[Proposal, ...]
     paths: tuple[str, ...] = ()
     committed_s: float | None = None
+    written: tuple[WrittenCounts, ...] = ()
+    """What Git said of variants before, where a rule asks for it and it is known."""
 
 
 def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:

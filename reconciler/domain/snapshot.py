@@ -18,6 +18,7 @@ from reconciler.domain.provenance import Sourced
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import Settings
 from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.written_counts import WrittenCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,4 +124,6 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     """How many devices there are of each type in each cluster, and who holds them."""
     proposals: tuple[Proposal, ...] = ()
+    written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
+    """What Git said of variants before, where a rule asks for it and it is known."""
     findings: tuple[Finding, ...] = ()

@@ -9,6 +9,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, explain_failure, shorten
 from reconciler.git.commits import CommitRecord, parse_commit, write_import
+from reconciler.git.history import CLOCKS_DIFFER_S
 from reconciler.git.merging import merges_cleanly
 from reconciler.git.refs import (
     branch_ref,
@@ -23,10 +24,8 @@ from reconciler.git.repository import Repository
 
 FETCHED_AT_ONCE = 200
 """Branches of one request: their names are arguments, of which a system takes only so many."""
-HEAD_DEPTHS = (50, 1000, 2_147_483_647)
-"""Commits of a head and of its base, until they meet; the last is git's word for all."""
-CLOCKS_DIFFER_S = 86400.0
-"""Commits bear the times of many machines."""
+DEPTHS = (50, 1000, 2_147_483_647)
+"""How many commits are fetched of a history, until it goes back far enough; the last is git's word for all."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
@@ -76,7 +75,7 @@ class Clone(Repository):
         when it is gone by now.
         """
         ref, base = check_head_ref(ref), branch_ref(self.branch)
-        for depth in HEAD_DEPTHS:
+        for depth in DEPTHS:
             (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
             head = Repository(git=self.git, commit=commit, branch="")
             if head.common_ancestor(self.commit):
@@ -89,11 +88,23 @@ class Clone(Repository):
         return parse_commit(oid, content)
 
     def fetch_history(self, since_s: float) -> None:
-        """Fetch the base's commits since then: a fresh clone has its newest alone, and knows nothing of its past."""
+        """Fetch the base's commits since then: a fresh clone has its newest alone, and knows nothing of its past.
+
+        By depth, for git loses its way in merges that `--shallow-since` cut and a later fetch deepens.
+        """
         since = min(since_s, self.committed_s()) - CLOCKS_DIFFER_S
-        ref = branch_ref(self.branch)
-        arguments = (*FETCH, f"--shallow-since=@{max(since, 0.0):.0f}", *_upload_pack(self.git), "--", self._url, ref)
-        self.git.run(*arguments, action=f"fetch the history of {self.branch}")
+        ref, action = branch_ref(self.branch), f"fetch the history of {self.branch}"
+        for depth in DEPTHS:
+            if self._reaches(since):
+                return
+            arguments = (*FETCH, f"--depth={depth}", *_upload_pack(self.git), "--", self._url, ref)
+            self.git.run(*arguments, action=action)
+
+    def _reaches(self, since_s: float) -> bool:
+        """Whether the way of first parents is here up to a commit that is older."""
+        arguments = ("log", "--first-parent", "--format=%ct", "--end-of-options", self.commit)
+        times = self.git.run(*arguments, action="look at the history").split()
+        return float(times[-1]) < since_s or not self.is_shallow()
 
     def descends_from(self, oid: str) -> bool:
         """Whether the base holds the commit `oid`, as far back as its history was fetched."""

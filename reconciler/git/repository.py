@@ -144,6 +144,11 @@ class Repository:
         printed = self.git.run(*arguments, action=f"read the time of {self.commit}")
         return float(printed.split(b" ", 1)[0])
 
+    def is_shallow(self) -> bool:
+        """Whether its history ends at commits whose parents are not here."""
+        answer = self.git.run("rev-parse", "--is-shallow-repository", action="look at the history")
+        return answer.strip() == b"true"
+
     def _files_of(self, commit: str) -> Mapping[str, TreeEntry]:
         return {entry.path: entry for entry in self.list_files(commit) if entry.kind is not EntryKind.UNREADABLE_NAME}
 

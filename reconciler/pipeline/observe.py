@@ -33,6 +33,7 @@ from reconciler.pipeline.unread import (
     find_vendored,
     tell_giant,
 )
+from reconciler.pipeline.written_counts import read_written
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.paths import name_of
 from reconciler.snapshot.cluster_paths import clusters_example
@@ -88,6 +89,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     if forge_view is None:
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
+    # After the forge, which may have deepened the clone less far.
+    written = read_written(doors.repository, settings, declaration, now_s)
     recording = Recording(
         now_s=now_s,
         repository=repository_name,
@@ -101,6 +104,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         proposals=forge_view.proposals,
         paths=files.paths,
         committed_s=doors.repository.committed_s(),
+        written=written,
     )
     return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
 

@@ -24,10 +24,11 @@ from reconciler.domain.recording import (
     WithheldFile,
     fingerprint_of,
 )
+from reconciler.domain.written_counts import WrittenCounts
 from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
-COMMITTED = "committed_s"
+COMMITTED, WRITTEN = "committed_s", "written"
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
 DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)
 """What reading a hostile zip file and the JSON in it raises: encryption and deep nesting are runtime errors."""
@@ -113,14 +114,17 @@ def parse_recording(content: bytes) -> Recording:
         proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
         paths=tuple(map(str, header["paths"])),
         committed_s=float(header[COMMITTED]) if COMMITTED in header else None,
+        written=tuple(codec.load(WrittenCounts, each) for each in header.get(WRITTEN, ())),
     )
 
 
 def _header(recording: Recording) -> dict[str, object]:
     # what older recordings do not say is left out again, so that they keep their fingerprint
     committed = {} if recording.committed_s is None else {COMMITTED: recording.committed_s}
+    written = {WRITTEN: [codec.dump(WrittenCounts, each) for each in recording.written]} if recording.written else {}
     return {
         **committed,
+        **written,
         "version": RECORDING_VERSION,
         "now_s": recording.now_s,
         "repository": recording.repository,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.rules import BrokenRule, Direction, Rule, Scope
-from reconciler.policy.port import leaves_all, says_nothing, takes_any
+from reconciler.policy.port import leaves_all, needs_no_past, says_nothing, takes_any
 from reconciler.policy.registry import KINDS
 from reconciler.policy.scopes import covers, fits, towards
 from reconciler.policy.subjects import Change, Range, Spoken, Subject
@@ -87,6 +87,8 @@ class RuleBook:
         self._broken = [(rule, _scope_of(rule)) for rule in self.rules if isinstance(rule.asks, BrokenRule)]
         self._limiting = [(rule, kind.limit, scope) for rule, kind, scope in known if kind.limit is not leaves_all]
         self._judging = [(rule, kind.judge, scope) for rule, kind, scope in known if kind.judge is not says_nothing]
+        back = [(rule, kind.since, scope) for rule, kind, scope in known if kind.since is not needs_no_past]
+        self._looking_back = back
         self._refusing = [
             (rule, kind.refuses, scope)
             for rule, kind, scope in known
@@ -127,6 +129,20 @@ class RuleBook:
             if words and (scope is None or covers(scope, subject)):
                 return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words)
         return None
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether any rule may want to know what Git said before."""
+        return bool(self._looking_back)
+
+    def past_since(self, subject: Subject) -> float | None:
+        """How far back rules want to know what Git said of a variant; None where none does."""
+        found = (
+            since(rule.asks, subject.now_s)
+            for rule, since, scope in self._looking_back
+            if scope is None or covers(scope, subject)
+        )
+        return min((each for each in found if each is not None), default=None)
 
     def judge(self, change: Change) -> tuple[Spoken, ...]:
         """What rules say of a change of a finished plan, in their order."""

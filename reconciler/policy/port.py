@@ -35,6 +35,12 @@ def says_nothing(asks: object, rule: Rule, change: Change) -> Spoken | None:
     return None
 
 
+def needs_no_past(asks: object, now_s: float) -> float | None:
+    """What a kind says of the past that looks at now alone."""
+    del asks, now_s
+    return None
+
+
 def takes_any(asks: object, accelerator: str) -> str:
     """What a kind says of accelerators that minds none."""
     del asks, accelerator
@@ -47,7 +53,8 @@ class RuleKind(Generic[Own]):
 
     `limit` says before the optimizer how many replicas it leaves a variant, None for any number. `judge` says what it
     thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope. `refuses` says
-    before the optimizer why nothing may be added on an accelerator, empty where it may.
+    before the optimizer why nothing may be added on an accelerator, empty where it may. `since` says how far back it
+    wants to know what Git said (Unix seconds), None for not at all.
     """
 
     name: str
@@ -56,3 +63,4 @@ class RuleKind(Generic[Own]):
     limit: Callable[[Own, Subject], Range | None] = leaves_all
     judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing
     refuses: Callable[[Own, str], str] = takes_any
+    since: Callable[[Own, float], float | None] = needs_no_past

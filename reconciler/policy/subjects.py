@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import Direction, Rule
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.written_counts import WrittenCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,10 @@ class Subject:
     reporting: int | None = None
     """Replicas that report, where those are fewer than Git says."""
     merges: tuple[Merge, ...] = ()
+    written: WrittenCounts | None = None
+    """What Git said of it before, whoever wrote that; None where no rule asks, or nobody can tell."""
+    live: LiveReplicas | None = None
+    """How many replicas its cluster asked for lately."""
     pools: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
 
@@ -38,6 +44,22 @@ class Subject:
     def current(self) -> Allocation:
         """What it has now."""
         return self.variant.current
+
+    @property
+    def last_change_s(self) -> float | None:
+        """When it was changed last, by us or by anybody as far as Git tells (Unix seconds)."""
+        written = () if self.written is None else self.written.changes[-1:]
+        return max((*(at_s for at_s, _ in written), *(merge.at_s for merge in self.merges[-1:])), default=None)
+
+    def replicas_at(self, at_s: float) -> int:
+        """How many Git gave it then; where that is not known, what our first merge after it found.
+
+        A variant that was not there yet had as many as it began with.
+        """
+        changes = () if self.written is None else self.written.changes
+        found = (*changes, *((merge.at_s, merge.replicas_before) for merge in self.merges))
+        later = sorted(each for each in found if each[0] > at_s)
+        return later[0][1] if later else self.current.replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

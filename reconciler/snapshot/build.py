@@ -44,6 +44,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         catalogs=catalogs,
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
         proposals=recording.proposals,
+        written={each.variant: each for each in recording.written},
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
     )
 

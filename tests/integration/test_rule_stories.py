@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.fleet import run_here
+from tests.servers.git_workshop import run_git
 from tests.servers.prometheus import ABSENT
 from tests.stories.stage import TEAM_FILE, Moment, Phase, Replacements, Team, at_work, remembered, served
 
@@ -56,8 +57,13 @@ THREE = Moment(
     at="2026-09-12T10:00+00:00",
     served=tuple(served(name, 2, SPIKE / 2, model="org/chat") for name in ("blue", "green", "red")),
 )
+MONTH = Moment(
+    at="2026-09-20T14:00+00:00",
+    served=(served("chat", 4, 125.0), served("search", 4, SPIKE, namespace="search"), NOTES),
+)
+"""What chat asks for is room for the headroom; search cannot carry what comes."""
 FIRST = Moment(at="2026-09-14T10:00+00:00", served=(served("chat", 2, BUSY), NOTES))
-MOMENTS = (FRIDAY, TOO_EARLY, SUMMER_TIME, MOVE, MERGED, EXPERIMENT, STEPS, POOL, THREE, FIRST)
+MOMENTS = (FRIDAY, TOO_EARLY, SUMMER_TIME, MOVE, MERGED, EXPERIMENT, STEPS, POOL, THREE, MONTH, FIRST)
 
 OpenTeam = Callable[..., Team]
 
@@ -148,10 +154,63 @@ def test_a_change_settles_ten_minutes_after_a_merge(begin: OpenTeam) -> None:
     team.later(minutes=10)
     assert team.run().code == 0
     assert (team.proposes("chat"), team.proposes("notes")) == (4, 4)
-    assert "- `chat`: rule settle: its last merge is to settle until 10:30 UTC, 7 would be needed" in team.words()
+    assert "- `chat`: rule settle: its last change is to settle until 10:30 UTC, 7 would be needed" in team.words()
     team.later(minutes=25)
     assert team.run().code == 0
     assert team.proposes("chat") == 7
+
+
+def test_a_change_settles_that_a_person_made_as_well(begin: OpenTeam) -> None:
+    """Ann took a replica away ten minutes ago, with a commit of her own."""
+    team = begin(EXPERIMENT, "{name: settle, scope: {name: chat}, cooldown: {after: 30m}}")
+    team.replicas_were("chat", ("2026-09-05T10:00+00:00", 3), ("2026-09-06T09:50+00:00", 2))
+    assert team.run().code == 0
+    assert (team.proposes("chat"), team.proposes("notes")) == (2, 4)
+    assert "- `chat`: rule settle: its last change is to settle until 10:20 UTC, 4 would be needed (`" in team.words()
+
+
+SPENT = (("2026-08-20T10:00+00:00", 8), ("2026-09-11T00:00+00:00", 4))
+"""Of 6 dollars an hour: 11520 by the 11th, and 5520 since then."""
+
+
+@pytest.mark.parametrize(("amount", "replicas"), [(17000, 4), (30000, 5)])
+def test_a_budget_that_is_used_up_in_mid_month_lets_nothing_be_added(
+    begin: OpenTeam, amount: int, replicas: int
+) -> None:
+    team = begin(MONTH, f"{{name: month, scope: {{name: chat}}, budget: {{amount: {amount}, per: month}}}}")
+    team.replicas_were("chat", *SPENT)
+    assert team.run().code == 0
+    assert team.proposes("chat") == replicas
+    told = f"- `chat`: rule month: the budget of {amount} a month is used up, 5 would be needed (`"
+    assert (told in team.words_about("notes")) is (replicas == 4)
+
+
+def test_a_repair_beyond_a_budget_is_proposed_and_a_person_decides(begin: OpenTeam) -> None:
+    team = begin(MONTH, "{name: month, scope: {name: search}, budget: {amount: 17000, per: month}}")
+    team.replicas_were("search", *SPENT)
+    assert team.run().code == 0
+    assert team.proposes("search") == 7
+    words = team.words_about("search")
+    assert words.startswith("> **1 change, needs approval: +\\$18.00/h")
+    assert f"the budget of 17000 a month is used up: beyond it only a person repairs a target {RULE}." in words
+
+
+def test_a_checkout_without_history_holds_what_a_budget_would_have_to_allow(begin: OpenTeam, tmp_path: Path) -> None:
+    team = begin(MONTH, "{name: month, scope: {name: chat}, budget: {amount: 30000, per: month}}")
+    team.replicas_were("chat", *SPENT)
+    run_git(tmp_path, "clone", "-q", "--depth=1", f"file://{team.workshop.remote}", "shallow")
+    planned = run_here(["plan", "--repo", str(tmp_path / "shallow"), "--prometheus", team.prometheus])
+    unknown = "neither Git's history nor Prometheus tells what ran of chat/chat since 2026-09-01, 5 would be needed"
+    assert unknown in planned.out
+
+
+def test_a_replay_looks_back_at_what_the_run_saw(begin: OpenTeam, tmp_path: Path) -> None:
+    team = begin(MONTH, "{name: month, scope: {name: chat}, budget: {amount: 17000, per: month}}")
+    team.replicas_were("chat", *SPENT)
+    recording = str(tmp_path / "plan.zip")
+    planned = team.plan("--record", recording)
+    assert "the budget of 17000 a month is used up" in planned.out
+    assert run_here(["plan", "--replay", recording]).out == planned.out
 
 
 def test_an_expression_denies_what_never_happens(begin: OpenTeam) -> None:

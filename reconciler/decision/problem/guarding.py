@@ -10,6 +10,7 @@ from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.snapshot import Snapshot
@@ -46,6 +47,8 @@ class Guard:
                 priority=priority_of(state.variant),
                 reporting=state.replicas_reporting,
                 merges=merges.get(str(state.variant.key), ()),
+                written=snapshot.written.get(state.variant.key),
+                live=live if isinstance(live := snapshot.observed.live.get(state.variant.key), LiveReplicas) else None,
                 pools=pools,
                 devices=devices.taken(state.variant),
             )

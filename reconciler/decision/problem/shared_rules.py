@@ -23,6 +23,8 @@ class SharedLimit:
     bucket: str
     members: frozenset[ResourceKey]
     limit: float
+    unknown: str = ""
+    """Why nobody knows what is left of a budget; nothing may be added to it then."""
 
     @property
     def name(self) -> str:
@@ -37,7 +39,9 @@ class SharedLimit:
         article = "an" if isinstance(asks, BudgetRule) and asks.per is Period.HOUR else "a"
         whole = f"{asks.amount:g} {article} {asks.per}" if isinstance(asks, BudgetRule) else ""
         of = f" of {self.bucket}" if self.bucket else ""
-        return BudgetShare(limit=self.limit, spent=spent, words=f"the budget{of} of {whole} is used up")
+        budget = f"the budget{of} of {whole}"
+        words = f"what is left of {budget} is not known: {self.unknown}" if self.unknown else f"{budget} is used up"
+        return BudgetShare(limit=self.limit, spent=spent, words=words)
 
 
 def shared_rules(rules: Iterable[Rule], subjects: Mapping[ResourceKey, Subject]) -> tuple[SharedLimit, ...]:
@@ -55,8 +59,8 @@ def _shared(rule: Rule, subjects: Mapping[ResourceKey, Subject]) -> Iterator[Sha
         if covers(rule.scope, subject):
             buckets[bucket_of(subject)][key] = subject
     for bucket, members in sorted(buckets.items()):
-        limit = float(asks.changes) if isinstance(asks, ChangeLimitRule) else _limit(asks, members)
-        yield SharedLimit(rule=rule, bucket=bucket, members=frozenset(members), limit=limit)
+        limit, unknown = (asks.changes, "") if isinstance(asks, ChangeLimitRule) else _limit(asks, members)
+        yield SharedLimit(rule=rule, bucket=bucket, members=frozenset(members), limit=limit, unknown=unknown)
 
 
 def _by(each: str) -> Callable[[Subject], str]:
@@ -75,9 +79,9 @@ def _by(each: str) -> Callable[[Subject], str]:
     return bucket_of
 
 
-def _limit(asks: BudgetRule, members: Mapping[ResourceKey, Subject]) -> float:
-    """Money an hour: what is left, but never less than what runs now; only that where nobody knows what was spent."""
+def _limit(asks: BudgetRule, members: Mapping[ResourceKey, Subject]) -> tuple[float, str]:
+    """Money an hour: what is left, but never less than what runs now; only that, and why, where nobody knows."""
     current = math.fsum(cost_of(each.variant, each.current) or 0.0 for each in members.values())
     now_s = next(iter(members.values())).now_s
     left = left_an_hour(asks, members.values(), now_s)
-    return current if left is None else max(left, current)
+    return (current, left) if isinstance(left, str) else (max(left, current), "")

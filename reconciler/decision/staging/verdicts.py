@@ -227,10 +227,10 @@ def _clamp(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken
         return None
     if limits.admitted(wanted) == replicas:
         return limits.stopped(wanted)
-    return _over_budget(situation, staged, key) if wanted > replicas else None
+    return _over_budget(situation, staged, key, wanted) if wanted > replicas else None
 
 
-def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken | None:
+def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey, wanted: int) -> Spoken | None:
     """The budget that has nothing left for one more replica of a variant; None where each has."""
     guard = situation.formulated.guard
     more = {**staged.allocations, key: replace(staged.allocations[key], replicas=staged.allocations[key].replicas + 1)}
@@ -238,7 +238,8 @@ def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey) -> 
         if key in shared.members and isinstance(shared.rule.asks, BudgetRule):
             share = shared.share(guard.subjects, more)
             if share.is_exceeded:
-                return Spoken(rule=shared.rule, kind=VerdictKind.CLAMP, words=share.words)
+                words = f"{share.words}, {wanted} would be needed"
+                return Spoken(rule=shared.rule, kind=VerdictKind.CLAMP, words=words)
     return None
 
 

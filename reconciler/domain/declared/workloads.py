@@ -164,8 +164,12 @@ class Workload:
     @property
     def written_at(self) -> tuple[WrittenField, ...]:
         """Every field that says how many replicas run."""
-        own = WrittenField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
-        return self.replica_fields or (own,)
+        return self.replica_fields or (self.own_replicas,)
+
+    @property
+    def own_replicas(self) -> WrittenField:
+        """`spec.replicas` of its own manifest, whether or not that counts."""
+        return WrittenField(document=self.document, field=("spec", "replicas"), place=self.replicas_place or self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

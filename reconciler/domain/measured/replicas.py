@@ -99,6 +99,12 @@ class LiveReplicas:
         """The last count; None when it is not known."""
         return None if not self.counts or math.isnan(self.counts[-1]) else self.counts[-1]
 
+    def at(self, at_s: float) -> float | None:
+        """The count of the last moment that is not after `at_s`; None where that is not known."""
+        index = math.floor((at_s - self.start_s) / self.step_s)
+        count = self.counts[index] if 0 <= index < len(self.counts) else math.nan
+        return None if math.isnan(count) else count
+
     def since(self, at_s: float) -> tuple[float, ...]:
         """All counts from the last moment that is not after `at_s`; none when there is no such moment."""
         first = math.floor((at_s - self.start_s) / self.step_s)

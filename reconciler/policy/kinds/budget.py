@@ -8,6 +8,7 @@ from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import BudgetRule, Period, Rule
 from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Money
+from reconciler.policy.spending import period_of
 from reconciler.policy.subjects import Change, Spoken
 
 
@@ -37,4 +38,8 @@ def _judge(asks: BudgetRule, rule: Rule, change: Change) -> Spoken | None:
     return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=words)
 
 
-BUDGET = RuleKind(name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge)
+def _since(asks: BudgetRule, now_s: float) -> float | None:
+    return None if asks.per is Period.HOUR else period_of(asks.per, now_s)[0]
+
+
+BUDGET = RuleKind(name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge, since=_since)

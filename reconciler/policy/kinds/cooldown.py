@@ -1,4 +1,4 @@
-"""`cooldown`: how long a variant stays as it is after a change of ours was merged."""
+"""`cooldown`: how long a variant stays as it is after it was changed."""
 
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ from reconciler.policy.subjects import Range, Subject, as_now
 
 
 class CooldownSection(KindSection):
-    """How long a variant stays as it is after a change of ours was merged; at most 30 days."""
+    """How long a variant stays as it is after anybody changed its replicas; at most 30 days."""
 
     after: Duration
     """a duration like 30m"""
@@ -19,12 +19,16 @@ class CooldownSection(KindSection):
 
 
 def _limit(asks: CooldownRule, subject: Subject) -> Range | None:
-    if not subject.merges:
+    last_s = subject.last_change_s
+    if last_s is None or subject.now_s >= last_s + asks.after_s:
         return None
-    until_s = subject.merges[-1].at_s + asks.after_s
-    if subject.now_s >= until_s:
-        return None
-    return as_now(subject, f"its last merge is to settle until {datetime.fromtimestamp(until_s, tz=UTC):%H:%M} UTC")
+    until = datetime.fromtimestamp(last_s + asks.after_s, tz=UTC)
+    day = "" if until.date() == datetime.fromtimestamp(subject.now_s, tz=UTC).date() else f"{until:%Y-%m-%d} "
+    return as_now(subject, f"its last change is to settle until {day}{until:%H:%M} UTC")
 
 
-COOLDOWN = RuleKind(name="cooldown", asks=CooldownRule, section=CooldownSection, limit=_limit)
+def _since(asks: CooldownRule, now_s: float) -> float:
+    return now_s - asks.after_s
+
+
+COOLDOWN = RuleKind(name="cooldown", asks=CooldownRule, section=CooldownSection, limit=_limit, since=_since)

@@ -34,7 +34,7 @@ class StepSection(KindSection):
 
 def _limit(asks: StepRule, subject: Subject) -> Range:
     now = subject.current.replicas
-    since = now if asks.per_s is None else _at_start(subject, subject.now_s - asks.per_s)
+    since = now if asks.per_s is None else subject.replicas_at(subject.now_s - asks.per_s)
     within = {None: "at once", 3600.0: "an hour", 86400.0: "a day"}[asks.per_s]
     # What is there already may stay: a person may have gone further.
     least = 0 if asks.down is None else min(since - asks.down.of(since), now)
@@ -43,14 +43,12 @@ def _limit(asks: StepRule, subject: Subject) -> Range:
     return Range(least=max(least, 0), most=most, is_pace=True, words=up, floor_words=down)
 
 
-def _at_start(subject: Subject, start_s: float) -> int:
-    """What Git said when the span began, as far as our merges tell."""
-    found = (merge.replicas_before for merge in subject.merges if merge.at_s > start_s)
-    return next(found, subject.current.replicas)
+def _since(asks: StepRule, now_s: float) -> float | None:
+    return None if asks.per_s is None else now_s - asks.per_s
 
 
 def _words(direction: str, amount: Amount | None, within: str) -> str:
     return "" if amount is None else f"at most {amount} {direction} {within}"
 
 
-STEP = RuleKind(name="step", asks=StepRule, section=StepSection, limit=_limit)
+STEP = RuleKind(name="step", asks=StepRule, section=StepSection, limit=_limit, since=_since)

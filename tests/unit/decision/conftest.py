@@ -39,6 +39,7 @@ from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.written_counts import WrittenCounts
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
@@ -125,6 +126,7 @@ class Fleet:
     priorities: dict[str, int] = field(default_factory=dict)
     proposals: list[Proposal] = field(default_factory=list)
     live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
+    written: dict[ResourceKey, WrittenCounts] = field(default_factory=dict)
     committed_s: float | None = NOW_S - DAY_S
     now_s: float = NOW_S
 
@@ -318,6 +320,7 @@ class Fleet:
             catalogs=build_catalogs(self.settings, declaration),
             inventory=self.inventory,
             proposals=tuple(self.proposals),
+            written=self.written,
         )
 
     def plan(self, refused: Mapping[ResourceKey, str] | None = None) -> Plan:

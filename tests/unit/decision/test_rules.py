@@ -1,12 +1,16 @@
 """Guard rails in whole decisions: what they cut, what they hold, and which change they leave to a person."""
 
+import math
 from typing import Any
 
 import pytest
 
+from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.plan import Outcome, VerdictKind
 from reconciler.domain.proposals import ProposalState
+from reconciler.domain.written_counts import WrittenCounts
 from reconciler.policy.reading.files import read_policy
+from tests.unit.decision.conftest import key
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
 HOUR_S = 3600.0
@@ -201,7 +205,7 @@ def test_after_a_merge_a_variant_settles_and_says_what_it_waits_for(ruled: Any, 
     decision = fleet.decision()
     assert decision.outcome is Outcome.UNCHANGED
     assert decision.waiting.words == (
-        "rule settle (p.yaml:4): its last merge is to settle until 08:20 UTC, 6 would be needed"
+        "rule settle (p.yaml:4): its last change is to settle until 08:20 UTC, 6 would be needed"
     )
     merged_ago(fleet, make, 1800.0)
     assert said(fleet.decision()) == ("2 -> 6", ALLOW, "")
@@ -340,27 +344,83 @@ def test_each_namespace_has_its_own_budget(ruled: Any) -> None:
     assert fleet.desired() == {"llm": "4 x H100", "batch": "4 x H100"}
 
 
+def written_ago(fleet: Any, *counts: tuple[float, int | None], is_whole: bool = False) -> None:
+    """Have Git say of the variant how many replicas it had since how many hours ago."""
+    told = tuple((fleet.now_s - hours * HOUR_S, count) for hours, count in counts)
+    fleet.written[key("llama")] = WrittenCounts(variant=key("llama"), counts=told, is_whole=is_whole)
+
+
 # Now is the 15th of January, 08:00: 344 of 744 hours are gone, 400 are left.
 @pytest.mark.parametrize(
-    ("amount", "merged", "replicas"),
+    ("amount", "counts", "replicas"),
     [
-        (344 * 36 + 400 * 42 + 1, "", 7),
-        (344 * 36 + 400 * 42 - 1, "", 6),
+        (344 * 36 + 400 * 42 + 1, [(500, 6)], 7),
+        (344 * 36 + 400 * 42 - 1, [(500, 6)], 6),
         # Until 100 hours ago it were three: 244 * 18 + 100 * 36 are spent.
-        (244 * 18 + 100 * 36 + 400 * 54 + 1, "3 x H100", 9),
-        (244 * 18 + 100 * 36 + 400 * 54 - 1, "3 x H100", 8),
+        (244 * 18 + 100 * 36 + 400 * 54 + 1, [(500, 3), (100, 6)], 9),
+        (244 * 18 + 100 * 36 + 400 * 54 - 1, [(500, 3), (100, 6)], 8),
     ],
 )
-def test_a_month_has_spent_what_our_merges_tell(ruled: Any, make: Any, amount: int, merged: str, replicas: int) -> None:
+def test_a_month_has_spent_what_git_tells(
+    ruled: Any, amount: int, counts: list[tuple[int, int]], replicas: int
+) -> None:
     fleet, rules = ruled
     fleet.default(headroom=0.5)
     rules(f"{{name: money, budget: {{amount: {amount}, per: month}}}}")
     fleet.add(replicas=6)
     fleet.offer(55.0)
-    if merged:
-        fields = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - 100 * HOUR_S}
-        fleet.propose(make.change("llama", merged, "6 x H100"), **fields)
+    written_ago(fleet, *counts)
     assert fleet.decision().desired.replicas == replicas
+
+
+def test_what_the_cluster_told_goes_before_what_git_said(ruled: Any) -> None:
+    """An hour ago somebody had sixty replicas run beside Git for half an hour."""
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules(f"{{name: money, budget: {{amount: {344 * 36 + 400 * 42 + 1}, per: month}}}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    written_ago(fleet, (500, 6))
+    assert fleet.decision().desired.replicas == 7
+    fleet.live[key("llama")] = LiveReplicas(start_s=fleet.now_s - HOUR_S, step_s=HOUR_S / 2, counts=(60.0, math.nan))
+    assert fleet.decision().desired.replicas == 6
+
+
+def test_a_month_of_which_nobody_knows_holds_what_is_asked_for_more(ruled: Any) -> None:
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules("{name: money, budget: {amount: 100000, per: month}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    told: tuple[tuple[tuple[float, int | None], ...], ...] = ((), ((100, 6),), ((500, 6), (200, None), (100, 6)))
+    for counts in told:
+        written_ago(fleet, *counts)
+        decision = fleet.decision()
+        assert decision.desired.replicas == 6
+        assert decision.waiting.words == (
+            "rule money (p.yaml:4): what is left of the budget of 100000 a month is not known: "
+            "neither Git's history nor Prometheus tells what ran of llm/llama since 2027-01-01, 9 would be needed"
+        )
+    fleet.offer(90.0)
+    assert said(fleet.decision())[1:] == (APPROVAL, "money")
+    written_ago(fleet, (100, 6), is_whole=True)
+    assert fleet.decision().verdict.kind is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("rule", "ago", "replicas"), [("cooldown: {after: 1h}", 2.0, 6), ("step: {up: 2, per: day}", 25.0, 4)]
+)
+def test_what_people_wrote_counts_as_what_we_merged(ruled: Any, rule: str, ago: float, replicas: int) -> None:
+    fleet, rules = ruled
+    rules(f"{{name: a, {rule}}}")
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    written_ago(fleet, (500, 1), (0.5, 2))
+    assert fleet.decision().desired.replicas < replicas
+    written_ago(fleet, (500, 1), (ago, 2))
+    assert fleet.decision().desired.replicas == replicas
+    written_ago(fleet, (0.5, 2), is_whole=True)
+    assert fleet.decision().desired.replicas == replicas, "what is new was not changed"
 
 
 def test_without_a_price_a_budget_holds_what_is_asked_for_more(ruled: Any) -> None:
