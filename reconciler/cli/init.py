@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reconciler.pipeline.init.run import InitResult
 
 GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add the workflow that runs it on GitHub.")]
-GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add the pipeline that plans and validates on GitLab.")]
+GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add the pipeline that runs it on GitLab.")]
 CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob.")]
 ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: and the Application that keeps it.")]
 Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: and the Flux Kustomization that keeps it.")]

@@ -78,6 +78,13 @@ class Environment:
             raise ConfigurationError(f"{' and '.join(given)}: which is for this forge? set {FORGE_TOKEN}")
         return SecretRef(env=given[0]) if given else None
 
+    def gitlab_api(self, host: str) -> str:
+        """The API of the GitLab that this is a job of, when that is on `host`; empty for anything else.
+
+        The host's name need not say what it is, and the API may be below a path.
+        """
+        return self.get("CI_API_V4_URL") if host and self.get("CI_SERVER_HOST").lower() == host else ""
+
     @property
     def secrets_directory(self) -> str:
         """The directory that the repository's own files may refer to."""

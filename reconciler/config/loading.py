@@ -15,8 +15,16 @@ from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile
 from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.products import PRODUCTS
-from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, PrometheusSettings, Settings
+from reconciler.domain.settings import (
+    Assumption,
+    ClusterSettings,
+    ForgeSettings,
+    GaugeSettings,
+    PrometheusSettings,
+    Settings,
+)
 from reconciler.errors import ConfigurationError
+from reconciler.forge.pull_requests import host_and_path
 from reconciler.forge.registry import kind_of
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
@@ -184,16 +192,22 @@ def _wrong(source: str, message: str, severity: Severity = Severity.ERROR) -> Fi
 
 def _fill_gaps(settings: Settings, flags: Flags, environment: Environment) -> Settings:
     """What nobody configured: one cluster of all files, and the environment's token for the forge."""
-    forge = settings.forge
-    if forge.token is None and forge.kind != "local":
-        by_host = kind_of(flags.remote or flags.repo)  # a directory without a remote says nothing
-        token = environment.forge_token(forge.kind if by_host in ("", "local") else by_host)
-        settings = replace(settings, forge=replace(forge, token=token))
+    settings = replace(settings, forge=_fill_forge(settings.forge, flags.remote or flags.repo, environment))
     if not settings.clusters:
         settings = replace(
             settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(Assumption.ONE_CLUSTER,)
         )
     return settings
+
+
+def _fill_forge(forge: ForgeSettings, remote: str, environment: Environment) -> ForgeSettings:
+    """What the environment says of the forge of `remote`; a directory without a remote says nothing."""
+    by_host = kind_of(remote)
+    if not forge.kind and not forge.url and (url := environment.gitlab_api(host_and_path(remote)[0])):
+        forge, by_host = replace(forge, kind="gitlab", url=url), "gitlab"
+    if forge.token is not None or forge.kind == "local":
+        return forge
+    return replace(forge, token=environment.forge_token(forge.kind if by_host in ("", "local") else by_host))
 
 
 def _selected(settings: Settings, flags: Flags) -> tuple[ClusterSettings, ...]:

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from reconciler.git.remotes import GitToken
-from tests.servers.fleet import SETTINGS, Fleet
+from tests.servers.fleet import FULL_NAME, SETTINGS, Fleet
+from tests.servers.gitlab_runner import Job, run_pipeline
 from tests.servers.manifests import build, pod_spec_of
 from tests.servers.runner import run_step
 
@@ -51,7 +52,8 @@ class Newcomer:
         assert self.fleet.forge is not None
         operator = self.directory / "operator.yaml"
         head = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
-        operator.write_text(f"{head}forge: {{kind: github, url: {json.dumps(self.fleet.forge.url)}}}\n")
+        forge = {"kind": self.fleet.forge.kind, "url": self.fleet.forge.url}
+        operator.write_text(f"{head}forge: {json.dumps(forge)}\n")
         binaries = self.directory / "bin"
         binaries.mkdir(exist_ok=True)
         command = binaries / "reconciler"
@@ -97,15 +99,18 @@ class Newcomer:
         self.type("git commit -qam 'Say what we know' && git push -q")
 
 
-@pytest.fixture
-def newcomer(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Newcomer:
-    fleet = make_fleet("github")
+def newcomer_on(fleet: Fleet, directory: Path) -> Newcomer:
+    """Somebody whose repository is not configured yet."""
     fleet.rearrange({}, "reconciler.yaml")
-    directory = tmp_path / "newcomer"
     directory.mkdir()
     person = Newcomer(fleet=fleet, directory=directory)
     person.type(f"git clone -q {fleet.repo} fleet")
     return person
+
+
+@pytest.fixture
+def newcomer(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Newcomer:
+    return newcomer_on(make_fleet("github"), tmp_path / "newcomer")
 
 
 def test_the_page_leads_to_a_pull_request_within_ten_minutes(newcomer: Newcomer) -> None:
@@ -160,3 +165,82 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer) -> None
     assert "llama" in newcomer.fleet.pull_requests()[0].title
     deployer = yaml.safe_load((newcomer.clone / "reconciler/flux/reconciler.yaml").read_text())
     assert deployer["spec"]["path"] == "reconciler"
+
+
+def test_the_pipeline_of_gitlab_leads_to_the_same_pull_request(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    person = newcomer_on(make_fleet("gitlab"), tmp_path / "newcomer")
+    fleet = person.fleet
+    person.follow("1. Set it up")
+    person.put_right()
+    assert "created: .gitlab/reconciler.yml" in person.follow("GitLab")
+    person.type("git add .gitlab && git commit -qm Job && git push -q")
+
+    scheduled = pipeline(person, tmp_path / "first", "schedule", GITLAB_TOKEN=fleet.token)
+    assert [(job.name, job.code) for job in scheduled] == [("reconciler-run", 0)], scheduled
+    assert "llama" in fleet.pull_requests()[0].title
+    assert fleet.forge is not None
+    assert f"{fleet.forge.host}/{FULL_NAME}/-/merge_requests/1" in scheduled[0].log
+    with fleet.writes() as writes:
+        (again,) = pipeline(person, tmp_path / "second", "schedule", GITLAB_TOKEN=fleet.token)
+    assert (again.code, writes) == (0, [])
+
+
+def test_a_job_of_gitlab_without_a_token_of_its_own_says_what_to_make(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    person = newcomer_on(make_fleet("gitlab"), tmp_path / "newcomer")
+    person.follow("1. Set it up")
+    person.follow("GitLab")
+    assert person.fleet.git is not None
+    person.fleet.git.token = ""  # as of a public project: its clone needs no token
+    (without,) = pipeline(person, tmp_path / "first", "schedule")
+    assert (without.code, "set RECONCILER_FORGE_TOKEN or GITLAB_TOKEN" in without.log) == (5, True), without
+    (of_the_job,) = pipeline(person, tmp_path / "second", "schedule", GITLAB_TOKEN="glcbt-64_abcdefghijklm")
+    assert of_the_job.code == 5
+    assert "GITLAB_TOKEN holds a CI_JOB_TOKEN, with which GitLab lets nobody open merge requests" in of_the_job.log
+    assert "abcdefghijklm" not in of_the_job.log
+    assert person.fleet.forge is not None
+    assert person.fleet.forge.requests == []
+
+
+def test_merge_requests_of_people_are_validated_without_any_token(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    fleet = make_fleet("gitlab")
+    person = newcomer_on(fleet, tmp_path / "newcomer")
+    person.follow("1. Set it up")
+    person.put_right()
+    person.follow("GitLab")
+    (validate,) = pipeline(person, tmp_path / "first", "merge_request_event")
+    assert (validate.name, validate.code) == ("reconciler-validate", 3), "a warning fails, and there is one"
+    assert "0 errors, 1 warning" in validate.log
+    with (person.clone / "reconciler.yaml").open("a") as file:
+        file.write("polices: []\n")
+    person.type("git commit -qam Broken && git push -q")
+    (validate,) = pipeline(person, tmp_path / "second", "merge_request_event")
+    assert validate.code == 3
+    assert "polices: unknown field" in validate.log
+    assert fleet.pull_requests() == []
+
+
+def pipeline(person: Newcomer, scratch: Path, source: str, **variables: str) -> list[Job]:
+    """A pipeline of the project, with what GitLab predefines in it."""
+    fleet = person.fleet
+    assert fleet.git is not None
+    assert fleet.forge is not None
+    predefined = {
+        "CI": "true",
+        "GITLAB_CI": "true",
+        "CI_PIPELINE_SOURCE": source,
+        "CI_SERVER_HOST": "127.0.0.1",
+        "CI_API_V4_URL": fleet.forge.url,
+        "CI_PROJECT_URL": fleet.repo.removesuffix(".git"),
+        "CI_PROJECT_PATH": FULL_NAME,
+        "CI_JOB_TOKEN": "glcbt-64_canary",
+        "NO_COLOR": "1",
+    }
+    credentials = f"{fleet.git.username}:{fleet.git.token}@" if fleet.git.token else ""
+    clone_url = fleet.repo.replace("://", f"://{credentials}", 1)
+    return run_pipeline(person.clone / ".gitlab/reconciler.yml", clone_url, scratch, {**predefined, **variables})

@@ -324,6 +324,32 @@ def test_one_forges_token_never_goes_to_another(load: Load, text: str, remote: s
     assert settings.forge.token == SecretRef(env=expected)
 
 
+JOB = {"CI_SERVER_HOST": "git.example.com", "CI_API_V4_URL": "https://git.example.com/lab/api/v4", "GITLAB_TOKEN": "x"}
+FOUND = ForgeSettings(kind="gitlab", url="https://git.example.com/lab/api/v4", token=SecretRef(env="GITLAB_TOKEN"))
+
+
+@pytest.mark.parametrize(
+    ("text", "remote", "expected"),
+    [
+        ("", "https://git.example.com/lab/acme/fleet.git", FOUND),
+        ("", "git@git.example.com:acme/fleet.git", FOUND),
+        ("", "https://git.example.org/lab/acme/fleet.git", ForgeSettings(token=FOUND.token)),
+        ("", "", ForgeSettings(token=FOUND.token)),
+    ],
+)
+def test_a_job_of_gitlab_knows_its_own_forge_and_no_other(
+    load: Load, text: str, remote: str, expected: ForgeSettings
+) -> None:
+    assert load(text, variables=JOB, flags=Flags(remote=remote)).settings.forge == expected
+
+
+def test_what_is_configured_of_the_forge_beats_the_job(load: Load) -> None:
+    forge = load(
+        "forge: {kind: github}", variables=JOB, flags=Flags(remote="https://git.example.com/a/b")
+    ).settings.forge
+    assert (forge.kind, forge.url) == ("github", "")
+
+
 def test_two_tokens_for_a_forge_that_nobody_knows_are_not_chosen_from(load: Load) -> None:
     with pytest.raises(ConfigurationError, match="GITHUB_TOKEN and GITLAB_TOKEN: which is for this forge"):
         load(variables={"GITHUB_TOKEN": "x", "GITLAB_TOKEN": "y"}, flags=Flags(remote="https://git.example.com/a/b"))
