@@ -144,7 +144,7 @@ def _splices_of(located: Located, edit: PlainEdit, document: Value) -> tuple[lis
     if isinstance(edit, InsertBlock):
         return splice_insertion(located, edit)
     if isinstance(edit, InsertItem):
-        return splice_item(located, edit)
+        return splice_item(located, edit, _value_at(document, edit.parent))
     return splice_replacement(located, edit, _value_at(document, edit.field))
 
 

@@ -16,6 +16,7 @@ from reconciler.manifests.writing import (
     read_block,
     skip_deeper_comments,
     value_start,
+    write_flow,
     write_lines,
     write_scalar,
 )
@@ -111,18 +112,23 @@ def splice_insertion(located: Located, edit: InsertBlock) -> tuple[list[Splice],
     return [Splice(position, position, head + lines, parent.column)], block.value
 
 
-def splice_item(located: Located, edit: InsertItem) -> tuple[list[Splice], Value]:
-    """Insert an item behind the last one of its list: the splice, and the value that will be read."""
+def splice_item(located: Located, edit: InsertItem, current: Value) -> tuple[list[Splice], Value]:
+    """Insert an item behind the last one of its list: the splice, and the value that will be read.
+
+    `current` is the list with what was inserted before it.
+    """
     parent = locate(located.tree, located.root, edit.parent)[-1]
     if not isinstance(parent, SequenceNode) or not parent.items:
         raise ObstacleError("expected a list with items of its own", parent.start)
-    if parent.is_flow:
-        raise ObstacleError("the list is in flow style ([...]): write its items on lines of their own", parent.start)
-    if len(parent.items) != edit.index:
-        raise ObstacleError(f"expected {edit.index} items, got {len(parent.items)}", parent.start)
+    num_items = len(current) if isinstance(current, list) else 0
+    if num_items != edit.index:
+        raise ObstacleError(f"expected {edit.index} items, got {num_items}", parent.start)
     block = read_block(edit.text)
     if not block.is_sequence or not isinstance(block.value, list) or len(block.value) != 1:
         raise ObstacleError("expected a list of one item in the new text")
+    if parent.is_flow:
+        end = parent.items[-1].end
+        return [Splice(end, end, f", {write_flow(block.value[0])}", len(located.text))], block.value[0]
     leaf = last_leaf(parent)
     _refuse_open_end(located.text, leaf)
     position = skip_deeper_comments(located.text, end_of_content(located.text, leaf), parent.column)
@@ -164,12 +170,15 @@ def _lines_column(parent: MappingNode, block: RenderedBlock) -> int:
 
 def splice_replacement(located: Located, edit: ReplaceBlock, current: Value) -> tuple[list[Splice], Value]:
     """Replace a key's whole value: the splices, and the value that will be read."""
-    if not edit.field or not isinstance(edit.field[-1], str):
+    if not edit.field:
         raise ObstacleError("expected the key of a mapping")
     way = locate(located.tree, located.root, edit.field)
     parent, node = way[-2], way[-1]
     block = read_block(edit.text)
-    if not isinstance(parent, MappingNode):
+    if isinstance(parent, SequenceNode) and isinstance(node, ScalarNode) and node.is_block and block.is_scalar:
+        _refuse_template(node, current)
+        return list(_replace_text(located.text, parent, node, block)), block.value
+    if not isinstance(edit.field[-1], str) or not isinstance(parent, MappingNode):
         raise ObstacleError("expected the key of a mapping", parent.start)
     _refuse_unusual_parent(located.text, parent)
     _refuse_template(node, current)
@@ -191,6 +200,17 @@ def _replace(text: str, parent: MappingNode, member: Member, block: RenderedBloc
     column = _replacement_column(parent, node, block)
     lines = write_lines(block, column=column, newline=newline_before(text, lines_start))
     yield Splice(colon.end(), inline_end, f" {block.inline}" if block.inline else "", len(text))
+    yield Splice(lines_start, lines_end, lines, parent.column + 1)
+
+
+def _replace_text(text: str, parent: SequenceNode, node: ScalarNode, block: RenderedBlock) -> Iterable[Splice]:
+    """The header and the lines of a text that is an item of a list."""
+    if node.anchor is not None or node.has_tag:
+        raise ObstacleError("an anchor or a tag stands on the value", node.start)
+    lines_start = _lines_start(text, node)
+    lines_end = max(lines_start, end_of_content(text, node))
+    lines = write_lines(block, column=parent.column, newline=newline_before(text, lines_start))
+    yield Splice(node.start, _inline_end(text, node.start, node), block.inline, len(text))
     yield Splice(lines_start, lines_end, lines, parent.column + 1)
 
 

@@ -96,6 +96,18 @@ def write_lines(block: RenderedBlock, *, column: int, newline: str) -> str:
     return "".join(newline + (blank + line if line else "") for line in block.lines)
 
 
+def write_flow(value: Value) -> str:
+    """A value on one line, as it stands inside of another one in flow style; its texts are quoted."""
+    if isinstance(value, dict):
+        members = (f"{write_scalar(key, style='', in_flow=True, was_text=True)[0]}: " for key in value)
+        return "{" + ", ".join(map("".join, zip(members, map(write_flow, value.values()), strict=True))) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(write_flow, value))}]"
+    if isinstance(value, str):
+        return _quote(value, '"')
+    return "null" if value is None else str(value).lower()
+
+
 def end_of_content(text: str, leaf: YamlNode) -> int:
     """Where the last line of a leaf ends, before its line break; a comment on that line belongs to it."""
     if isinstance(leaf, ScalarNode) and leaf.is_block:

@@ -189,11 +189,12 @@ def _other_readers(fleet: Fleet, release: Release, source: SourceField, path: Fi
             yield str(built.key)
     if own.address_of(inline) == source.address:
         return
-    file = source.document.path
+    file, number = source.address[:2]
     for build in fleet.clusters.values():
         for built in build.objects:
             others = () if built is own else _releases_of(fleet.repository, built)
-            if any(file in set(_files_named(fleet, other)) for other in others):
+            named = (place for other in others for place in _named(fleet, other))
+            if any(path == file and document in {None, number} for path, document in named):
                 yield str(built.key)
 
 
@@ -373,8 +374,8 @@ def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[s
             yield found
 
 
-def _files_named(fleet: Fleet, release: Release) -> Iterator[str]:
-    """Every file that values of a release stand in, beside its own."""
+def _named(fleet: Fleet, release: Release) -> Iterator[tuple[str, int | None]]:
+    """Every file that values of a release stand in, beside its own, with the document where they are of one."""
     try:
         if release.is_flux:
             entries = release.built.value_at("spec", "valuesFrom")
@@ -384,11 +385,11 @@ def _files_named(fleet: Fleet, release: Release) -> Iterator[str]:
                 if found is not None:
                     key = _text(release.built, "spec", "valuesFrom", index, "valuesKey") or _DEFAULT_KEY
                     file = _generating_file(found, key)
-                    yield from (path for path, _ in found.documents) if file is None else [file]
+                    yield from found.documents if file is None else [(file, None)]
         else:
             sections = list(_sections(fleet.repository, release))
             files = _value_files(fleet.repository, release, sections)
-            yield from (file for file in files if isinstance(file, str))
-        yield from _chart_files(fleet.repository, release)
+            yield from ((file, None) for file in files if isinstance(file, str))
+        yield from ((file, None) for file in _chart_files(fleet.repository, release))
     except InputError:
         return

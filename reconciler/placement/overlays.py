@@ -16,19 +16,19 @@ from reconciler.placement.kustomize.kustomization import Kustomization, PatchRul
 from reconciler.placement.kustomize.strategic import merge_keys_of
 from reconciler.placement.kustomize.transformers import SCALED_KINDS
 from reconciler.placement.objects import BuiltObject, ObjectIdentity, Root, identify
-from reconciler.placement.origins import SourceField
+from reconciler.placement.origins import SourceField, value_at
 from reconciler.placement.paths import join, resolve
 
 
 def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
     """The entry that would set the count of this object and of no other; None where there is no safe one.
 
-    The kustomization at the root must be this cluster's alone, deployed once, with no `replicas` yet.
+    The kustomization at the root must be this cluster's alone, deployed once, and say nothing of its count yet.
     """
     if built.key.kind not in SCALED_KINDS or built.obstacles:
         return None
     document = own_kustomization(fleet, built.root)
-    if document is None or (isinstance(document.value, dict) and "replicas" in document.value):
+    if document is None or any(name in built.names for name in _counted(document)):
         return None
     bearers = [
         each
@@ -43,6 +43,12 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
         place=Place(path=document.path, field="replicas"),
         entry=built.key.name,
     )
+
+
+def _counted(document: Document) -> Iterator[Value]:
+    """The names that a kustomization counts already."""
+    replicas = value_at(document.value, ("replicas",))
+    yield from (value_at(entry, ("name",)) for entry in (replicas if isinstance(replicas, list) else ()))
 
 
 def own_kustomization(fleet: Fleet, root: Root) -> Document | None:

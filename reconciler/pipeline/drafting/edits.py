@@ -59,7 +59,10 @@ class Editor:
         if written.entry:
             view = ReplicaEntryView(name=written.entry, count=replicas)
             text = self.renderer.render("manifests/kustomize-replicas.yaml.j2", view)
-            yield open_sheet(written.document).insert(text, *written.field)
+            sheet = open_sheet(written.document)
+            listed = sheet.find(*written.field)
+            number = len(listed) if isinstance(listed, list) else 0
+            yield sheet.append(text, number, *written.field) if number else sheet.insert(text, *written.field)
         elif written.embedding is None and open_sheet(written.document).find(*written.field) is None:
             yield open_sheet(written.document).insert(str(replicas), *written.field)
         else:

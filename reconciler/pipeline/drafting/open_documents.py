@@ -1,5 +1,6 @@
 """Documents that are open to be edited, edits with the file that they belong to, and patches of our own."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -113,9 +114,15 @@ def write_edits(path: str, data: bytes, edits: Iterable[FileEdit], file: OpenFil
 
 
 def _join_lists(edits: Iterable[Edit | AppendDocument]) -> list[Edit | AppendDocument]:
-    """The edits, where the items that several insert as one and the same new list are one list."""
+    """The edits, where the items that several insert into one list, be it new, stand in it one behind the other."""
     joined: dict[object, Edit | AppendDocument] = {}
+    items: Counter[object] = Counter()
     for edit in edits:
+        if isinstance(edit, InsertItem):
+            behind = edit.document, edit.parent
+            joined[edit] = replace(edit, index=edit.index + items[behind])
+            items[behind] += 1
+            continue
         if not isinstance(edit, InsertBlock) or not edit.text.startswith(_ITEM):
             joined[edit] = edit
             continue

@@ -1,9 +1,10 @@
 """New items at the end of a list and new documents at the end of a file: what was there stays, byte for byte."""
 
 import pytest
+import yaml
 
 from reconciler.manifests.editing import append_documents, apply_edits
-from reconciler.manifests.edits import AppendDocument, Edit, EditRefused, InsertItem, SetScalar
+from reconciler.manifests.edits import AppendDocument, Edit, EditRefused, InsertItem, SetEmbedded, SetScalar
 
 ITEM = "- path: ours.yaml\n"
 FIRST = "# first\na: 1\n"
@@ -35,9 +36,41 @@ def test_an_item_may_be_added_where_another_changes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("patches: [a]\n", 'patches: [a, {path: "ours.yaml"}]\n'),
+        ("patches: [ {path: a}, ] # all\n", 'patches: [ {path: a}, {path: "ours.yaml"}, ] # all\n'),
+        ("patches: [\n  {path: a} # one\n]\n", 'patches: [\n  {path: a}, {path: "ours.yaml"} # one\n]\n'),
+    ],
+)
+def test_an_item_stands_on_the_line_of_a_list_that_is_written_on_one(text: str, expected: str) -> None:
+    assert insert(text) == expected
+
+
+def test_several_items_stand_one_behind_the_other() -> None:
+    more = InsertItem(document=0, parent=("patches",), index=2, text="- path: more.yaml\n")
+    first = InsertItem(document=0, parent=("patches",), index=1, text=ITEM)
+    for text in ("patches:\n- a\n", "patches: [a]\n"):
+        edited = apply_edits("kustomization.yaml", text.encode(), [first, more]).decode()
+        assert yaml.safe_load(edited) == {"patches": ["a", {"path": "ours.yaml"}, {"path": "more.yaml"}]}
+
+
+@pytest.mark.parametrize("header", ["|", "|-", "|2-"])
+def test_a_text_that_is_an_item_of_a_list_is_edited_inside(header: str) -> None:
+    text = f"patches:\n- first\n- {header}   # why\n  kind: Deployment\n  spec:\n    replicas: 1\n- last\n"
+    inner = SetScalar(document=0, field=("spec", "replicas"), value=4)
+    edit = SetEmbedded(document=0, field=("patches", 1), inner=inner)
+    if header == "|2-":
+        with pytest.raises(EditRefused, match="an indentation of its own"):
+            apply_edits("kustomization.yaml", text.encode(), [edit])
+        return
+    edited = apply_edits("kustomization.yaml", text.encode(), [edit]).decode()
+    assert edited == text.replace("replicas: 1", "replicas: 4")
+
+
+@pytest.mark.parametrize(
     ("text", "index", "item", "reason"),
     [
-        ("patches: [a]\n", 1, ITEM, "flow style"),
         ("patches:\n", 0, ITEM, "expected a list"),
         ("patches: {}\n", 0, ITEM, "expected a list"),
         ("patches:\n- a\n", 2, ITEM, "expected 2 items, got 1"),
