@@ -172,6 +172,7 @@ def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
         if remark.added_cost_per_hour:
             yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
         return
+    yield from remark.facts
     if decision.hold is not None:
         yield f"what that does cannot be told: {decision.hold.words}"
     else:

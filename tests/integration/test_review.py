@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.servers.fleet import BATCH, CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS, Fleet, Level, Outcome, run_here
+from tests.servers.scripted import ScriptedServer, reply, serve_script
 
 pytestmark = pytest.mark.integration
 
@@ -25,6 +26,26 @@ spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 """
 
 
+SETTINGS_OF_A_CANARY = SETTINGS.replace('/**"]}}', '/**"]}, prometheus: {url: "http://canary.invalid"SECRET}}')
+BROKEN = "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: [\n"
+B200 = "  - {name: B200, nodeSelector: {nvidia.com/gpu.product: B200}, costPerHour: 9}\n"
+SLOW = "  - {id: meta-llama/Other, profiles: [{accelerator: H100, alpha: 99ms, beta: 1ms, maxBatchSize: 8}]}\n"
+FAST = "{accelerator: B200, alpha: 3ms, beta: 0.02ms, maxBatchSize: 64}"
+APPLICATION = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: chat, namespace: argocd}
+spec:
+  source: {repoURL: "https://example.com/fleet.git", path: clusters/prod/chat}
+  destination: {namespace: chat}
+  ignoreDifferences:
+    - {group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}
+"""
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
 def sized(count: int) -> str:
     """The chat model with other replicas."""
     return CHAT.replace("replicas:   2 ", f"replicas:   {count} ")
@@ -38,6 +59,9 @@ class Head:
     code: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    never: str = r"\A\Z"
+    """What must not be said."""
 
 
 HEADS: Mapping[str, Head] = {
@@ -107,16 +131,215 @@ HEADS: Mapping[str, Head] = {
     ),
     "another Prometheus and a secret": Head(
         files={
-            "reconciler.yaml": SETTINGS.replace(
-                '["clusters/prod/**"]}}',
-                '["clusters/prod/**"]}, prometheus: {url: "http://evil.invalid", bearerToken: {env: RECONCILER_T}}}',
-            ),
+            "reconciler.yaml": SETTINGS_OF_A_CANARY.replace("SECRET", ", bearerToken: {env: RECONCILER_CANARY}"),
             DEPLOYMENT: sized(9),
         },
         code=3,
         line=r"(?s)sets chat/llama to 9 replicas; its demand.*reconciler.yaml:4: error: .*a secret would go to",
     ),
+    "another accelerator": Head(
+        files={DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "NVIDIA-L4")},
+        code=3,
+        line=r"warning: moves chat/llama from H100 to 2 replicas on L4; nobody knows how fast L4 is for it",
+    ),
+    "an accelerator that nobody knows": Head(
+        files={DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "Abacus-9000")},
+        code=3,
+        line=r"chat/llama",
+    ),
+    "nobody left": Head(files={DEPLOYMENT: sized(0)}, code=3, line=r"error: sets chat/llama to 0 replicas; its demand"),
+    "not declared any more": Head(
+        removed=("clusters/prod/chat/variant.yaml",),
+        code=3,
+        line=r"warning: chat/llama: is not declared any more: its replicas stay as they are",
+        never="removes chat/llama",
+    ),
+    "a target that is gone": Head(
+        removed=(DEPLOYMENT,), code=3, line=r"error: removes chat/llama; its demand of [\d.]+ req/s needs 4"
+    ),
+    "outside of the paths": Head(
+        files={"reconciler.yaml": SETTINGS.replace("clusters/prod/**", "clusters/prod/[bc]o*/**")},
+        code=3,
+        line=r"warning: chat/llama: is outside of its cluster's paths from then on",
+        never="removes",
+    ),
+    "a number that a template fills in": Head(
+        files={DEPLOYMENT: CHAT.replace("replicas:   2 ", "replicas: ${REPLICAS} ")},
+        code=3,
+        line=r"chat/llama: is held from then on",
+        never="sets chat/llama",
+    ),
+    "a field that Argo CD ignores": Head(
+        files={"clusters/prod/argo.yaml": APPLICATION},
+        code=3,
+        line=r"argo.yaml:\d+: warning: chat/llama: is held from then on: Application argocd/chat ignores",
+    ),
+    "two claims on one target": Head(
+        files={
+            "clusters/prod/chat/second.yaml": CHAT_VARIANT.replace("name: llama, namespace", "name: twin, namespace")
+        },
+        code=3,
+        line=r"warning: chat/llama: is held from then on: 2 resources claim Deployment chat/llama",
+        never="13.76",
+    ),
+    "a class that is not there": Head(
+        files={"reconciler.yaml": SETTINGS.replace("name: standard", "name: other")},
+        code=3,
+        line=r"chat/llama",
+    ),
+    "another class for all": Head(
+        files={
+            "reconciler.yaml": SETTINGS.replace(
+                "  - {name: standard", "  - {name: fast, ttft: 1s}\n  - {name: standard"
+            ).replace("serviceClass: standard", "serviceClass: fast")
+        },
+        line=r"chat/llama: its service class is fast instead of standard",
+    ),
+    "a bound on the resource": Head(
+        files={
+            "clusters/prod/chat/variant.yaml": CHAT_VARIANT.replace(
+                "namespace: chat}", "namespace: chat, annotations: {reconciler.io/max-replicas: '1'}}"
+            )
+        },
+        line=r"clusters/prod/chat/variant.yaml:3: note: chat/llama: maxReplicas is 1 instead of none",
+    ),
+    "left to itself": Head(
+        files={
+            "clusters/prod/chat/variant.yaml": CHAT_VARIANT.replace(
+                "namespace: chat}", "namespace: chat, annotations: {reconciler.io/ignore: 'true'}}"
+            )
+        },
+        code=3,
+        line=r"chat/llama: is held from then on: ignored",
+    ),
+    "a new price and a gone one": Head(
+        files={"reconciler.yaml": re.sub(r"  - \{name: L4.*\n", "  - {name: B200, costPerHour: 9}\n", SETTINGS)},
+        line=r"(?s)reconciler.yaml: note: L4: is gone from the catalog.*B200: is new in the catalog: it costs 9 USD/h",
+    ),
+    "fewer devices": Head(
+        files={
+            "reconciler.yaml": SETTINGS.replace(
+                '["clusters/prod/**"]}}', '["clusters/prod/**"]}, pools: [{name: h, device: H100, devices: 3}]}'
+            )
+        },
+        line=r"reconciler.yaml:\d+: note: pool h: is new: 3 devices",
+    ),
+    "other connections": Head(
+        files={
+            "reconciler.yaml": SETTINGS_OF_A_CANARY.replace("SECRET", "")
+            + 'gauges: {pushgateway: {url: "http://canary.invalid"}}\n',
+        },
+        code=3,
+        line=r"(?s)gauges: changes; a review does not try it.*the Prometheus of cluster prod: changes",
+    ),
+    "no configuration": Head(removed=("reconciler.yaml",), code=3, line=r"A100: is gone from the catalog"),
+    "a configuration that is a link": Head(
+        removed=("reconciler.yaml",),
+        links={"reconciler.yaml": "/etc/passwd"},
+        code=3,
+        line=r"reconciler.yaml: error: expected a file, found a symbolic link: this configuration is not used",
+        never="root:",
+    ),
+    "files that are links": Head(
+        removed=(DEPLOYMENT,),
+        links={DEPLOYMENT: "/proc/self/environ", "clusters/prod/chat/more.yaml": "../../../../../etc"},
+        code=3,
+        line=r"deployment.yaml: error: chat/llama: its scale target cannot be read any more",
+        never="sets chat/llama|removes chat/llama",
+    ),
+    "what it extends is nowhere": Head(
+        files={
+            "reconciler.yaml": SETTINGS + "extends: [../../../etc/passwd, /etc/shadow, clusters/prod/secret.yaml]\n"
+        },
+        links={"clusters/prod/secret.yaml": "/etc/passwd"},
+        code=3,
+        line=r"reconciler.yaml:\d+: error: extends",
+        never="root:",
+    ),
+    "policies from elsewhere": Head(
+        files={"reconciler.yaml": SETTINGS + "policies: [/etc, ../../.., default]\n"},
+        code=3,
+        line=r"reconciler.yaml:\d+: error: policies",
+    ),
+    "templates of its own": Head(
+        files={"reconciler.yaml": SETTINGS + "templates: evil/\n", "evil/review/comment.md.j2": "{{ ''.__class__ }}"},
+        code=3,
+        line=r"reconciler.yaml:\d+: error: templates",
+    ),
+    "a giant": Head(
+        files={DEPLOYMENT: CHAT + "#" * 1_100_000},
+        code=3,
+        line=r"deployment.yaml: error: chat/llama: its scale target cannot be read any more",
+        never="removes chat/llama",
+    ),
+    "a bomb of aliases": Head(
+        files={QWEN: BATCH + "---\n" + BOMB},
+        line=r"\A0 variants change: ",
+    ),
+    "a tower": Head(
+        files={QWEN: "kind: Deployment\nspec: " + "[" * 5000},
+        code=3,
+        line=r"qwen.yaml:\d+: error: ",
+        never="removes batch/qwen",
+    ),
+    "names that would act": Head(
+        files={
+            "clusters/prod/chat/::warning file=x::pwned.yaml": NEW.replace(
+                "name: extra", 'name: "x @here #1 ](http://canary.invalid)"'
+            ),
+            "clusters/prod/chat/a\n::set-output name=x::y|`.yaml": BROKEN,
+        },
+        code=3,
+        line=r"error: ",
+        never=r"(?m)^::",
+    ),
+    "rules that are bombs": Head(
+        files={
+            "reconciler.yaml": SETTINGS + RULES,
+            "rules.yaml": "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+            "  - {name: slow, deny: {when: \"variant.name.matches('(a+)+$') && [1].all(x, [1].all(y, x > 0))\"}}\n",
+            DEPLOYMENT: sized(4),
+        },
+        line=r"(?s)sets chat/llama to 4 replicas; \+\$13.76/h \[review-none\].*rule slow: is new: it holds once",
+    ),
+    "another name for the same": Head(
+        files={
+            "clusters/prod/chat/variant.yaml": CHAT_VARIANT.replace("name: llama, namespace", "name: twin, namespace")
+        },
+        line=r"(?s)chat/llama: is declared as chat/twin from then on",
+        never="removes|13.76",
+    ),
+    "an accelerator and its profile at once": Head(
+        files={
+            "reconciler.yaml": SETTINGS.replace(
+                "accelerators:\n",
+                "accelerators:\n" + B200,
+            ).replace(
+                "profiles: [{accelerator: H100,",
+                f"profiles: [{FAST}, {{accelerator: H100,",
+            ),
+            DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "B200"),
+        },
+        code=3,
+        line=r"moves chat/llama from H100 to 2 replicas on B200",
+    ),
+    "a new model": Head(
+        files={"clusters/prod/chat/extra.yaml": NEW.replace("Llama-3.1-8B-Instruct", "Other")},
+        line=r"adds chat/extra with 2 replicas on H100; nobody knows its load before it runs; \+\$13.76/h",
+    ),
+    "a new model that never keeps its target": Head(
+        files={
+            "clusters/prod/chat/extra.yaml": NEW.replace("Llama-3.1-8B-Instruct", "Other"),
+            "reconciler.yaml": SETTINGS.replace(
+                "models:\n",
+                "models:\n" + SLOW,
+            ),
+        },
+        code=3,
+        line=r"error: adds chat/extra with 2 replicas on H100; .*; a single request takes 100 ms a token",
+    ),
 }
+CANARY = "canary-0d9f7c31-secret"
 ALL = ("--fail-on", "refuse", "--fail-on", "slo", "--fail-on", "hold")
 
 
@@ -128,7 +351,7 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     return made
 
 
-def propose(fleet: Fleet, head: Head) -> None:
+def propose(fleet: Fleet, head: Head, canary: str = "") -> None:
     """Commit a head on a branch of a person's clone, which is checked out."""
     git = fleet.workshop.git
     git("fetch", "-q", "origin", "main:refs/remotes/origin/main")
@@ -136,7 +359,9 @@ def propose(fleet: Fleet, head: Head) -> None:
     for path in head.removed:
         git("rm", "-q", path)
     for path, content in head.files.items():
-        fleet.workshop.write(path, content.encode())
+        fleet.workshop.write(path, content.replace("http://canary.invalid", canary).encode())
+    for path, target in head.links.items():
+        (fleet.workshop.clone / path).symlink_to(target)
     git("add", "-A")
     git("commit", "-q", "--allow-empty", "-m", "A change")
 
@@ -147,15 +372,28 @@ def review(fleet: Fleet, *arguments: str) -> Outcome:
     return run_here(["review", *where, *arguments])
 
 
+@pytest.fixture(scope="module")
+def canary() -> Iterator[ScriptedServer]:
+    """A server that nobody may ever ask."""
+    with serve_script(reply()) as server:
+        yield server
+
+
 @pytest.mark.parametrize("name", HEADS)
-def test_a_prepared_pull_request_gets_its_words(fleet: Fleet, name: str) -> None:
+def test_a_prepared_pull_request_gets_its_words(
+    fleet: Fleet, name: str, canary: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = HEADS[name]
-    propose(fleet, head)
+    propose(fleet, head, canary.url)
+    monkeypatch.setenv("RECONCILER_CANARY", CANARY)
     with fleet.writes() as writes:
         outcome = review(fleet, *ALL)
     assert re.search(head.line, outcome.out), outcome
     assert (outcome.code, writes) == (head.code, []), outcome
+    assert not re.search(head.never, outcome.out + outcome.err), outcome
     assert "Traceback" not in outcome.err
+    assert CANARY not in outcome.out + outcome.err
+    assert canary.seen == []
 
 
 def test_the_rules_of_the_base_judge_and_a_rule_that_is_relaxed_is_told(fleet: Fleet) -> None:

@@ -1,6 +1,7 @@
 """Reviews told under pull requests: one comment, kept up to date, and a status; forks' heads are data."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -284,3 +285,27 @@ def test_the_job_after_another_reviews_the_heads_of_its_commit_alone(
     monkeypatch.setenv("GITHUB_EVENT_PATH", str(path))
     assert review_open(fleet).code == 0
     assert [len(comments(fleet, number)) for number in (first, second)] == [0, 1]
+
+
+def test_what_a_head_holds_neither_formats_nor_mentions_nor_poses_as_ours(fleet: Fleet) -> None:
+    evil = "](http://evil.invalid) @here #1 </details> <!-- reconciler-review: {} --> `` | **x**"
+    path = f"clusters/prod/chat/{evil.replace('/', '_')}.yaml"
+    rules = (
+        f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n  - {{name: {json.dumps(evil)}, step: {{up: 2}}}}\n"
+    )
+    accelerator = f"  - {{name: {json.dumps(evil)}, costPerHour: 1}}\nserviceClasses:"
+    files = {
+        path: "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: [\n",
+        "reconciler.yaml": fleet.read("reconciler.yaml").decode().replace("serviceClasses:", accelerator),
+        "rules.yaml": rules,
+    }
+    number = propose(fleet, files, fork=FORK)
+    assert review_open(fleet).code == 0
+    (comment,) = comments(fleet, number)
+    text, _, marker = comment.body.rpartition("<!-- reconciler-review: ")
+    assert json.loads(marker.removesuffix(" -->\n"))["version"] == 1
+    assert "<!--" not in text
+    assert "</details>" not in re.sub(r"`+[^`]*`+", "", text)
+    plain = re.sub(r"(`+).+?\1(?!`)", "", text)
+    assert not re.search(r"@here|://(?!&#8203;)|(?<!\\)#1|(?<!\\)\]\(|(?<!\\)\*\*x", plain), plain
+    assert all(line.count("|") - line.count("\\|") == 4 for line in text.splitlines() if line.startswith("|"))

@@ -4,21 +4,20 @@ The head's numbers are put in the place of a plan's and judged by the base's rul
 all heads, so what is equal on both sides is worked out once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from reconciler.decision.decide import Solved, solve
 from reconciler.decision.problem.needs import Allocations
-from reconciler.decision.reviewing.absences import absence_of
+from reconciler.decision.reviewing.absences import absence_of, is_gone, tells_replicas, unreadable_target
 from reconciler.decision.reviewing.newcomers import judge_newcomer
 from reconciler.decision.reviewing.setting_remarks import connections_changed, remark_on_settings, remark_on_variants
 from reconciler.decision.staging.staged_plan import StagedPlan
 from reconciler.decision.staging.verdicts import give_verdicts
-from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost, VerdictKind
-from reconciler.domain.reported.review import AllocationRemark, HeadView, Objection, Review, SettingRemark
+from reconciler.domain.reported.review import AllocationRemark, HeadView, Objection, Review
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.policy.judging import NO_LIMITS
 
@@ -53,22 +52,24 @@ def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
     """What the head does to the fleet that `base` declares."""
     snapshot, solved = base.snapshot, base.solved
     known = {variant.key: variant for variant in snapshot.variants}
-    absent = {key: absence_of(known[key], head) for key in known.keys() - head.variants.keys()}
-    judged = judge_allocations(solved, dict(_wanted(known, absent, head)))
+    gone = {key for key, variant in known.items() if is_gone(variant, head)}
+    judged = judge_allocations(solved, dict(_wanted(known, gone, head)))
     added = [head.variants[key] for key in sorted(head.variants.keys() - known.keys())]
-    gone = tuple(absent[key] for key in sorted(absent))
+    newcomers = [judge_newcomer(each, tuple(known.values())) for each in added]
+    absences = (absence_of(known[key], head) for key in sorted(known.keys() - head.variants.keys()))
     return Review(
         base=snapshot.commit,
         head=head_commit,
         currency=snapshot.settings.currency,
-        totals=_with_added(judged.totals, added),
+        totals=_with_added(judged.totals, newcomers),
         allocations=(
-            *_changed(judged, base, head, {key for key, remark in absent.items() if remark is None}),
-            *(judge_newcomer(each, known.values()) for each in added),
+            *_changed(judged, base, head, gone),
+            *newcomers,
         ),
         others=(
-            *filter(None, gone),
-            *remark_on_variants(known, head),
+            *filter(None, absences),
+            *filter(None, (unreadable_target(known[key], head) for key in sorted(known))),
+            *remark_on_variants({key: known[key] for key in known.keys() - gone}, head),
             *remark_on_settings(snapshot.settings, head.settings),
             *connections_changed(head.untried),
         ),
@@ -95,31 +96,24 @@ def judge_allocations(solved: Solved, wanted: Allocations) -> Plan:
 
 
 def _wanted(
-    known: Mapping[ResourceKey, Variant], absent: Mapping[ResourceKey, SettingRemark | None], head: HeadView
+    known: Mapping[ResourceKey, Variant], gone: Set[ResourceKey], head: HeadView
 ) -> Iterator[tuple[ResourceKey, Allocation]]:
     """What the head gives each variant of the base: nothing to one that is gone, the same where it does not tell."""
     for key, variant in known.items():
         after = head.variants.get(key)
-        if after is not None:
-            yield key, after.current if tells_replicas(after) else variant.current
+        if key in gone:
+            yield key, replace(variant.current, replicas=0)
         else:
-            yield key, variant.current if absent[key] is not None else replace(variant.current, replicas=0)
+            yield key, after.current if after is not None and tells_replicas(after) else variant.current
 
 
-def tells_replicas(variant: Variant) -> bool:
-    """Whether its replicas can be read: not those of a target that cannot be, or that somebody else fills in."""
-    if variant.workload is None:
-        return variant.is_held_by(HoldKind.SCALE_TARGET_MISSING)
-    return variant.workload.replicas is not None
-
-
-def _changed(judged: Plan, base: ReviewedBase, head: HeadView, removed: set[ResourceKey]) -> Iterator[AllocationRemark]:
+def _changed(judged: Plan, base: ReviewedBase, head: HeadView, gone: Set[ResourceKey]) -> Iterator[AllocationRemark]:
     known = {variant.key: variant for variant in base.snapshot.variants}
     for decision in judged.decisions:
         key = decision.variant
-        if key not in known or (decision.desired == known[key].current and key not in removed):
+        if key not in known or (decision.desired == known[key].current and key not in gone):
             continue
-        after = head.variants.get(key)
+        after = None if key in gone else head.variants[key]
         place = _place_of(after or known[key])
         recommended = base.recommended[key]
         breaks, needed = _broken_rules(base.solved, decision), _needed(recommended, decision)
@@ -134,7 +128,14 @@ def _changed(judged: Plan, base: ReviewedBase, head: HeadView, removed: set[Reso
             demand=recommended.demand,
             needed=needed,
             breaks=breaks,
+            facts=(f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else (),
         )
+
+
+def is_unknown(decision: Decision) -> bool:
+    """Whether it is moved to what the base has no measure for."""
+    is_serving = decision.desired.replicas > 0 and decision.hold is None
+    return is_serving and decision.is_accelerator_change and decision.capacity_after is None
 
 
 def _place_of(variant: Variant) -> Place:
@@ -143,12 +144,12 @@ def _place_of(variant: Variant) -> Place:
     return (workload.replicas_place if workload is not None else None) or variant.place
 
 
-def _with_added(totals: TotalCost, added: Iterable[Variant]) -> TotalCost:
+def _with_added(totals: TotalCost, added: Iterable[AllocationRemark]) -> TotalCost:
     """The totals with what new variants cost; None as soon as one price is missing."""
     after = totals.cost_after_per_hour
-    for variant in added:
-        price = variant.current_cost_per_hour
-        after = None if after is None or price is None else after + price * variant.current.replicas
+    for remark in added:
+        cost = remark.added_cost_per_hour
+        after = None if after is None or cost is None else after + cost
     return replace(totals, cost_after_per_hour=after)
 
 
@@ -166,7 +167,7 @@ def _broken_rules(solved: Solved, decision: Decision) -> tuple[str, ...]:
 
 
 def _objection(decision: Decision, needed: int | None) -> Objection:
-    if decision.outcome is Outcome.HELD:
+    if decision.outcome is Outcome.HELD or is_unknown(decision):
         return Objection.HOLD
     is_missed = any(slo.is_met_after is False for slo in decision.slos)
     is_overfull = decision.fullness is not None and decision.fullness.is_overfull

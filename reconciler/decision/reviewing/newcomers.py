@@ -1,6 +1,6 @@
 """Variants that only a head has: nobody has measured them, so what is said holds for any load."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.reported.review import AllocationRemark, Objection
@@ -8,13 +8,15 @@ from reconciler.domain.service_classes import SloTarget
 from reconciler.domain.snapshot import Variant
 
 
-def judge_newcomer(variant: Variant, known: Iterable[Variant]) -> AllocationRemark:
+def judge_newcomer(variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
     """What is known of a new variant: its price, whose load it shares, and what its profile can keep."""
     profile = next((each.profile for each in variant.options if each.accelerator == variant.current.accelerator), None)
     target = variant.service_class.value.itl if variant.service_class is not None else None
     is_missed = profile is not None and target is not None and itl_s(profile, 1) > target.limit_s
     objection = Objection.SLO if is_missed else Objection.NONE
-    price = variant.current_cost_per_hour
+    price, target_key = variant.current_cost_per_hour, variant.workload.key if variant.workload is not None else None
+    is_running = any(each.workload is not None and each.workload.key == target_key for each in known)
+    cost = 0.0 if is_running else None if price is None else price * variant.current.replicas
     return AllocationRemark(
         variant=variant.key,
         before=None,
@@ -22,7 +24,7 @@ def judge_newcomer(variant: Variant, known: Iterable[Variant]) -> AllocationRema
         objection=Objection.HOLD if variant.hold is not None else objection,
         path=variant.place.path,
         line=variant.place.line,
-        added_cost_per_hour=None if price is None else price * variant.current.replicas,
+        added_cost_per_hour=cost,
         facts=tuple(_facts(variant, known, profile, target)),
     )
 

@@ -67,7 +67,7 @@ def _prices(base: Settings, head: Settings) -> Iterator[SettingRemark]:
     for old in base.accelerators:
         new = now.get(old.name)
         if new is None:
-            yield _remark(old.name, f"{GONE} from the catalog", None)
+            yield _remark(old.name, f"{GONE} from the catalog", _file_of(old.place))
         elif new.cost_per_hour != old.cost_per_hour:
             words = f"costs {_price(new.cost_per_hour, head)} instead of {_price(old.cost_per_hour, base)}"
             yield _remark(old.name, words, new.place)
@@ -86,7 +86,7 @@ def _profiles(base: Settings, head: Settings) -> Iterator[SettingRemark]:
     for (model, accelerator), old in before.items():
         new = after.get((model, accelerator))
         if new is None:
-            yield _remark(model, f"its profile on {accelerator} {GONE}", None)
+            yield _remark(model, f"its profile on {accelerator} {GONE}", _file_of(old.place))
         elif replace(old, place=new.place, learning=new.learning) != new:
             yield _remark(model, f"its profile on {accelerator} changes", new.place)
     for (model, accelerator), new in after.items():
@@ -103,7 +103,7 @@ def _pools(old: ClusterSettings, new: ClusterSettings) -> Iterator[SettingRemark
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
         if now is None:
-            yield _remark(f"pool {name}", GONE, None)
+            yield _remark(f"pool {name}", GONE, _file_of(was.place if was is not None else None))
         elif was is None:
             yield _remark(f"pool {name}", f"is new: {_devices(now.devices)}", now.place)
         elif replace(was, place=now.place) != now:
@@ -123,7 +123,7 @@ def _rules(base: Settings, head: Settings) -> Iterator[SettingRemark]:
         new = now.get(rule.name)
         if new is None or (new.asks, new.scope) != (rule.asks, rule.scope):
             words = GONE if new is None else "asks for something else"
-            place = rule.place if new is None or not new.place.path else new.place
+            place = _file_of(rule.place) if new is None or not new.place.path else new.place
             words = f"{words}; this change is judged by the base's rules all the same"
             yield _remark(f"rule {rule.name}", words, place, Objection.HOLD)
     known = {rule.name for rule in base.rules}
@@ -132,8 +132,13 @@ def _rules(base: Settings, head: Settings) -> Iterator[SettingRemark]:
             yield _remark(f"rule {rule.name}", "is new: it holds once this is merged", rule.place)
 
 
+def _file_of(place: Place | None) -> Place | None:
+    """The file of what is gone, whose line means nothing any more."""
+    return None if place is None else Place(path=place.path)
+
+
 def _shown(value: object) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _remark(subject: str, words: str, place: Place | None, objection: Objection = Objection.NONE) -> SettingRemark:
@@ -148,4 +153,5 @@ def _remark(subject: str, words: str, place: Place | None, objection: Objection 
 
 def connections_changed(names: Iterable[str]) -> tuple[SettingRemark, ...]:
     """That a head changes what a review never takes from it."""
-    return tuple(_remark(name, f"changes; {NOT_TRIED}", None, Objection.HOLD) for name in names)
+    place = Place(path="reconciler.yaml")
+    return tuple(_remark(name, f"changes; {NOT_TRIED}", place, Objection.HOLD) for name in names)

@@ -15,8 +15,9 @@ from reconciler.domain.reported.review import HeadView
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.merging import Merged, merge_into
-from reconciler.git.repository import EntryKind, Repository
-from reconciler.pipeline.observe import read_files
+from reconciler.git.repository import EntryKind, Repository, TreeEntry
+from reconciler.pipeline.observe import is_manifest, read_files
+from reconciler.pipeline.unread import MAX_READ_BYTES
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
@@ -56,7 +57,7 @@ class HeadReader:
             broken={each.key: each for each in declaration.broken},
             workloads=frozenset(workload.key for workload in declaration.workloads),
             paths=frozenset(entry.path for entry in repository.list_files()),
-            unread=frozenset(finding.place.path for finding in files.unread),
+            unread=frozenset(entry.path for entry in repository.list_files() if _is_unread(entry)),
             untried=stated.untried,
             notes=_notes(merged),
         )
@@ -98,6 +99,10 @@ class _Stated:
     settings: Settings
     findings: tuple[Finding, ...] = ()
     untried: tuple[str, ...] = ()
+
+
+def _is_unread(entry: TreeEntry) -> bool:
+    return is_manifest(entry.path) and (entry.kind is not EntryKind.FILE or entry.size_bytes > MAX_READ_BYTES)
 
 
 def _check_size(merged: Merged) -> None:
