@@ -279,6 +279,13 @@ class Plan:
         return tuple(decision for decision in self.decisions if decision.outcome is outcome)
 
     @property
+    def tally(self) -> Mapping[str, int]:
+        """How many variants change, are held, stay because something must happen first, and stay: each in one."""
+        patient = sum(each.waiting is not None for each in self.with_outcome(Outcome.UNCHANGED))
+        counts = {str(outcome): len(self.with_outcome(outcome)) for outcome in Outcome}
+        return {**counts, str(Outcome.UNCHANGED): counts[Outcome.UNCHANGED] - patient, "waiting": patient}
+
+    @property
     def is_all_held(self) -> bool:
         """Whether there are variants, and every one of them is held."""
         decisions = self.decisions

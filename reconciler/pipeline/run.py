@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reconciler.decision.after_merge.outcomes import judge_merges
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.plan import Outcome, Plan
+from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.reported.outcomes import MergedOutcome
@@ -47,7 +47,7 @@ class Prepared:
 
 
 def _tally(plan: Plan) -> str:
-    return ", ".join(f"{len(plan.with_outcome(outcome))} {outcome}" for outcome in Outcome)
+    return ", ".join(f"{number} {word}" for word, number in plan.tally.items())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
-from reconciler.domain.plan import Decision, Fullness, GroupPlan, Outcome, Plan, SloProjection, Step
+from reconciler.domain.plan import Decision, Fullness, GroupPlan, Plan, SloProjection, Step
 from reconciler.domain.proposals import ConditionFlip
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
@@ -27,7 +27,7 @@ def plan_json(plan: Plan) -> Json:
         "commit": plan.commit,
         "recording": plan.recording,
         "currency": plan.currency,
-        "counts": {str(outcome): len(plan.with_outcome(outcome)) for outcome in Outcome},
+        "counts": dict(plan.tally),
         "cost_before_per_hour": _number(plan.totals.cost_before_per_hour),
         "cost_after_per_hour": _number(plan.totals.cost_after_per_hour),
         "solver": solver_json(plan),

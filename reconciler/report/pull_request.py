@@ -216,7 +216,9 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         cautions=tuple(dict.fromkeys(map(one_line, _cautions(changes, decisions, labels)))),
         problems=(),
         details=tuple(_detail_row(decision, labels, pages) for decision in (*changes, *held) if decision.steps),
-        unchanged=tuple(labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED)),
+        unchanged=tuple(
+            labels[each.variant] for each in of_outcome(decisions, Outcome.UNCHANGED) if each.waiting is None
+        ),
         assumptions=plan.assumptions,
         fleet=tuple(map(one_line, fleet_lines(plan))),
         queries=_queries(plan, changes),

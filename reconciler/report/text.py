@@ -57,10 +57,9 @@ def counts_text(plan: Plan) -> str:
     waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
     verb = "needs" if waiting == 1 else "need"
     approval = f" ({waiting} {verb} approval)" if waiting else ""
-    held, staying = plan.with_outcome(Outcome.HELD), plan.with_outcome(Outcome.UNCHANGED)
-    patient = sum(each.waiting is not None for each in staying)
-    later = f", {patient} waiting" if patient else ""
-    return f"{count(len(changes), 'change')}{approval}, {len(held)} held{later}, {len(staying) - patient} unchanged."
+    tally = plan.tally
+    later = f", {tally['waiting']} waiting" if tally["waiting"] else ""
+    return f"{count(len(changes), 'change')}{approval}, {tally['held']} held{later}, {tally['unchanged']} unchanged."
 
 
 def nothing_decided(plan: Plan) -> str:

@@ -200,6 +200,14 @@ def test_every_subset_of_pull_requests_fits_and_serves(planned: Callable[[int], 
                 assert carried >= aim * (1 - NOISE), (seed, model, carried, aim, placed)
 
 
+def test_whatever_stays_for_a_reason_is_counted_as_held(planned: Callable[[int], Plan], seeds: range) -> None:
+    for seed in seeds:
+        plan = planned(seed)
+        for each in plan.decisions:
+            assert (each.hold is not None) is (each.outcome is Outcome.HELD), f"seed {seed}: {each.variant}"
+        assert plan.tally["held"] == sum(each.hold is not None for each in plan.decisions)
+
+
 def test_the_order_of_the_input_changes_nothing(
     empty: Any, make: Any, planned: Callable[[int], Plan], seeds: range
 ) -> None:
