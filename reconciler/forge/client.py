@@ -96,6 +96,10 @@ class ForgeClient:
         """Take something away."""
         return self.write("DELETE", path, None, action=action)
 
+    def put(self, path: str, body: Mapping[str, object], *, action: str) -> object:
+        """Change something, or do what the path stands for."""
+        return self.write("PUT", path, body, action=action)
+
     def ask(
         self,
         method: str,

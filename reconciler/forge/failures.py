@@ -23,6 +23,10 @@ class NotFoundError(ConfigurationError):
     """Raised for a 404: it is not there, or the token may not see it."""
 
 
+class NotMergeableError(TransientError):
+    """Raised for a 405: a pull request cannot be merged as it stands, or rules of its base forbid it."""
+
+
 class Judge(ABC):
     """Says what to raise for an answer, and whether asking again may help; `token_name` is where the token is from."""
 
@@ -66,6 +70,8 @@ class Judge(ABC):
         del content
         if status == 409:
             return RivalRunError(f"{shown} (somebody changed it at the same time)")
+        if status == 405:
+            return NotMergeableError(shown)
         advice = self.advice(status)
         kinds: dict[int, type[ConfigurationError]] = {403: ForbiddenError, 404: NotFoundError}
         return kinds.get(status, ConfigurationError)(f"{shown}; {advice}") if advice else TransientError(shown)

@@ -13,8 +13,10 @@ from reconciler.forge.failures import ForbiddenError
 from reconciler.forge.github_answers import is_from, pull_request_of
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.github_failures import UnprocessableError
+from reconciler.forge.github_merging import merge_one, unschedule_one
 from reconciler.forge.github_reviews import GitHubReviews
 from reconciler.forge.github_rights import read_rights
+from reconciler.forge.merging import MergeAnswer
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.forge.rights import Rights
 
@@ -169,6 +171,14 @@ class GitHub:
     def head_ref(self, pull_request: PullRequest) -> str:
         """See `Forge`; GitHub keeps it up to date for every pull request."""
         return f"refs/pull/{pull_request.number}/head"
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """See `Forge`."""
+        return merge_one(self._client, self._path(), number, head_commit=head_commit, method=method)
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`."""
+        unschedule_one(self._client, self._path(), number)
 
     def _open(self, base: str) -> Iterator[object]:
         # The oldest first: what is opened while we read comes at the end and moves nothing to another page.

@@ -21,6 +21,7 @@ def pull_request_of(answer: object, full_name: str) -> PullRequest:
         head_commit=needed_text(answer, "head", "sha"),
         is_draft=flag_of(answer, "draft"),
         is_from_fork=not is_from(answer, full_name),
+        is_scheduled=_is_scheduled(answer),
         closed_at_s=time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
         url=needed_text(answer, "html_url"),
@@ -36,6 +37,12 @@ def _state(answer: object) -> PullRequestState:
     if text_of(answer, "merged_at"):
         return PullRequestState.MERGED
     return PullRequestState.OPEN if needed_text(answer, "state") == "open" else PullRequestState.CLOSED
+
+
+def _is_scheduled(answer: object) -> bool:
+    """Whether auto-merge was switched on by who opened it; a person's doing so is none of ours."""
+    told_by = text_of(answer, "auto_merge", "enabled_by", "login")
+    return bool(told_by) and told_by == text_of(answer, "user", "login")
 
 
 def _labels(answer: object) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class GitHubClient(ForgeClient):
         )
 
     def ask_graphql(self, query: str, variables: Mapping[str, object], *, action: str) -> object:
-        """The `data` of a GraphQL answer; ConfigurationError when this API does not know what is asked."""
+        """The `data` of a GraphQL answer; ConfigurationError when this API does not know what is asked, or refuses."""
         url = f"{self.root.removesuffix('/v3')}/graphql"
         answer = self.ask("POST", url, action=action, body={"query": query, "variables": dict(variables)})
         if isinstance(answer, dict) and not answer.get("errors"):

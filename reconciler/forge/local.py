@@ -16,6 +16,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.local_files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
 from reconciler.forge.local_reviews import LocalReviews
 from reconciler.forge.local_writing import claim_number, replace_file
+from reconciler.forge.merging import MergeAnswer, MergeState, waiting
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 from reconciler.forge.rights import Rights
 
@@ -157,6 +158,20 @@ class Local:
     def head_ref(self, pull_request: PullRequest) -> str:
         """See `Forge`: there are no forks."""
         return f"refs/heads/{pull_request.head_branch}"
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """See `Forge`; files know nothing of commits, so git does it, with a merge commit."""
+        del head_commit, method
+        current = self._read(self._path(number))
+        if current.is_draft:
+            return waiting("it is a draft")
+        if current.state is PullRequestState.CLOSED:
+            return waiting("a person closed it")
+        return MergeAnswer(state=MergeState.LEFT_TO_GIT if current.is_open else MergeState.MERGED)
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`; nothing is ever scheduled here."""
+        del number
 
     def _rewrite(self, pull_request: PullRequest) -> PullRequest:
         path = self._path(pull_request.number)

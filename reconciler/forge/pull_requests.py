@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.domain.settings import Identity
+from reconciler.forge.merging import MergeAnswer
 from reconciler.forge.reviews import Reviews
 from reconciler.forge.rights import Rights
 
@@ -104,7 +105,8 @@ class PullRequest:
 
     `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
     `opened_at_s` where the forge does not say. `is_from_fork`: `head_branch` is not one of this repository, and its
-    name anybody's.
+    name anybody's. `is_scheduled`: whoever opened it told the forge to merge it once the rules of its base are
+    met.
     """
 
     number: int
@@ -118,6 +120,7 @@ class PullRequest:
     is_draft: bool = False
     is_from_fork: bool = False
     in_merge_queue: bool = False
+    is_scheduled: bool = False
     closed_at_s: float | None = None
     opened_at_s: float | None = None
     url: str = ""
@@ -224,4 +227,18 @@ class Forge(Protocol):
 
     def head_ref(self, pull_request: PullRequest) -> str:
         """The ref under which git finds its head in this repository, that of a fork's too."""
+        ...
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """Merge an open one whose newest commit is `head_commit`, as the rules of its base allow and never around them.
+
+        `method` is merge, squash or rebase; empty is the first of these that the repository allows. What only waits for
+        rules of the base is scheduled where the forge can do that. Nothing is merged with a check that failed or has
+        not finished, with a review that asks for changes, or as a draft. Asking again for what is merged or scheduled
+        changes nothing. Raises RivalRunError when the newest commit is another.
+        """
+        ...
+
+    def unschedule(self, number: int) -> None:
+        """Take back that the forge is to merge it; nothing where it is not, or where somebody else told it to."""
         ...

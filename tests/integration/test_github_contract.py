@@ -10,6 +10,7 @@ from reconciler.domain.settings import ForgeSettings
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
 from reconciler.forge.marker import Marker, withdrawn, write_marker
+from reconciler.forge.merging import MergeState
 from reconciler.forge.pull_requests import Forge, RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
 from reconciler.forge.reviews import CommitStatus, Verdict
@@ -34,6 +35,8 @@ OPERATIONS = {
     "pulls/create",
     "pulls/get",
     "pulls/list",
+    "pulls/list-reviews",
+    "pulls/merge",
     "pulls/request-reviewers",
     "pulls/update",
     "repos/create-commit-status",
@@ -92,6 +95,9 @@ def live_through_everything(forge: Forge) -> None:
     forge.update(created.number, body=withdrawn(body), close=True)
     (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
     assert not closed.is_open
+    again = forge.create(head="reconciler/llm", base="main", title="Scale llama", body=body)
+    assert again is not None
+    assert forge.merge(again.number, head_commit=again.head_commit).state is MergeState.MERGED
 
 
 def test_every_operation_of_ours_is_as_github_describes_it(server: GitHubServer) -> None:

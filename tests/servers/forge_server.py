@@ -77,7 +77,11 @@ class LoggedRequest:
 
 @dataclass(kw_only=True)
 class StoredPullRequest:
-    """A pull request as the server remembers it; `head_repository` None is this repository, empty a deleted fork."""
+    """A pull request as the server remembers it; `head_repository` None is this repository, empty a deleted fork.
+
+    `mergeable_state` is what rules and checks make of it, unknown for so many looks; `reviews` are pairs of who and
+    what, `merged_by` the method, `told_by` who switched auto-merge on.
+    """
 
     number: int
     title: str
@@ -95,6 +99,11 @@ class StoredPullRequest:
     closed_s: float | None = None
     merged_s: float | None = None
     in_merge_queue: bool = False
+    mergeable_state: str = "clean"
+    unknown_for: int = 0
+    reviews: list[tuple[str, str]] = field(default_factory=list)
+    merged_by: str = ""
+    told_by: str = ""
     hidden_lists: int = 0
 
 
@@ -115,7 +124,7 @@ class StoredRepository:
     """A repository with its pull requests by number.
 
     `role` is the token's: admin, push, triage, pull, or empty for a workflow's token, which has none. `rules` are the
-    types of rules by the beginning of a branch's name.
+    types of rules by the beginning of a branch's name. With `has_queue` only auto-merge merges; `methods` are allowed.
     """
 
     full_name: str
@@ -125,6 +134,8 @@ class StoredRepository:
     renamed_to: str = ""
     role: str = "push"
     allows_auto_merge: bool = True
+    has_queue: bool = False
+    methods: Sequence[str] = ("merge", "squash", "rebase")
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pull_requests: dict[int, StoredPullRequest] = field(default_factory=dict)
     comments: dict[int, StoredComment] = field(default_factory=dict)
@@ -251,18 +262,26 @@ class ForgeServer(ABC):
         self.close_stored(self.repositories[full_name.lower()].pull_requests[number])
 
     def merge(self, full_name: str, number: int) -> str:
-        """Merge with a merge commit, as a person, and return it; the head branch stays."""
+        """Merge as a person, with a merge commit unless the request said otherwise, and return it; the branch stays."""
         repository = self.repositories[full_name.lower()]
         stored = repository.pull_requests[number]
         branches = repository.branches()
         base, head = branches[stored.base], branches[stored.head]
         tree = run_git(repository.directory, "merge-tree", "--write-tree", base, head).splitlines()[0]
         message = f"{self.merge_words.format(number=number)} from {stored.head}"
-        commit = run_git(repository.directory, "commit-tree", tree, "-p", base, "-p", head, "-m", message)
+        parents = ("-p", base) if stored.merged_by in ("squash", "rebase") else ("-p", base, "-p", head)
+        commit = run_git(repository.directory, "commit-tree", tree, *parents, "-m", message)
         run_git(repository.directory, "update-ref", f"refs/heads/{stored.base}", commit, base)
         self.close_stored(stored)
         stored.merged_s = stored.closed_s
         return commit
+
+    def meet_rules(self, full_name: str, number: int) -> None:
+        """Let checks pass and reviewers approve: what is to be merged then is merged."""
+        stored = self.repositories[full_name.lower()].pull_requests[number]
+        stored.mergeable_state = "clean"
+        if stored.told_by:
+            self.merge(full_name, number)
 
     @property
     def writes(self) -> list[LoggedRequest]:

@@ -38,6 +38,7 @@ from tests.servers.github_objects import (
     public_user_object,
     pull_request_object,
     repository_object,
+    review_object,
     rule_object,
     simple_pull_request_object,
     status_object,
@@ -51,6 +52,7 @@ ROLES = ("admin", "maintain", "push", "triage", "pull")
 """Each may all that those after it may."""
 LIMIT_HEADERS = {"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "4999", "X-RateLimit-Reset": "1790003600"}
 VIEWER = "query { viewer { databaseId } }"
+MERGE_METHODS = {"merge": "allow_merge_commit", "squash": "allow_squash_merge", "rebase": "allow_rebase_merge"}
 QUEUE_FIELD = re.compile(r"(p\d+): pullRequest\(number: (\d+)\) \{ isInMergeQueue \}")
 
 
@@ -111,6 +113,8 @@ class GitHubServer(ForgeServer):
             ("GET", "/pulls", lambda: self._list(repository, query)),
             ("POST", "/pulls", lambda: self._create(repository, body)),
             ("GET", r"/pulls/(\d+)", lambda number: self._one(repository, number)),
+            ("PUT", r"/pulls/(\d+)/merge", lambda number: self._merge(repository, int(number), body)),
+            ("GET", r"/pulls/(\d+)/reviews", lambda number: self._reviews(repository, int(number))),
             ("PATCH", r"/pulls/(\d+)", lambda number: self._edit(repository, number, body)),
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
             ("DELETE", r"/issues/(\d+)/labels/([^/]+)", lambda *named: self._remove_label(repository, *named)),
@@ -134,12 +138,55 @@ class GitHubServer(ForgeServer):
         if body["query"] == VIEWER:
             return Answer(status=200, body={"data": {"viewer": {"databaseId": OWN_ID}}})
         variables = body["variables"]
+        if body["query"].startswith("mutation"):
+            return self._mutate(body["query"], variables)
         repository = self.repositories[f"{variables['owner']}/{variables['name']}".lower()]
         asked = QUEUE_FIELD.findall(body["query"])
         queued = {
             alias: {"isInMergeQueue": repository.pull_requests[int(number)].in_merge_queue} for alias, number in asked
         }
         return Answer(status=200, body={"data": {"repository": queued}})
+
+    def _mutate(self, query: str, variables: Mapping[str, str]) -> Answer:
+        """Auto-merge on or off, refused as GitHub refuses it."""
+        full_name, number = variables["id"].removeprefix("PR_").rsplit("_", 1)
+        repository = next(each for each in self.repositories.values() if full_name == str(each.id))
+        self._refresh(repository)
+        stored = repository.pull_requests[int(number)]
+        if "disablePullRequestAutoMerge" in query:
+            stored.told_by = ""
+        elif not repository.allows_auto_merge:
+            return _refuse_mutation("Auto merge is not allowed for this repository")
+        elif stored.mergeable_state == "clean" and not repository.has_queue:
+            return _refuse_mutation("Pull request Pull request is in clean status")
+        elif variables["head"] != stored.head_commit:
+            return _refuse_mutation("Head branch was modified. Review and try the merge again.")
+        else:
+            stored.told_by, stored.merged_by = self.login, variables["method"].lower()
+        return Answer(status=200, body={"data": {"clientMutationId": None}})
+
+    def _merge(self, repository: StoredRepository, number: int, body: Any) -> Answer:
+        """Merge by a request: an administrator's goes around the rules, as on GitHub."""
+        stored, branches = repository.pull_requests[number], repository.branches()
+        if stored.state != "open":
+            return Answer(status=405, body=error_object("Pull Request is not mergeable"))
+        if body["sha"] != branches[stored.head]:
+            return Answer(status=409, body=error_object("Head branch was modified. Review and try the merge again."))
+        is_forbidden = stored.mergeable_state in ("blocked", "behind") and repository.role != "admin"
+        if repository.has_queue or is_forbidden or stored.mergeable_state in ("dirty", "draft"):
+            return Answer(status=405, body=error_object("Repository rule violations found"))
+        if body["merge_method"] not in repository.methods:
+            return Answer(status=405, body=error_object(f"{body['merge_method']} is not allowed on this repository"))
+        stored.merged_by = body["merge_method"]
+        commit = self.merge(repository.full_name, number)
+        message = "Pull Request successfully merged"
+        return Answer(status=200, body={"sha": commit, "merged": True, "message": message})
+
+    def _reviews(self, repository: StoredRepository, number: int) -> Answer:
+        stored = repository.pull_requests[number]
+        here = enumerate(stored.reviews, start=1)
+        objects = [review_object(self.url, repository.full_name, number, index, *each) for index, each in here]
+        return Answer(status=200, body=objects)
 
     def _repository_answer(self, repository: StoredRepository) -> Answer:
         shown = self._repository(repository.renamed_to or repository.full_name)
@@ -148,6 +195,7 @@ class GitHubServer(ForgeServer):
             "archived": repository.archived,
             "permissions": {name: index >= role for index, name in enumerate(ROLES)},
             "allow_auto_merge": repository.allows_auto_merge,
+            **{field: name in repository.methods for name, field in MERGE_METHODS.items()},
         }
         return Answer(status=200, body={**full_repository_object(shown), **told})
 
@@ -210,7 +258,10 @@ class GitHubServer(ForgeServer):
         stored = repository.pull_requests.get(int(number))
         if stored is None:
             return Answer(status=404, body=error_object("Not Found"))
-        return Answer(status=200, body=pull_request_object(self.url, self._view(repository, stored)))
+        found = "draft" if stored.draft else stored.mergeable_state
+        told = {"mergeable_state": "unknown" if stored.unknown_for else found}
+        stored.unknown_for = max(stored.unknown_for - 1, 0)
+        return Answer(status=200, body={**pull_request_object(self.url, self._view(repository, stored)), **told})
 
     def _edit(self, repository: StoredRepository, number: str, body: Any) -> Answer:
         stored = repository.pull_requests[int(number)]
@@ -313,6 +364,8 @@ class GitHubServer(ForgeServer):
             updated_s=stored.updated_s,
             closed_s=stored.closed_s,
             merged_s=stored.merged_s,
+            node_id=f"PR_{repository.id}_{stored.number}",
+            told_by=user_object(self.url, stored.told_by, 99) if stored.told_by else None,
         )
 
     def _labels(self, repository: StoredRepository, stored: StoredPullRequest) -> list[Json]:
@@ -333,6 +386,11 @@ def serve_github() -> Iterator[GitHubServer]:
     description = find_description()
     with serve_forge(GitHubServer(load_contract(description) if description else None)) as state:
         yield state
+
+
+def _refuse_mutation(message: str) -> Answer:
+    error = {"type": "UNPROCESSABLE", "path": ["enablePullRequestAutoMerge"], "message": message}
+    return Answer(status=200, body={"data": {"enablePullRequestAutoMerge": None}, "errors": [error]})
 
 
 def _refuse_create(message: str) -> Answer:

@@ -76,6 +76,8 @@ class PullRequestView:
     labels: Sequence[Json]
     reviewers: Sequence[Json]
     user: Json
+    node_id: str
+    told_by: Json | None
     created_s: float
     updated_s: float
     closed_s: float | None
@@ -217,7 +219,7 @@ def simple_pull_request_object(api: str, view: PullRequestView) -> Json:
     }
     return {
         "id": 1_000_000 + view.number,
-        "node_id": f"PR_{view.number}",
+        "node_id": view.node_id,
         "number": view.number,
         "url": url,
         "html_url": html_url,
@@ -240,7 +242,7 @@ def simple_pull_request_object(api: str, view: PullRequestView) -> Json:
         "assignees": [],
         "milestone": None,
         "author_association": "MEMBER",
-        "auto_merge": None,
+        "auto_merge": None if view.told_by is None else auto_merge_object(view.told_by),
         "merge_commit_sha": None,
         "head": _end(view.head, view.head_commit, view.head_repository, view.user),
         "base": _end(view.base, view.base_commit, view.repository, view.user),
@@ -248,6 +250,29 @@ def simple_pull_request_object(api: str, view: PullRequestView) -> Json:
         "updated_at": timestamp(view.updated_s),
         "closed_at": None if view.closed_s is None else timestamp(view.closed_s),
         "merged_at": None if view.merged_s is None else timestamp(view.merged_s),
+    }
+
+
+def auto_merge_object(told_by: Json) -> Json:
+    """An `auto-merge`."""
+    return {"enabled_by": told_by, "merge_method": "merge", "commit_title": "", "commit_message": ""}
+
+
+def review_object(api: str, full_name: str, number: int, review_id: int, login: str, state: str) -> Json:
+    """A `pull-request-review`."""
+    url = f"{api}/repos/{full_name}/pulls/{number}"
+    html_url = f"https://github.com/{full_name}/pull/{number}#pullrequestreview-{review_id}"
+    return {
+        "id": review_id,
+        "node_id": f"PRR_{review_id}",
+        "user": user_object(api, login, 200 + review_id),
+        "body": "",
+        "state": state,
+        "html_url": html_url,
+        "pull_request_url": url,
+        "_links": {"html": {"href": html_url}, "pull_request": {"href": url}},
+        "commit_id": "0" * 40,
+        "author_association": "MEMBER",
     }
 
 

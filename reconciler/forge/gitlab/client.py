@@ -1,7 +1,6 @@
 """Requests to GitLab's REST API."""
 
 import math
-from collections.abc import Mapping
 
 from reconciler.errors import ConfigurationError
 from reconciler.forge.client import WRITE_PAUSE_S, ForgeClient
@@ -43,10 +42,6 @@ class GitLabClient(ForgeClient):
             run_ends_s=run_ends_s,
             clock=clock,
         )
-
-    def put(self, path: str, body: Mapping[str, object], *, action: str) -> object:
-        """Change something."""
-        return self.write("PUT", path, body, action=action)
 
     def is_last(self, page: list[object], response: Response) -> bool:
         """See `ForgeClient`; a page may hold less than was asked for and not be the last, which a header tells."""

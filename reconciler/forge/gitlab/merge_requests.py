@@ -17,6 +17,7 @@ from reconciler.forge.gitlab.failures import ConflictError
 from reconciler.forge.gitlab.reviews import GitLabReviews
 from reconciler.forge.gitlab.rights import read_rights
 from reconciler.forge.gitlab.texts import is_kept_as, text_to_send, title_of
+from reconciler.forge.merging import MergeAnswer, waiting
 from reconciler.forge.pull_requests import (
     NEUTRAL_IDENTITY,
     PullRequest,
@@ -212,6 +213,15 @@ class GitLab:
     def _listed(self, action: str, query: dict[str, str]) -> Iterator[object]:
         for page in self._client.pages(self._path("merge_requests"), action=action, query=query):
             yield from page
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """See `Forge`; nothing is merged here yet."""
+        del number, head_commit, method
+        return waiting("merging by itself is not built for GitLab yet: a person merges it")
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`; nothing is scheduled here yet."""
+        del number
 
     def _check_ahead(self, head: str, base: str, action: str) -> None:
         """Raise where `head` holds nothing that `base` lacks: GitLab would open a pull request all the same."""

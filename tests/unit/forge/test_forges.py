@@ -7,9 +7,11 @@ import pytest
 
 from reconciler.domain.proposals import ProposalState
 from reconciler.forge.marker import Marker, MarkerState, read_marker, with_outcome, withdrawn, write_marker
+from reconciler.forge.merging import MergeState
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 from reconciler.forge.reviews import CommitStatus, Verdict
+from tests.servers.git_workshop import run_git
 
 HEAD = "reconciler/prod-llm-0a1b2c3d"
 DECISION = "a" * 64
@@ -27,6 +29,10 @@ def propose(stage: Any, head: str = HEAD, **changes: Any) -> PullRequest:
 def listed(stage: Any, closed_since_s: float = 0.0, base: str = "main") -> tuple[PullRequest, ...]:
     found = stage.forge.list_pull_requests(head_prefix="reconciler/", base=base, closed_since_s=closed_since_s)
     return tuple(found)
+
+
+def head_commit_of(stage: Any) -> str:
+    return run_git(stage.repository, "rev-parse", f"refs/heads/{HEAD}")
 
 
 def test_access_to_an_existing_repository_is_granted(stage: Any) -> None:
@@ -223,3 +229,36 @@ def test_a_status_that_is_shown_already_is_not_set_again(stage: Any) -> None:
 def test_a_status_is_set_on_a_commit_alone(stage: Any) -> None:
     with pytest.raises(ValueError, match="expected a commit"):
         stage.forge.reviews.set_status("../../x", CommitStatus(verdict=Verdict.SUCCESS, words=""))
+
+
+def test_an_order_to_merge_is_obeyed_or_left_to_git(stage: Any) -> None:
+    created = propose(stage)
+    answer = stage.forge.merge(created.number, head_commit=head_commit_of(stage))
+    if stage.forge.name == "gitlab":  # not built there yet
+        assert answer.state is MergeState.WAITING
+        return
+    assert answer.state in (MergeState.MERGED, MergeState.LEFT_TO_GIT)
+    if answer.state is MergeState.LEFT_TO_GIT:
+        stage.forge.note_merge(created.number)
+    assert listed(stage)[0].state is PullRequestState.MERGED
+    before = stage.trace()
+    assert stage.forge.merge(created.number, head_commit="").state is MergeState.MERGED
+    assert stage.trace() == before
+
+
+@pytest.mark.parametrize("why", ["draft", "closed"])
+def test_what_is_a_draft_or_closed_is_not_merged(stage: Any, why: str) -> None:
+    created = propose(stage, draft=why == "draft")
+    if why == "closed":
+        stage.close(created.number)
+    before = stage.trace()
+    assert stage.forge.merge(created.number, head_commit=head_commit_of(stage)).state is MergeState.WAITING
+    assert stage.trace() == before
+
+
+def test_nothing_is_taken_back_that_was_never_told(stage: Any) -> None:
+    created = propose(stage)
+    before = stage.trace()
+    stage.forge.unschedule(created.number)
+    assert stage.trace() == before
+    assert listed(stage) == (created,)

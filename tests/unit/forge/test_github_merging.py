@@ -1,0 +1,196 @@
+"""Merging on GitHub: what it calls clean is merged, what waits for rules is scheduled, and nothing goes around them."""
+
+import re
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ConfigurationError, RivalRunError
+from reconciler.forge.merging import MergeAnswer, MergeState
+from reconciler.forge.pull_requests import PullRequestState
+from tests.servers.git_workshop import run_git
+
+HEAD = "reconciler/prod-llm-auto"
+MERGED = MergeAnswer(state=MergeState.MERGED)
+
+
+@pytest.fixture
+def proposed(github: Any) -> Any:
+    """A GitHub with one pull request of ours: the stage, the forge, what the server stores, and its head commit."""
+    head = github.push(HEAD)
+    forge = github.open()
+    created = forge.create(head=HEAD, base="main", title="A title", body="A body")
+    stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
+    return github, forge, stored, head
+
+
+def shown(forge: Any) -> Any:
+    (found,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
+    return found
+
+
+def puts(github: Any) -> list[Any]:
+    return [each for each in github.server.requests if each.method == "PUT"]
+
+
+@pytest.mark.parametrize("state", ["clean", "has_hooks"])
+def test_what_is_clean_is_merged_at_the_commit_that_was_looked_at(proposed: Any, state: str) -> None:
+    github, forge, stored, head = proposed
+    stored.mergeable_state = state
+    assert forge.merge(1, head_commit=head) == MERGED
+    assert shown(forge).state is PullRequestState.MERGED
+    assert [each.body for each in puts(github)] == [{"sha": head, "merge_method": "merge"}]
+    assert run_git(github.repository, "rev-list", "--parents", "-1", "main").split()[2:] == [head]
+    assert forge.merge(1, head_commit=head) == MERGED, "asking again changes nothing"
+    assert len(puts(github)) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("draft", "it is a draft"),
+        ("dirty", "conflicts with its base"),
+        ("behind", "takes only what is up to date"),
+        ("unstable", "a check failed or has not finished"),
+        ("something new", "has not found out yet"),
+    ],
+)
+def test_whatever_else_waits_and_says_why(proposed: Any, state: str, words: str) -> None:
+    github, forge, stored, head = proposed
+    stored.mergeable_state = state
+    answer = forge.merge(1, head_commit=head)
+    assert answer.state is MergeState.WAITING
+    assert words in answer.words
+    assert puts(github) == []
+    assert shown(forge).is_open
+
+
+def test_github_is_given_time_to_find_out(proposed: Any) -> None:
+    github, forge, stored, head = proposed
+    stored.unknown_for = 2
+    assert forge.merge(1, head_commit=head) == MERGED
+    assert github.waits_s == [1.0, 2.0]
+    stored.state, stored.merged_s, stored.closed_s, stored.unknown_for = "open", None, None, 9
+    assert forge.merge(1, head_commit=head).state is MergeState.WAITING
+
+
+def test_a_push_before_the_merge_is_a_rivals(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.push(HEAD)
+    run_git(github.repository, "update-ref", f"refs/heads/{HEAD}", "main")
+    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
+        forge.merge(1, head_commit=head)
+    assert puts(github) == []
+
+
+def test_a_push_between_the_look_and_the_merge_is_refused_by_github(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.server.fail("PUT", "/merge$", status=409)
+    with pytest.raises(RivalRunError, match="409"):
+        forge.merge(1, head_commit=head)
+    assert forge.merge(1, head_commit=head) == MERGED, "and the next run heals it"
+
+
+def test_a_merge_whose_answer_was_lost_is_found(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.server.cut("PUT", "/merge$", applied=True)
+    assert forge.merge(1, head_commit=head) == MERGED
+
+
+def test_what_a_person_closed_stays_closed(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.server.close("acme/fleet", 1)
+    assert forge.merge(1, head_commit=head) == MergeAnswer(state=MergeState.WAITING, words="a person closed it")
+
+
+@pytest.mark.parametrize("role", ["push", "admin"])
+def test_rules_of_the_base_are_waited_for_and_never_gone_around(proposed: Any, role: str) -> None:
+    github, forge, stored, head = proposed
+    github.server.repositories["acme/fleet"].role = role
+    stored.mergeable_state = "blocked"
+    answer = forge.merge(1, head_commit=head)
+    assert answer.state is MergeState.SCHEDULED
+    assert (puts(github), shown(forge).is_scheduled, shown(forge).is_open) == ([], True, True)
+    writes = len(github.server.requests)
+    assert forge.merge(1, head_commit=head).state is MergeState.SCHEDULED
+    told = [each for each in github.server.requests[writes:] if each.path == "/graphql"]
+    assert told == [], "it is told once"
+    github.server.meet_rules("acme/fleet", 1)
+    assert shown(forge).state is PullRequestState.MERGED
+
+
+def test_without_auto_merge_it_waits_for_the_rules(proposed: Any) -> None:
+    github, forge, stored, head = proposed
+    github.server.repositories["acme/fleet"].allows_auto_merge = False
+    stored.mergeable_state = "blocked"
+    answer = forge.merge(1, head_commit=head)
+    assert answer.state is MergeState.WAITING
+    assert re.search("rules of its base are not met .*Auto merge is not allowed", answer.words)
+    assert not shown(forge).is_scheduled
+
+
+def test_a_merge_queue_takes_what_is_clean(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.server.repositories["acme/fleet"].has_queue = True
+    assert forge.merge(1, head_commit=head).state is MergeState.SCHEDULED
+    assert shown(forge).is_scheduled
+
+
+def test_what_was_scheduled_is_taken_back(proposed: Any) -> None:
+    github, forge, stored, head = proposed
+    stored.mergeable_state = "blocked"
+    forge.merge(1, head_commit=head)
+    forge.unschedule(1)
+    assert not shown(forge).is_scheduled
+    github.server.meet_rules("acme/fleet", 1)
+    assert shown(forge).is_open
+
+
+def test_what_a_person_scheduled_is_theirs(proposed: Any) -> None:
+    _, forge, stored, _ = proposed
+    stored.told_by = "ann"
+    assert not shown(forge).is_scheduled
+    forge.unschedule(1)
+    assert stored.told_by == "ann"
+
+
+@pytest.mark.parametrize(
+    ("reviews", "is_merged"),
+    [
+        ([("ann", "COMMENTED")], True),
+        ([("ann", "CHANGES_REQUESTED")], False),
+        ([("ann", "CHANGES_REQUESTED"), ("ann", "COMMENTED"), ("bob", "APPROVED")], False),
+        ([("ann", "CHANGES_REQUESTED"), ("ann", "APPROVED")], True),
+        ([("ann", "CHANGES_REQUESTED"), ("ann", "DISMISSED")], True),
+    ],
+)
+def test_a_review_that_asks_for_changes_is_obeyed(proposed: Any, reviews: Any, *, is_merged: bool) -> None:
+    _, forge, stored, head = proposed
+    stored.reviews = reviews
+    answer = forge.merge(1, head_commit=head)
+    assert answer == (MERGED if is_merged else MergeAnswer(state=MergeState.WAITING, words=answer.words))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked", "used"),
+    [
+        (("merge", "squash", "rebase"), "", "merge"),
+        (("squash", "rebase"), "", "squash"),
+        (("rebase",), "", "rebase"),
+        (("merge", "squash"), "squash", "squash"),
+    ],
+)
+def test_the_method_is_the_settings_or_the_first_that_is_allowed(
+    proposed: Any, allowed: tuple[str, ...], asked: str, used: str
+) -> None:
+    github, forge, _, head = proposed
+    github.server.repositories["acme/fleet"].methods = allowed
+    assert forge.merge(1, head_commit=head, method=asked) == MERGED
+    assert puts(github)[0].body["merge_method"] == used
+
+
+def test_a_method_that_is_not_allowed_names_the_setting(proposed: Any) -> None:
+    github, forge, _, head = proposed
+    github.server.repositories["acme/fleet"].methods = ("squash",)
+    with pytest.raises(ConfigurationError, match=r"pullRequests.mergeMethod: the repository allows squash, not rebase"):
+        forge.merge(1, head_commit=head, method="rebase")
