@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.domain.settings import Identity
@@ -10,7 +10,7 @@ from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, explain_failure, shorten
 from reconciler.git.commits import CommitRecord, parse_commit, write_import
 from reconciler.git.history import CLOCKS_DIFFER_S
-from reconciler.git.merging import merges_cleanly
+from reconciler.git.merging import merged_files, merges_cleanly
 from reconciler.git.refs import (
     branch_ref,
     check_branch_name,
@@ -49,8 +49,11 @@ class Clone(Repository):
             author=author,
             date_s=date_s,
         )
+        return self._import(stream, action="write the commit")
+
+    def _import(self, stream: bytes, *, action: str) -> str:
         arguments = ("fast-import", "--quiet", "--done", "--force", "--date-format=raw")
-        output = self.git.run(*arguments, action="write the commit", stdin=stream)
+        output = self.git.run(*arguments, action=action, stdin=stream)
         return check_object_id(output.strip().decode("ascii", "replace"))
 
     def remote_branches(self, prefix: str) -> dict[str, str]:
@@ -115,6 +118,31 @@ class Clone(Repository):
         """Whether `head`, a single commit on `parent`, still merges into `onto` without a conflict."""
         trees = (self._files_of(parent), self._files_of(head), self._files_of(onto))
         return merges_cleanly(self, *trees)
+
+    def merge(self, branch: str, head: str, *, parent: str, message: str, author: Identity, date_s: int) -> "Clone":
+        """Push a merge of `head`, a single commit on `parent` and the newest of `branch`; the clone as it then is.
+
+        Raises RivalRunError when the branch or the base points elsewhere by now, or both have a conflict.
+        """
+        ref = branch_ref(branch)
+        if _list_remote(self.git, ref).get(ref) != head:
+            raise RivalRunError(f"merge {branch}: somebody pushed to it meanwhile; left alone")
+        entries = self._files_of(self.commit)
+        files = merged_files(self, self._files_of(parent), self._files_of(head), entries)
+        if files is None:
+            raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")
+        stream = write_import(
+            parent=self.commit,
+            entries=entries,
+            files=files,
+            message=message,
+            author=author,
+            date_s=date_s,
+            merged=head,
+        )
+        commit = self._import(stream, action="write the merge")
+        self.push(self.branch, commit, expected=self.commit)
+        return replace(self, commit=commit)
 
     def push(self, branch: str, commit: str, *, expected: str | None) -> None:
         """Make the remote's `branch` point to `commit` if it still points to `expected` (None: must not exist).

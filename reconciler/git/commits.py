@@ -61,11 +61,12 @@ def write_import(
     author: Identity,
     date_s: int,
     ref: str = DRAFT_REF,
+    merged: str = "",
 ) -> bytes:
     """A `fast-import` stream of one commit on `parent` that sets `files`; it prints the new commit's id.
 
     Without a parent it is a first commit; `ref` is what comes to point to it. The same arguments give the same
-    commit. A file keeps the mode it has in `entries`, a new one gets 100644.
+    commit. A file keeps the mode it has in `entries`, a new one gets 100644. `merged` is a second parent.
 
     Raises InputError for a path that cannot be written.
     """
@@ -76,6 +77,7 @@ def write_import(
         f"author {person} {date_s} +0000\ncommitter {person} {date_s} +0000\n".encode(),
         _block(text),
         b"" if parent is None else f"from {check_object_id(parent)}\n".encode(),
+        f"merge {check_object_id(merged)}\n".encode() if merged else b"",
         *_format_files(entries, files),
         b"\nget-mark :1\ndone\n",
     ]

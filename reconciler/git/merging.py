@@ -92,6 +92,20 @@ def merges_cleanly(repository: Repository, parent: Tree, head: Tree, onto: Tree)
     return all(_path_merges(repository, parent.get(path), head.get(path), onto.get(path)) for path in changed)
 
 
+def merged_files(repository: Repository, parent: Tree, head: Tree, onto: Tree) -> dict[str, bytes] | None:
+    """The files of `onto` that a merge of `head` changes; None where it has a conflict, or removes one."""
+    changed = sorted(path for path in parent.keys() | head.keys() if not _same(parent.get(path), head.get(path)))
+    if any(path not in head for path in changed) or not merges_cleanly(repository, parent, head, onto):
+        return None
+    news = [path for path in changed if not _same(onto.get(path), head.get(path))]
+    files = dict(repository.read_files([head[path].oid for path in news]))
+    found = {path: files[head[path].oid] for path in news}
+    for path in news:
+        if not _same(onto.get(path), parent.get(path)):
+            found[path] = merge_contents(repository, parent[path].oid, head[path].oid, onto[path].oid) or b""
+    return found
+
+
 def _path_merges(
     repository: Repository, parent: TreeEntry | None, head: TreeEntry | None, onto: TreeEntry | None
 ) -> bool:

@@ -1,12 +1,14 @@
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reconciler.domain.settings import Identity
+from reconciler.errors import RivalRunError
 from reconciler.git.clone import clone_base
-from tests.servers.git_workshop import Workshop
+from tests.servers.git_workshop import Workshop, run_git
 
 LINES = b"".join(b"line %d\n" % number for number in range(12))
 
@@ -77,13 +79,41 @@ def test_a_merge_is_judged_as_git_would(
 
     workshop.git("fetch", "-q", "origin", "reconciler/a")
     assert later.commit == onto
-    assert git_merges(workshop) is clean
+    tree = merged_tree(workshop)
+    assert bool(tree) is clean
+
+    order = partial(later.merge, "reconciler/a", head, parent=parent, message="Merge", author=author, date_s=1)
+    if not clean:
+        with pytest.raises(RivalRunError, match="conflicts with main"):
+            order()
+        return
+    merged = order().commit
+    assert run_git(workshop.remote, "rev-parse", "main", "main^{tree}", "main^1", "main^2").split() == [
+        merged,
+        tree,
+        onto,
+        head,
+    ]
+    assert order().commit == merged, "asking again changes nothing"
+    with pytest.raises(RivalRunError, match="another run or person moved it"):
+        order(date_s=2)
 
 
-def git_merges(workshop: Workshop) -> bool:
-    """What git itself says, where all history is at hand; merge-tree ends with 1 for a conflict."""
+def merged_tree(workshop: Workshop) -> str:
+    """What git itself makes of it, where all history is at hand; merge-tree ends with 1 for a conflict."""
     try:
-        workshop.git("merge-tree", "--write-tree", "HEAD", "FETCH_HEAD")
+        return workshop.git("merge-tree", "--write-tree", "HEAD", "FETCH_HEAD").strip()
     except subprocess.CalledProcessError as error:
-        return error.returncode != 1
-    return True
+        if error.returncode != 1:
+            raise
+        return ""
+
+
+def test_a_branch_that_moved_meanwhile_is_not_merged(workshop: Workshop, author: Identity, tmp_path: Path) -> None:
+    first = clone_base(str(workshop.remote), base="main", credentials=None, directory=tmp_path / "first")
+    head = first.write_commit(parent=first.commit, files=OURS, message="Ours", author=author, date_s=0)
+    other = first.write_commit(parent=first.commit, files=OURS, message="Another", author=author, date_s=0)
+    first.push("reconciler/a", other, expected=None)
+    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
+        first.merge("reconciler/a", head, parent=first.commit, message="Merge", author=author, date_s=1)
+    assert run_git(workshop.remote, "rev-parse", "main").strip() == first.commit
