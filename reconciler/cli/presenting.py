@@ -40,7 +40,7 @@ def present_run(common: Common, result: "RunResult") -> None:
     from reconciler.cli.workflow import tell_workflow
     from reconciler.pipeline.group_states import Operation  # brings the forge, which a plan does without
 
-    acted = (Operation.CREATED, Operation.UPDATED, Operation.CLOSED)
+    acted = (Operation.CREATED, Operation.UPDATED, Operation.CLOSED, Operation.MERGED)
     is_changed = any(each.operation in acted for each in result.published)
     told = [_published_json(each) for each in result.published if each.number is not None]
     _print_run(common, result)

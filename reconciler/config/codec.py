@@ -7,10 +7,11 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from reconciler.domain.settings import Settings
+from reconciler.domain.settings import PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
+_MERGING = ("auto_merge", "merge_method", "merges_per_hour")
 
 
 def dump(kind: type[Value], value: Value) -> object:
@@ -35,10 +36,14 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Without rules nothing is said of them: what was recorded before there were any keeps its fingerprint.
+    Of rules and of merging by itself nothing is said where nobody wants it: what was recorded before there was any
+    keeps its fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
-    return {key: value for key, value in dumped.items() if key != "rules" or value}
+    pull_requests = cast(dict[str, object], dumped["pull_requests"])
+    defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
+    kept = {key: value for key, value in pull_requests.items() if key not in _MERGING or value != defaults[key]}
+    return {key: value for key, value in (dumped | {"pull_requests": kept}).items() if key != "rules" or value}
 
 
 def load_settings_json(dumped: object) -> Settings:

@@ -47,7 +47,11 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         git=_git(configuration.git),
         forge=_forge(configuration.forge, root.at("forge")),
         pull_requests=_same(
-            PullRequestSettings, configuration.pull_requests, reopen_after_s=configuration.pull_requests.reopen_after
+            PullRequestSettings,
+            configuration.pull_requests,
+            reopen_after_s=configuration.pull_requests.reopen_after,
+            merge_method=configuration.pull_requests.merge_method or "",
+            merges_per_hour=configuration.pull_requests.limits.merges_per_hour,
         ),
         status=_status(configuration.status),
     )

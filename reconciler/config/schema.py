@@ -35,6 +35,7 @@ from reconciler.config.values import (
     Name,
     NotYet,
     PersonName,
+    PositiveCount,
     RelativePath,
     Text,
     Url,
@@ -142,8 +143,14 @@ class ForgeSection(ConfigSection):
     """{token: {file: PATH}} or {token: {env: NAME}}"""
 
 
-def _refuse_true(value: object) -> object:
-    return refuse_not_yet("true") if value is True else value
+class LimitsSection(ConfigSection):
+    """How much of it there is at once."""
+
+    open: NotYet = None
+    created_per_hour: NotYet = None
+    pushes_per_hour: NotYet = None
+    merges_per_hour: PositiveCount = _PULL_REQUESTS.merges_per_hour
+    """a whole number: pull requests that merge by themselves in an hour (= 12)"""
 
 
 class PullRequestsSection(ConfigSection):
@@ -157,11 +164,14 @@ class PullRequestsSection(ConfigSection):
     """a list of accounts, or team:NAME (= none)"""
     draft: bool = _PULL_REQUESTS.draft
     """true or false (= false)"""
-    auto_merge: Annotated[bool, BeforeValidator(_refuse_true), Field(json_schema_extra={"const": False})] = False
-    """false; merging by itself is not built yet (= false)"""
+    auto_merge: bool | None = None
+    """true: whatever rules allow merges by itself; false: nothing does (= what rules of the kind autoMerge want to)"""
+    merge_method: Annotated[str | None, word("merge", "squash", "rebase")] = None
+    """merge, squash or rebase (= the first of these that the repository allows)"""
     reopen_after: Annotated[Days, Field(json_schema_extra={"default": "7d"})] = _PULL_REQUESTS.reopen_after_s
     """a duration like 7d; until then what a person closed stays closed (= 7d)"""
-    limits: NotYet = None
+    limits: LimitsSection = LimitsSection()
+    """how much of it there is at once"""
 
 
 class DeliverSection(ConfigSection):

@@ -195,12 +195,27 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTerms:
+    """How a pull request merges by itself.
+
+    `rules` are those that let it, each with its place; none: the setting `pullRequests.autoMerge`. `per_hour` of ours
+    are merged in an hour, of which `left` are left. `waits` says what keeps it from it for now; empty: nothing.
+    """
+
+    rules: tuple[str, ...]
+    per_hour: int
+    left: int
+    waits: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
     """The decisions of one pull request, a part of its group's; `fingerprint` alone triggers a push or a body edit.
 
     What does not change stands beside what changes of its model, else in the first part. `kept_proposal` numbers the
     open pull request whose values were kept because the new ones would save too little. `blocked` says why nothing is
     published of this part although it may have changes. `flips` are what part STATUS tells, which only edits can know.
+    `merges` is None where a person merges it.
     """
 
     name: str
@@ -210,6 +225,7 @@ class GroupPlan:
     kept_proposal: int | None = None
     blocked: Hold | None = None
     flips: tuple[ConditionFlip, ...] = ()
+    merges: MergeTerms | None = None
 
     @property
     def changes(self) -> tuple[Decision, ...]:

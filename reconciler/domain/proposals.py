@@ -139,6 +139,8 @@ class Draft:
     """What only we set, and no longer fits."""
     reviewers: tuple[str, ...] = ()
     """Whom rules want to be asked, besides those of the settings."""
+    merges: bool = False
+    """Whether its text says that it merges by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,6 +194,14 @@ class MetricsRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutoMergeRule:
+    """Which changes merge by themselves where no rule objects, and at most how many pull requests of ours an hour."""
+
+    kind: Literal["autoMerge"] = "autoMerge"
+    per_hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelsRule:
     """Labels of the pull requests that hold a change."""
 
@@ -241,6 +249,7 @@ Asks = (
     | AvailabilityRule
     | MetricsRule
     | ApprovalRule
+    | AutoMergeRule
     | LabelsRule
     | ReviewersRule
     | ExpressionRule

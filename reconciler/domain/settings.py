@@ -185,13 +185,20 @@ class ForgeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestSettings:
-    """How proposals are grouped and presented; `labels` None are ours and what kinds of changes there are."""
+    """How proposals are grouped, presented and merged; `labels` None are ours and what kinds of changes there are.
+
+    `auto_merge`: all that rules allow merges by itself, nothing does, or what a rule says (None). `merge_method` empty
+    is the first that the repository allows of merge, squash and rebase.
+    """
 
     group_by: tuple[str, ...] = ("cluster", "namespace")
     labels: tuple[str, ...] | None = None
     reviewers: tuple[str, ...] = ()
     draft: bool = False
     reopen_after_s: float = 7 * 86400.0
+    auto_merge: bool | None = None
+    merge_method: str = ""
+    merges_per_hour: int = 12
 
 
 class Assumption(StrEnum):

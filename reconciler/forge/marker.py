@@ -47,7 +47,7 @@ class Marker:
 
     `decision` is the decision fingerprint. Without `changes` (they were too many to write down) the memory of a closed
     decision falls back to the fingerprint alone; `promises` are one a change, or none at all. `part` is None in a
-    marker from before groups had parts.
+    marker from before groups had parts. `merges`: its text says that it merges by itself, without which it does not.
     """
 
     group: str
@@ -56,6 +56,7 @@ class Marker:
     state: MarkerState = MarkerState.OPEN
     changes: tuple[ProposedChange, ...] = ()
     promises: tuple[Promise, ...] = ()
+    merges: bool = False
 
 
 class PlacedMarker(NamedTuple):
@@ -132,6 +133,7 @@ def _json(marker: Marker) -> str:
         **({"part": marker.part.value} if marker.part is not None else {}),
         "decision": marker.decision,
         "state": marker.state.value,
+        **({"merges": True} if marker.merges else {}),
     }
     if marker.changes:
         content["changes"] = [
@@ -169,6 +171,7 @@ def _parse(text: str) -> Marker | None:
         state=MarkerState(state),
         changes=changes,
         promises=_parse_promises(content, changes),
+        merges=content.get("merges") is True,
     )
 
 

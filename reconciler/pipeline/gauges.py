@@ -116,8 +116,9 @@ def _live(live: Mapping[ResourceKey, object]) -> Iterator[tuple[ResourceKey, flo
 
 
 def _open(result: RunResult, now_s: float) -> Iterator[OpenPullRequest]:
-    """Those that were open and were not closed, and those that this run created."""
-    closed = {each.number for each in result.published if each.operation is Operation.CLOSED}
+    """Those that were open and were neither closed nor merged, and those that this run created."""
+    gone = (Operation.CLOSED, Operation.MERGED)
+    closed = {each.number for each in result.published if each.operation in gone}
     for proposal in result.forge.proposals:
         shown = result.forge.pull_requests.get(proposal.number)
         if proposal.decision and shown is not None and shown.is_open and proposal.number not in closed:

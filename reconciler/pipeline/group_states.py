@@ -8,8 +8,10 @@ from reconciler.domain.plan import GroupPlan
 from reconciler.domain.proposals import STOP_LABEL, Draft, Part, Proposal, ProposalState
 from reconciler.domain.settings import Identity
 from reconciler.errors import ReconcilerError
+from reconciler.forge.marker import MarkerState, read_marker
 from reconciler.forge.proposals import decision_of_commit, stranger_of
 from reconciler.forge.pull_requests import PullRequest
+from reconciler.git.commits import CommitRecord
 from reconciler.pipeline.drafting.conditions import DAY_S
 from reconciler.pipeline.observe import ObservedRun
 
@@ -21,6 +23,9 @@ class Operation(StrEnum):
     UPDATED = "updated"
     CLOSED = "closed"
     NONE = "none"
+    MERGED = "merged"
+    SCHEDULED = "merge scheduled"
+    WAITING = "waits to merge"
     LEFT = "left alone"
     FAILED = "failed"
 
@@ -77,13 +82,30 @@ class GroupState:
         return self.observed.forge.branches.get(self.branch, "")
 
     @property
+    def tip(self) -> CommitRecord | None:
+        """The newest commit of the head branch."""
+        return self.observed.forge.tips.get(self.branch)
+
+    @property
     def is_pushed(self) -> bool:
         """Whether the head branch carries this decision already."""
-        tip = self.observed.forge.tips.get(self.branch)
         return (
             self.draft is not None
-            and tip is not None
-            and (decision_of_commit(tip.message) == self.draft.change_set.decision)
+            and self.tip is not None
+            and (decision_of_commit(self.tip.message) == self.draft.change_set.decision)
+        )
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether the body speaks of this decision, part and merge, and not as of what a killed run would withdraw."""
+        marker = None if self.pull_request is None else read_marker(self.pull_request.body)
+        return (
+            marker is not None
+            and self.draft is not None
+            and marker.decision == self.draft.change_set.decision
+            and marker.part == self.draft.change_set.part
+            and marker.merges == self.draft.merges
+            and marker.state is not MarkerState.WITHDRAWN
         )
 
     @property
@@ -156,8 +178,7 @@ class GroupState:
 
     def _strangers_work(self) -> str:
         """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
-        tip = self.observed.forge.tips.get(self.branch)
-        stranger = stranger_of(tip, self.ours) if tip is not None else ""
+        stranger = stranger_of(self.tip, self.ours) if self.tip is not None else ""
         if not stranger:
             return ""
         if not self._proposals:

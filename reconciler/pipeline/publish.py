@@ -5,7 +5,7 @@ Killing it anywhere and running again leads to the same pull requests: each step
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.decision.staging.branches import branches_of
 from reconciler.domain.identity import Severity
@@ -13,11 +13,12 @@ from reconciler.domain.plan import GroupPlan, Outcome, Plan
 from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.forge.marker import MarkerState, read_marker, withdrawn
+from reconciler.forge.marker import withdrawn
 from reconciler.forge.proposals import proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest
 from reconciler.git.clone import Clone
 from reconciler.pipeline.group_states import GroupState, Operation, Published
+from reconciler.pipeline.merging import Merger, ordered_before
 from reconciler.pipeline.observe import ObservedRun
 from reconciler.pipeline.session import Doors
 
@@ -49,7 +50,8 @@ def publish(
     for number, state in enumerate(states, start=1):
         outcomes.append(press.attempt(state))
         doors.progress("publishing", number, len(states))
-    return tuple(outcomes)
+    merger = press.merger(states)
+    return tuple(merger.merge(state, each) for state, each in zip(states, outcomes, strict=True))
 
 
 def _without_plan(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
@@ -100,6 +102,8 @@ class _Press:
     settings: PullRequestSettings
     unseen: frozenset[str]
     is_access_checked: bool = False
+    taken_back: set[str] = field(default_factory=set)
+    """Branches that the forge was to merge, and is not any more."""
 
     def state(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> GroupState:
         """A part of a group with its draft and what was observed of it."""
@@ -135,8 +139,19 @@ class _Press:
                 error=error,
             )
 
+    def merger(self, states: Iterable[GroupState]) -> Merger:
+        """Who merges at the end what this run left as it was."""
+        return Merger(
+            forge=self._forge,
+            clone=self.clone,
+            now_s=self.observed.recording.now_s,
+            method=self.settings.merge_method,
+            ordered=ordered_before(each for each in states if each.branch not in self.taken_back),
+        )
+
     def _publish(self, state: GroupState) -> Published:
         reason = state.reason_to_leave()
+        self._take_back(state, reason)
         if reason:
             return state.outcome(Operation.LEFT, reason=reason)
         if state.draft is None:
@@ -145,6 +160,16 @@ class _Press:
             return self._write_body(state, state.draft, pushed=False)
         commit = self._push(state, state.draft)
         return self._write_body(state, state.draft, pushed=True, commit=commit)
+
+    def _take_back(self, state: GroupState, reason: str) -> None:
+        """Before anything else: the forge would merge what is pushed now, or what a rule has come to object to."""
+        pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
+        if pull_request is None or not pull_request.is_scheduled:
+            return
+        is_same = not reason and state.is_pushed and state.tells_all and self._still_merges(state)
+        if not is_same or terms is None or terms.waits:
+            self._forge.unschedule(pull_request.number)
+            self.taken_back.add(state.branch)
 
     def _withdraw(self, state: GroupState) -> Published:
         """Mark, close, delete: in this order each step can be resumed after a crash."""
@@ -161,7 +186,7 @@ class _Press:
         return state.outcome(operation, pull_request=pull_request)
 
     def _still_merges(self, state: GroupState) -> bool:
-        tip = self.observed.forge.tips.get(state.branch)
+        tip = state.tip
         if tip is None or len(tip.parents) != 1 or state.branch in self.observed.forge.stale:
             return False
         return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
@@ -183,7 +208,7 @@ class _Press:
         pull_request = state.pull_request if state.proposal is not None else None
         if pull_request is None:
             return self._create(state, draft, commit or state.tip_oid)
-        if not pushed and _tells_of(pull_request, draft) and not _is_unfinished(pull_request, draft):
+        if not pushed and state.tells_all and not _is_unfinished(pull_request, draft):
             return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
         updated = self._forge.update(
@@ -229,17 +254,6 @@ class _Press:
         if self.doors.forge is None:
             raise ConfigurationError("nothing can be published without a forge: set forge.kind")
         return self.doors.forge
-
-
-def _tells_of(pull_request: PullRequest, draft: Draft) -> bool:
-    """Whether the body speaks of this decision and part, and not as of what a killed run was about to withdraw."""
-    marker = read_marker(pull_request.body)
-    return (
-        marker is not None
-        and marker.decision == draft.change_set.decision
-        and marker.part == draft.change_set.part
-        and marker.state is not MarkerState.WITHDRAWN
-    )
 
 
 def _is_unfinished(pull_request: PullRequest, draft: Draft) -> bool:

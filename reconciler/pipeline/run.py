@@ -23,6 +23,7 @@ from reconciler.git.clone import Clone
 from reconciler.pipeline.acts import Acts
 from reconciler.pipeline.confidential import warning_of
 from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
+from reconciler.pipeline.merging import take_back
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
 from reconciler.pipeline.pausing import find_pause
 from reconciler.pipeline.publish import Published, publish
@@ -131,6 +132,7 @@ def run(
     )
     paused = find_pause(paused, observed.forge)
     if paused:
+        take_back(doors.forge, observed.forge)
         return replace(result, paused=paused)
     with acts.timed("publish"):
         published = publish(doors, doors.repository, observed, prepared.plan, drafts)

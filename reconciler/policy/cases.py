@@ -23,6 +23,7 @@ from reconciler.policy.subjects import Change, FleetChange, Merge, Spoken, Subje
 from reconciler.resources.validation import Field as FieldPath
 from reconciler.resources.validation import Shape, validate
 
+_BY = {True: "by itself", False: "by a person"}
 _STOPS = (VerdictKind.REFUSE, VerdictKind.HOLD)
 
 
@@ -75,6 +76,8 @@ class ExpectSection(_Section):
     """the rule that is named (= any)"""
     replicas: Count | None = None
     """where it ends (= anywhere)"""
+    merges: bool | None = None
+    """whether a rule lets it merge by itself, and none leaves it to a person (= either)"""
 
 
 class CaseSection(_Section):
@@ -125,7 +128,7 @@ def run_cases(path: str, data: bytes, book: RuleBook) -> tuple[tuple[CaseOutcome
 
 def _run(case: CaseSection, place: Place, book: RuleBook) -> CaseOutcome:
     subject = _subject(case.given)
-    verdict, replicas = _judged(case.given, subject, book)
+    verdict, replicas, merges = _judged(case.given, subject, book)
     expected = case.expect
     faults = [
         f"expected {what} {wanted}, got {found or 'none'}"
@@ -133,14 +136,15 @@ def _run(case: CaseSection, place: Place, book: RuleBook) -> CaseOutcome:
             ("verdict", expected.verdict, str(verdict.kind)),
             ("rule", expected.rule, verdict.rule),
             ("replicas", expected.replicas, replicas),
+            ("a merge", None if expected.merges is None else _BY[expected.merges], _BY[merges]),
         )
         if wanted is not None and wanted != found
     ]
     return CaseOutcome(name=case.name, place=place, verdict=verdict, replicas=replicas, fault="; ".join(faults))
 
 
-def _judged(given: GivenSection, subject: Subject, book: RuleBook) -> tuple[Verdict, int]:
-    """As a plan is judged, of one variant that is alone in it."""
+def _judged(given: GivenSection, subject: Subject, book: RuleBook) -> tuple[Verdict, int, bool]:
+    """As a plan is judged, of one variant that is alone in it: the verdict, where it ends, whether it merges itself."""
     accelerator = given.to_accelerator or given.accelerator
     is_move = accelerator != given.accelerator and given.to > 0
     limits = book.limits(subject)
@@ -159,7 +163,8 @@ def _judged(given: GivenSection, subject: Subject, book: RuleBook) -> tuple[Verd
         said += book.judge(_change(given, subject, desired))
     ends = [each.replicas for each in said if each.replicas is not None]
     verdict = strictest(said)
-    return verdict, given.replicas if verdict.kind in _STOPS else ends[0] if ends else desired.replicas
+    merges = verdict.may_merge_itself and any(each.merges_per_hour for each in said)
+    return verdict, given.replicas if verdict.kind in _STOPS else ends[0] if ends else desired.replicas, merges
 
 
 def _change(given: GivenSection, subject: Subject, desired: Allocation) -> Change:

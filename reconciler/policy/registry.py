@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.policy.kinds.accelerators import ACCELERATORS
 from reconciler.policy.kinds.approval import APPROVAL
+from reconciler.policy.kinds.auto_merge import AUTO_MERGE
 from reconciler.policy.kinds.availability import AVAILABILITY
 from reconciler.policy.kinds.bounds import BOUNDS
 from reconciler.policy.kinds.budget import BUDGET
@@ -34,6 +35,7 @@ KINDS: Mapping[str, RuleKind[Any]] = {
         AVAILABILITY,
         METRICS,
         APPROVAL,
+        AUTO_MERGE,
         LABELS,
         REVIEWERS,
         DENY,

@@ -165,6 +165,8 @@ class Spoken:
     """Where it ends a change; None where it says nothing of numbers, or the optimizer has heard it."""
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
+    merges_per_hour: float | None = None
+    """Of a rule that lets the change merge by itself, the most merges in an hour; None of any other rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
-from reconciler.domain.plan import Decision, Fullness, GroupPlan, Plan, SloProjection, Step
+from reconciler.domain.plan import Decision, Fullness, GroupPlan, MergeTerms, Plan, SloProjection, Step
 from reconciler.domain.proposals import ConditionFlip
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
@@ -123,6 +123,7 @@ def _group(group: GroupPlan) -> Json:
         "fingerprint": group.fingerprint,
         "kept_proposal": group.kept_proposal,
         "blocked": _hold(group.blocked),
+        **({} if group.merges is None else {"merges": _merges(group.merges)}),
         "decisions": [decision_json(decision) for decision in group.decisions],
         **({"conditions": [_flip(flip) for flip in group.flips]} if group.flips else {}),
     }
@@ -136,6 +137,10 @@ def _flip(flip: ConditionFlip) -> Json:
         "after": flip.after,
         "reason": flip.reason,
     }
+
+
+def _merges(terms: MergeTerms) -> Json:
+    return {"rules": list(terms.rules), "per_hour": terms.per_hour, "waits": terms.waits or None}
 
 
 def _hold(hold: Hold | None) -> Json | None:

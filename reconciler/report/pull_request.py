@@ -44,6 +44,14 @@ class VerdictRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRow:
+    """That it merges by itself: which rules let it (none: the configuration), and how many an hour."""
+
+    rules: tuple[Link, ...]
+    per_hour: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRow:
     """A file in which another accelerator is written, and what kind of file it is."""
 
@@ -120,6 +128,7 @@ class PullRequestView:
     fingerprint: str
     recording: str
     is_proposal: bool
+    merges: MergeRow | None = None
     marker: str = ""
     cut: tuple[str, ...] = ()
 
@@ -141,7 +150,7 @@ def pull_request_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, mar
     """One group's pull request; `marker` is the hidden comment that identifies it, placed last and never cut."""
     heading = title(group.changes, group.name, currency_of(plan, group.changes))
     view = _view(plan, group.decisions, heading, pages)
-    return replace(view, is_proposal=True, marker=marker)
+    return replace(view, is_proposal=True, marker=marker, merges=_merge_row(group, pages))
 
 
 def plan_view(plan: Plan) -> PullRequestView:
@@ -237,6 +246,15 @@ def _cautions(
     for decision in decisions:
         if decision.status_omitted:
             yield f"{labels[decision.variant]}: no status is written: {decision.status_omitted}"
+
+
+def _merge_row(group: GroupPlan, pages: Pages) -> MergeRow | None:
+    terms = group.merges
+    if terms is None:
+        return None
+    named = (rule.removesuffix(")").partition(" (") for rule in terms.rules)
+    rules = tuple(file_link(place, pages, text=name) for name, _, place in named)
+    return MergeRow(rules=rules, per_hour=str(terms.per_hour))
 
 
 def _restarts(change: Decision) -> bool:

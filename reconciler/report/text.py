@@ -42,6 +42,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _named("Held", held, name_width, width),
         _named("Waiting", waiting, name_width, width),
         _section("Conditions to deliver", _flips(plan, labels), width),
+        _section("Merges by itself", tuple(_merging(plan)), width),
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.
@@ -174,6 +175,15 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
     if not texts:
         return ()
     return (heading, *(line for text in texts for line in hung("   ", one_line(text), width=width)))
+
+
+def _merging(plan: Plan) -> Iterator[str]:
+    """Each pull request that merges by itself, by which rules, and what keeps it from it for now."""
+    for group in plan.groups:
+        if group.merges is not None:
+            rules = ", ".join(f"rule {rule}" for rule in group.merges.rules) or "pullRequests.autoMerge"
+            waits = f"; not yet: {group.merges.waits}" if group.merges.waits else ""
+            yield f"{group.name} {group.part}: {rules}{waits}"
 
 
 def _foot(plan: Plan, width: int, last: str) -> tuple[str, ...]:

@@ -412,6 +412,17 @@ def test_the_rules_of_the_base_judge_and_a_rule_that_is_relaxed_is_told(fleet: F
     assert outcome.code == 3
 
 
+def test_a_person_looks_at_what_would_merge_by_itself(fleet: Fleet) -> None:
+    rules = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n  - {name: all, autoMerge: {}}\n"
+    settings = SETTINGS.replace("{labels: [reconciler]}", "{labels: [reconciler], autoMerge: true}")
+    configuration = f"{settings}policies: [default, .reconciler/policies/]\n"
+    propose(fleet, Head(line="", files={"reconciler.yaml": configuration, ".reconciler/policies/r.yaml": rules}))
+    outcome = review(fleet, "--fail-on", "hold")
+    assert "warning: rule all: is new: it lets changes merge by themselves once this is merged" in outcome.out, outcome
+    assert "pullRequests.autoMerge: lets everything that rules allow merge by itself" in outcome.out
+    assert outcome.code == 3
+
+
 def test_what_the_base_did_meanwhile_is_not_the_heads(fleet: Fleet) -> None:
     propose(fleet, Head(line="", files={"README.md": "# Other words\n"}))
     git = fleet.workshop.git

@@ -4,7 +4,7 @@ A change is judged at the earliest when what was merged must serve, and not at a
 doing. What somebody changed again meanwhile is not judged either, and nothing is while any of its metrics is missing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.decision.after_merge.comparing import (
     NOISE,
@@ -39,8 +39,7 @@ def acts_after_s(variant: Variant) -> float:
 
 def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
     """The outcome of each pull request that was merged, where all that it changed can be judged now."""
-    variants = {str(each.key): each for each in snapshot.variants}
-    decisions = {str(each.variant): each for each in plan.decisions}
+    variants, decisions = _by_resource(snapshot, plan.decisions)
     for proposal in snapshot.proposals:
         if proposal.state is not ProposalState.MERGED or proposal.closed_at_s is None or not proposal.changes:
             continue
@@ -51,6 +50,37 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
         changes = tuple(each for each in judged if each is not None)
         if len(changes) == len(judged):
             yield MergedOutcome(number=proposal.number, group=proposal.group, changes=changes)
+
+
+def why_unsettled(snapshot: Snapshot, merged: Iterable[Proposal], decisions: Iterable[Decision]) -> str:
+    """Why nothing more is to be merged by itself after these merges; empty where each did what it was merged for.
+
+    What somebody changed again since, and what was merged a day ago, speaks of nothing any more.
+    """
+    variants, decided = _by_resource(snapshot, decisions)
+    for proposal in merged:
+        age_s = 0.0 if proposal.closed_at_s is None else snapshot.now_s - proposal.closed_at_s
+        if age_s >= TOO_LATE_S:
+            continue
+        if not proposal.changes:
+            return f"nobody knows what pull request #{proposal.number} changed, which was merged"
+        outcomes = _judged(snapshot, proposal, variants, decided, age_s)
+        for change, outcome in zip(proposal.changes, outcomes, strict=True):
+            variant = variants.get(change.resource)
+            if variant is None or change.merged(variant.current) != variant.current:
+                continue
+            if outcome is None:
+                return f"what pull request #{proposal.number} changed has not rolled out yet"
+            if outcome.broken:
+                return f"pull request #{proposal.number} did not do what it was merged for: {outcome.words}"
+    return ""
+
+
+def _by_resource(
+    snapshot: Snapshot, decisions: Iterable[Decision]
+) -> tuple[Mapping[str, Variant], Mapping[str, Decision]]:
+    """Variants and decisions as proposals name their resources."""
+    return {str(each.key): each for each in snapshot.variants}, {str(each.variant): each for each in decisions}
 
 
 def _judged(

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.proposing.blocking import kept_resources, why_declined, why_kept
+from reconciler.decision.proposing.merging import with_merge_terms
 from reconciler.decision.proposing.parts import Bonds, split_into_parts
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold
@@ -18,15 +19,17 @@ def group_plans(
 
     `bonds` are changes that only one pull request may hold, besides those that are found here.
     """
+    decided = tuple(decisions)
     groups: dict[str, list[Decision]] = {}
-    for decision in sorted(decisions, key=lambda each: (each.group, each.variant)):
+    for decision in sorted(decided, key=lambda each: (each.group, each.variant)):
         groups.setdefault(decision.group, []).append(decision)
     changes = [each for members in groups.values() for each in members if each.outcome is Outcome.CHANGE]
     kept = kept_resources(situation, staged)
     parts = split_into_parts(situation, staged, changes, bonds, kept)
-    return tuple(
+    plans = (
         plan for name, members in groups.items() for plan in _plans_of(situation, staged, name, members, parts, kept)
     )
+    return with_merge_terms(situation, staged, plans, decided)
 
 
 def _plans_of(

@@ -6,11 +6,14 @@ from dataclasses import replace
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.reported.review import HeadView, Objection, SettingRemark
+from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 
 GONE = "is gone"
+CONFIGURATION_FILE = "reconciler.yaml"
+"""Where people look for a setting of which nobody wrote down the line."""
 NOT_TRIED = "a review does not try it: the base's stands"
 
 
@@ -129,7 +132,13 @@ def _rules(base: Settings, head: Settings) -> Iterator[SettingRemark]:
     known = {rule.name for rule in base.rules}
     for rule in head.rules:
         if rule.name not in known:
-            yield _remark(f"rule {rule.name}", "is new: it holds once this is merged", rule.place)
+            merges = isinstance(rule.asks, AutoMergeRule)
+            words = "lets changes merge by themselves" if merges else "holds"
+            objection = Objection.HOLD if merges else Objection.NONE
+            yield _remark(f"rule {rule.name}", f"is new: it {words} once this is merged", rule.place, objection)
+    if head.pull_requests.auto_merge and not base.pull_requests.auto_merge:
+        words = "lets everything that rules allow merge by itself, once this is merged"
+        yield _remark("pullRequests.autoMerge", words, Place(path=CONFIGURATION_FILE, line=1), Objection.HOLD)
 
 
 def _file_of(place: Place | None) -> Place | None:

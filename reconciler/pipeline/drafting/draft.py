@@ -168,6 +168,7 @@ def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Render
             decision=change_set.decision,
             changes=change_set.changes,
             promises=tuple(map(promise_of, group.changes)),
+            merges=group.merges is not None,
         )
     )
     if group.flips:
@@ -185,6 +186,7 @@ def _draft(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Render
         labels=labels,
         unfit_labels=tuple(label for label in of_ours if label not in labels),
         reviewers=_joined(*(change.reviewers for change in group.changes)),
+        merges=group.merges is not None,
     )
 
 

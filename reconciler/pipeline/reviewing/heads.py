@@ -132,6 +132,7 @@ def _with_facts(base: Settings, head: Settings) -> Settings:
         defaults=head.defaults,
         overrides=head.overrides,
         rules=head.rules,
+        pull_requests=replace(base.pull_requests, auto_merge=head.pull_requests.auto_merge),
     )
 
 

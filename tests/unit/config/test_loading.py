@@ -123,7 +123,13 @@ def test_the_supported_part_of_the_full_example_reaches_the_domain(load: Load, t
         base_branch="main", author=Identity(name="Reconciler", email="reconciler@example.com"), sign_off=True
     )
     assert settings.forge.token == SecretRef(env="RECONCILER_GITHUB_ENTERPRISE_TOKEN")
-    assert settings.pull_requests == PullRequestSettings(labels=("reconciler",), reviewers=("alice", "team:inference"))
+    assert settings.pull_requests == PullRequestSettings(
+        labels=("reconciler",),
+        reviewers=("alice", "team:inference"),
+        auto_merge=False,
+        merge_method="squash",
+        merges_per_hour=4,
+    )
 
 
 def test_what_is_left_out_has_the_documented_default(load: Load) -> None:

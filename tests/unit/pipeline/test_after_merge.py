@@ -52,7 +52,14 @@ def rewrite(file: Path, text: str) -> None:
     os.utime(file, (at_s, at_s))
 
 
-def serving(replicas: int, per_s: float, *, itl_s: float | None = None, stuck: int = 0) -> Ask:
+def serving(
+    replicas: int,
+    per_s: float,
+    *,
+    itl_s: float | None = None,
+    stuck: int = 0,
+    beside: tuple[Replica, ...] = (GRANITE, QWEN),
+) -> Ask:
     """A Prometheus that sees so many chat replicas, which finish `per_s` together; `stuck` more wait for a node."""
     speed = LLAMA_H100 if itl_s is None else replace(LLAMA_H100, alpha_s=itl_s, beta_s=0.0)
     pods = [f"llama-5d4c8b7f9-{'bcdfghjklm'[index]}xwvz" for index in range(replicas)]
@@ -60,7 +67,7 @@ def serving(replicas: int, per_s: float, *, itl_s: float | None = None, stuck: i
     pending = [
         ({"namespace": "chat", "pod": f"llama-5d4c8b7f9-{'bcdfghjklm'[index]}ppqx"}, 1.0) for index in range(stuck)
     ]
-    return answering(*chat, GRANITE, QWEN, rows={Name.UNSCHEDULABLE: pending})
+    return answering(*chat, *beside, rows={Name.UNSCHEDULABLE: pending})
 
 
 def proposed_replicas(desk: Desk) -> int:
