@@ -24,19 +24,24 @@ Subjects = Annotated[
 ]
 
 
+Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain a recording.")]
+
+
 @with_common(outputs=("text", "json"))
-def policy(common: Common, action: Action, arguments: Subjects = None) -> int:
+def policy(common: Common, action: Action, arguments: Subjects = None, *, replay: Replay = None) -> int:
     """Test rules, explain one verdict, or simulate on recordings."""
     from reconciler.cli.console import write, write_json
     from reconciler.cli.exits import Exit
 
     named = list(arguments or ())
+    if replay is not None and action != "explain":
+        raise typer.BadParameter("only explain replays a recording", param_hint="--replay")
     if action == "test":
         rows = list(_tested(_rules(common), [Path(each) for each in named] or [CASES]))
     elif action == "explain":
         if len(named) != 1:
             raise typer.BadParameter("expected one RESOURCE", param_hint="policy explain")
-        rows = [_explained(common, named[0])]
+        rows = [_explained(common, named[0], replay)]
     else:
         if not named:
             raise typer.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
@@ -76,11 +81,16 @@ def _tested(rules: "Sequence[Rule]", files: Sequence[Path]) -> Iterator[dict[str
             yield {"outcome": "FAIL" if each.fault else "ok", "name": each.name, "words": words}
 
 
-def _explained(common: Common, resource: str) -> dict[str, str]:
+def _explained(common: Common, resource: str, replay: Path | None) -> dict[str, str]:
+    """What rules say of one change, and who merges it."""
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.setting_rows import find_decision
 
-    return _row(find_decision(prepare_plan(common).plan, resource))
+    plan = prepare_plan(common, replay=replay).plan
+    decision = find_decision(plan, resource)
+    terms = next((group.merges for group in plan.groups if decision in group.changes), None)
+    waits = "" if terms is None else f"merges by itself{f'; not yet: {terms.waits}' if terms.waits else ''}"
+    return {**_row(decision), "merges": waits}
 
 
 def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterator[dict[str, str]]:

@@ -56,3 +56,17 @@ def test_recordings_say_what_rules_would_have_made_of_them(fleet: Path, capsys: 
 def test_what_is_missing_is_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["policy", *arguments]) == 5
     assert capsys.readouterr().err
+
+
+def test_one_verdict_of_a_recording_is_explained(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the rules that it was recorded with: the demo's are the default ones."""
+    code, (row,) = printed(capsys, "explain", "code/qwen-7b", "--replay", str(fleet / "demo.zip"))
+    assert code == 0
+    assert (row["variant"], row["change"], row["merges"]) == ("code/qwen-7b", "4 → 2 L4", "")
+    assert "rule first-change (policies/default.yaml:" in row["words"]
+
+
+@pytest.mark.usefixtures("fleet")
+def test_only_explain_replays(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["policy", "test", "--replay", "demo.zip"]) == 5
+    assert "only explain replays a recording" in capsys.readouterr().err
