@@ -32,8 +32,9 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github action.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
 
-attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems and 500 whole fleets
-	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack tests/unit/decision/test_whole_fleets.py
+attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems, 500 whole fleets and 3,000 under rules
+	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 ATTACK_RULED_FLEETS=3000 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack \
+		tests/unit/decision/test_whole_fleets.py tests/unit/decision/test_ruled_fleets.py
 
 api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server: kube-apiserver, etcd and kubectl on PATH
 	@for binary in kube-apiserver etcd kubectl; do \
