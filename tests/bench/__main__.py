@@ -8,7 +8,18 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.bench import candidates, judging, learning, optimizer, replay, repository, saturation, sizing, tracking
+from tests.bench import (
+    candidates,
+    judging,
+    learning,
+    optimizer,
+    replay,
+    repository,
+    saturation,
+    sizing,
+    tracking,
+    validating,
+)
 from tests.bench.processes import Spent, run_python
 from tests.bench.replay import Replayed
 from tests.bench.table import Cell, table
@@ -27,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [int(size) for size in arguments.sizes.split(",")]
     # first: the peak of a new process is never below what this one holds when it starts it
-    read = repository.measure()
+    read = [*validating.measure(), *repository.measure()]
     optimized = optimizer.measure([case for case in optimizer.CASES if case.instance.models <= max(sizes)])
     fleets = replay.measure(sizes)
     sized = [*sizing.measure(), *candidates.measure()]

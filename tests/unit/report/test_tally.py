@@ -20,8 +20,9 @@ def decision(number: int, kind: str) -> Decision:
     hold = Hold(kind=HoldKind.WAITING_FOR_DEVICES, words=f"because of {number}")
     if kind.startswith("change"):
         return make_decision(f"v{number}", waiting=hold if "waits" in kind else None)
-    fields = {"held": {"outcome": Outcome.HELD, "hold": hold}, "waits": {"waiting": hold}}.get(kind, {})
-    return make_decision(f"v{number}", **{"outcome": Outcome.UNCHANGED, "desired": STAYS, "current": STAYS, **fields})
+    outcome = Outcome.HELD if kind == "held" else Outcome.UNCHANGED
+    hold_of, waiting = (hold if kind == "held" else None), (hold if kind == "waits" else None)
+    return make_decision(f"v{number}", outcome=outcome, desired=STAYS, current=STAYS, hold=hold_of, waiting=waiting)
 
 
 def section(plan: Plan, title: str) -> str:
