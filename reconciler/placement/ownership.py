@@ -61,7 +61,8 @@ def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
         else:
             yield from _ignoring_sets(fleet, built, path)
     for release in fleet.of_kinds(key.cluster, ("HelmRelease",)):
-        if release.value_at("spec", "driftDetection", "ignore") is not None:
+        is_near = release.key.namespace == key.namespace
+        if is_near and release.value_at("spec", "driftDetection", "ignore") is not None:
             yield from _drift(release, key, path)
 
 
