@@ -105,12 +105,16 @@ class Fullness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationChange:
-    """What a plan does to one variant, with the verdict of the guard rails."""
+    """What a plan does to one variant, with the verdict of the guard rails.
+
+    `reverts` numbers the merged pull request whose change it takes back.
+    """
 
     variant: ResourceKey
     current: Allocation
     desired: Allocation
     verdict: Verdict
+    reverts: int | None = None
 
     @property
     def proposed(self) -> ProposedChange:
@@ -177,7 +181,13 @@ class Decision:
     @property
     def change(self) -> AllocationChange:
         """What it does to its variant, if anything."""
-        return AllocationChange(variant=self.variant, current=self.current, desired=self.desired, verdict=self.verdict)
+        return AllocationChange(
+            variant=self.variant,
+            current=self.current,
+            desired=self.desired,
+            verdict=self.verdict,
+            reverts=self.reverts,
+        )
 
     @property
     def is_accelerator_change(self) -> bool:
@@ -328,3 +338,5 @@ def _fingerprint_rows(change: AllocationChange) -> Iterable[tuple[str, str, str,
     yield str(change.variant), "replicas", str(change.desired.replicas), verdict
     if change.current.accelerator != change.desired.accelerator:
         yield str(change.variant), "accelerator", change.desired.accelerator, verdict
+    if change.reverts is not None:  # what is proposed already for another reason must say so, or nobody remembers it
+        yield str(change.variant), "reverts", str(change.reverts), verdict

@@ -69,6 +69,7 @@ def decision_json(decision: Decision) -> Json:
         "written_at": list(decision.written_at),
         "moved_in": [each.path for each in decision.moved_in],
         **({"status_omitted": decision.status_omitted} if decision.status_omitted else {}),
+        **({"reverts": decision.reverts} if decision.reverts is not None else {}),
         "bounds_of": decision.bounds_of or None,
         "current": _allocation(decision.current),
         "desired": _allocation(decision.desired),

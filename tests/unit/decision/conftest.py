@@ -396,6 +396,11 @@ def _words(decision: Decision) -> str:
 @pytest.fixture
 def fleet() -> Fleet:
     """A fleet without variants, priced, with one class for everybody and no headroom."""
+    return new_fleet()
+
+
+def new_fleet() -> Fleet:
+    """The same, for tests that need several."""
     return Fleet(
         settings=Settings(
             clusters=(ClusterSettings(name=CLUSTER),),

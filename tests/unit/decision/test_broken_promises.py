@@ -5,13 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.plan import Outcome
 from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import Part, ProposalState
+from reconciler.domain.proposals import Part, ProposalState, ProposedChange
+from tests.unit.decision.conftest import new_fleet
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 FOUR, TWO = "4 x H100", "2 x H100"
@@ -223,6 +226,17 @@ def test_what_is_proposed_stays_within_noise_and_beyond_a_day(shrunk: Any, make:
     assert shrunk.desired() == {"llama": TWO}
 
 
+def test_what_is_proposed_for_another_reason_is_proposed_as_what_it_is(shrunk: Any, make: Any) -> None:
+    """Else its text would not say what it takes back, and nobody would remember it."""
+    propose(shrunk, make.change("llama", TWO, FOUR), ProposalState.OPEN, 4, 0.0)
+    (reverting,) = (group.fingerprint for group in shrunk.plan().groups if group.changes)
+    measure(shrunk, KEPT_S, per_s=39.0)
+    assert shrunk.decision().reverts is None
+    assert shrunk.desired() == {"llama": FOUR}
+    (growing,) = (group.fingerprint for group in shrunk.plan().groups if group.changes)
+    assert growing != reverting
+
+
 def test_what_is_proposed_gives_way_to_more_load(shrunk: Any, make: Any) -> None:
     reopened(shrunk, make)
     measure(shrunk, MISSED_S, per_s=70.0)
@@ -323,3 +337,85 @@ def reverted_numbers(make: Any, shrunk: Any) -> Any:
     propose(other, make.change("llama", TWO, FOUR), ProposalState.MERGED, 4, HOUR_S, reverts=3)
     measure(other, KEPT_S)
     return other
+
+
+numbers = st.none() | st.floats(0, 1e15) | st.sampled_from([5e-324, 1e-300, 1e15])
+forged_promises = st.builds(
+    Promise,
+    resource=st.just(RESOURCE),
+    unit=st.sampled_from(["req/s", "tokens", ""]),
+    demand=numbers,
+    capacity=numbers,
+    arrival_rate_per_s=numbers,
+    input_tokens=numbers,
+    output_tokens=numbers,
+    latencies=st.lists(
+        st.builds(
+            PromisedLatency,
+            name=st.sampled_from(["itl", "itl", "wait"]),
+            statistic=st.sampled_from(["mean", "mean", "p95"]),
+            target_s=st.floats(5e-324, 1e15),
+            expected_s=numbers,
+            mean_s=numbers,
+            measured_s=numbers,
+        ),
+        max_size=2,
+    ).map(tuple),
+    reverts=st.none() | st.integers(1, 5),
+)
+accelerators = st.sampled_from(["H100", "", "H100", "A100", "B300"])
+counts = st.sampled_from([3, 0, 1, 2, 3, 5, 1_000_000])
+forged_changes = st.builds(
+    ProposedChange,
+    resource=st.just(RESOURCE),
+    replicas_before=counts,
+    replicas_after=counts,
+    accelerator_before=accelerators,
+    accelerator_after=accelerators,
+)
+plausible_promises = st.builds(
+    lambda field, value, reverts: promise(**{field: value}, reverts=reverts),
+    st.sampled_from(["demand", "capacity", "arrival_rate_per_s", "input_tokens", "output_tokens"]),
+    numbers,
+    st.none() | st.integers(1, 3),
+)
+plausible_changes = st.builds(
+    lambda before, accelerator: ProposedChange(
+        resource=RESOURCE,
+        replicas_before=before,
+        replicas_after=3,
+        accelerator_before=accelerator,
+        accelerator_after="H100",
+    ),
+    counts,
+    accelerators,
+)
+forged = st.lists(
+    st.tuples(
+        st.sampled_from([ProposalState.MERGED] * 5 + [ProposalState.OPEN, ProposalState.CLOSED]),
+        plausible_changes | forged_changes,
+        plausible_promises | forged_promises,
+        st.sampled_from([HOUR_S, 2 * HOUR_S, 3 * HOUR_S, 9 * HOUR_S, -HOUR_S, 3 * DAY_S, 8 * DAY_S]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(forged, st.sampled_from([KEPT_S, MISSED_S]), st.sampled_from([15.0, 15.0, 7.5, 40.0, 0.02, 0.0]))
+def test_whatever_texts_say_replicas_are_at_most_doubled_and_never_below_the_need(
+    make: Any, rows: Any, itl_s: float, per_s: float
+) -> None:
+    fleet = new_fleet()
+    fleet.add(replicas=3, profiles=(make.profile("H100"), make.profile("A100")))
+    measure(fleet, itl_s, per_s=per_s)
+    ordinary = fleet.decision().desired
+    for number, (state, change, kept, age_s) in enumerate(rows, start=1):
+        fleet.propose(
+            change, state=state, number=number, promises=(kept,), closed_at_s=fleet.now_s - age_s, head_branch="other"
+        )
+    desired = fleet.decision().desired
+    assert min(ordinary.replicas, 3) <= desired.replicas <= max(ordinary.replicas, 6)
+    if itl_s == KEPT_S:
+        assert desired.replicas <= max(ordinary.replicas, 3), "without a miss that is measured nothing is added"
