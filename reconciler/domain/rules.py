@@ -187,10 +187,18 @@ class AvailabilityRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsRule:
-    """How much must be seen of a variant before it changes: the share of its replicas that report."""
+    """How much must be seen of a variant before it changes, None for any.
+
+    The share of its replicas that report, the age of its newest sample, how many requests its load was measured by, the
+    share of the past in which it was, and how far its latencies may be from their forecast, as a fraction of that.
+    """
 
     kind: Literal["metrics"] = "metrics"
-    reporting: float
+    reporting: float | None = None
+    age_s: float | None = None
+    requests: int | None = None
+    coverage: float | None = None
+    disagreement: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

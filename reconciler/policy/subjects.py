@@ -20,6 +20,39 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The mean of a latency that a merged change was to bring, and what is measured at a load that it covers.
+
+    Times in seconds. `name` is itl, ttft or wait, `noise` the fraction by which the measured mean may be off by chance.
+    """
+
+    number: int
+    name: str
+    forecast_s: float
+    measured_s: float
+    noise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is behind the metrics of a variant; None is not known, or not asked for.
+
+    `requests` arrived for its model in the `window_s` that its load was measured in. `known` is the share of the last
+    `past_s` of which arrivals are known.
+    """
+
+    age_s: float | None = None
+    requests: float | None = None
+    window_s: float = 0.0
+    known: float | None = None
+    past_s: float = 0.0
+    forecasts: tuple[Forecast, ...] = ()
+
+
+NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A variant that may change, at `now_s`: `merges` are of the last 30 days, the newest last.
 
@@ -32,6 +65,7 @@ class Subject:
     priority: int = 0
     reporting: int | None = None
     """Replicas that report, where those are fewer than Git says."""
+    evidence: Evidence = NO_EVIDENCE
     merges: tuple[Merge, ...] = ()
     written: WrittenCounts | None = None
     """What Git said of it before, whoever wrote that; None where no rule asks, or nobody can tell."""

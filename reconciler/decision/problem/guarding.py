@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.problem.devices import Devices
+from reconciler.decision.problem.evidence import evidence_of
 from reconciler.decision.problem.shared_rules import SharedLimit, shared_rules
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import VariantState
@@ -15,7 +16,7 @@ from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.snapshot import Snapshot
 from reconciler.policy.judging import NO_LIMITS, ReplicaLimits, RuleBook
-from reconciler.policy.subjects import Merge, Spoken, Subject
+from reconciler.policy.subjects import NO_EVIDENCE, Merge, Spoken, Subject
 
 NO_RULES = RuleBook(())
 
@@ -40,12 +41,14 @@ class Guard:
         if not rules.rules:
             return cls()
         merges, pools = _merges(snapshot.proposals), {pool.name: pool.devices for pool in devices.pools}
+        evidence = evidence_of(snapshot, rules.rules)
         subjects = {
             state.variant.key: Subject(
                 now_s=snapshot.now_s,
                 variant=state.variant,
                 priority=priority_of(state.variant),
                 reporting=state.replicas_reporting,
+                evidence=evidence.get(state.variant.key, NO_EVIDENCE),
                 merges=merges.get(str(state.variant.key), ()),
                 written=snapshot.written.get(state.variant.key),
                 live=live if isinstance(live := snapshot.observed.live.get(state.variant.key), LiveReplicas) else None,

@@ -1,6 +1,6 @@
 """Load as observed: arrivals and token lengths of a model, and how each of its variants does under it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.domain.measured.answers import NoAnswer
@@ -106,4 +106,6 @@ class Observation:
     num_running: float | None = None
     num_waiting: float | None = None
     replicas_reporting: int = 0
+    age_s: float | None = field(default=None, compare=False)
+    """How long ago its newest sample was taken."""
     absence: NoAnswer | None = None

@@ -46,6 +46,7 @@ def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, no
         num_running=_sum(Name.RUNNING, fresh, readings),
         num_waiting=_sum(Name.WAITING, fresh, readings),
         replicas_reporting=len({one.pod for one in fresh}),
+        age_s=None if seen_s is None else max(now_s - seen_s, 0.0),
         absence=absence,
     )
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.plan import Outcome, VerdictKind
+from reconciler.domain.promises import Promise, PromisedLatency
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.written_counts import WrittenCounts
 from reconciler.policy.reading.files import read_policy
@@ -443,3 +445,46 @@ def test_so_many_variants_change_at_once_repairs_first(ruled: Any) -> None:
         fleet.offer(30.0, name)
     plan = fleet.plan()
     assert [each.variant.name for each in plan.with_outcome(Outcome.CHANGE)] == ["b"]
+
+
+def test_little_evidence_holds_and_says_what_is_missing(ruled: Any, make: Any) -> None:
+    """Of 55 requests a second for five minutes, seen 90 seconds ago; half of the last hour is known."""
+    fleet, rules = ruled
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    fleet.remember(*(math.nan,) * 30, *(55.0,) * 30)
+    performance = Performance(itl_s=0.045, wait_s=0.01)
+    fleet.observations[key("llama")] = Observation(
+        performance=performance, arrival_rate_per_s=55.0, replicas_reporting=2, age_s=90.0
+    )
+    latency = PromisedLatency(name="itl", statistic="mean", target_s=0.05, mean_s=0.03)
+    promise = Promise(
+        resource=str(key("llama")),
+        unit="req/s",
+        demand=60.0,
+        output_tokens=100.0,
+        input_tokens=100.0,
+        latencies=(latency,),
+    )
+    merged = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - 9 * HOUR_S, "number": 7}
+    fleet.propose(make.change("llama", "1 x H100", "2 x H100"), promises=(promise,), **merged)
+    for asked, enough, words in (
+        ("maxAge: 1m", "maxAge: 2m", "its last sample is 90 s old, 60 s are allowed"),
+        (
+            "minSamples: 20000",
+            "minSamples: 16000",
+            "its load is that of 16500 requests in 5 minutes, 20000 are to be seen",
+        ),
+        ("minCoverage: 90%", "minCoverage: 50%", "of the last 60 minutes 50 % are known, 90 % are to be"),
+        (
+            "maxDisagreement: 30%",
+            "maxDisagreement: 60%",
+            "its mean ITL is 45 ms, #7 forecast 30 ms: 50 % apart, 30 % are allowed",
+        ),
+    ):
+        rules(f"{{name: seen, metrics: {{{asked}}}}}")
+        decision = fleet.decision()
+        assert decision.outcome is Outcome.UNCHANGED, asked
+        assert decision.waiting.words == f"rule seen (p.yaml:4): {words}, 6 would be needed"
+        rules(f"{{name: seen, metrics: {{{enough}}}}}")
+        assert fleet.decision().waiting is None, enough

@@ -64,6 +64,10 @@ def test_a_rule_has_a_name_a_place_a_scope_and_what_it_asks() -> None:
         ("availability: {minReady: 2, variantsAtOnce: 1}", AvailabilityRule(ready=2, at_once=Amount(replicas=1))),
         ("metrics: {minReporting: 80%}", MetricsRule(reporting=0.8)),
         (
+            "metrics: {maxAge: 1m, minSamples: 100, minCoverage: 90%, maxDisagreement: 30%}",
+            MetricsRule(age_s=60.0, requests=100, coverage=0.9, disagreement=0.3),
+        ),
+        (
             "freeze: {cron: '0 18 * * 5', for: 62h, timeZone: Europe/Berlin}",
             FreezeRule(window=Window(cron="0 18 * * 5", lasts_s=62 * 3600.0, time_zone="Europe/Berlin")),
         ),
