@@ -94,6 +94,13 @@ class ApprovalRule:
     learned_within_s: float | None = None
     reviewers: tuple[str, ...] = ()
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether any condition is given."""
+        given = (self.up, self.down, self.cost_per_hour, self.cost_fraction, self.learned_within_s)
+        is_any = self.accelerator_change or self.to_zero or self.first_change
+        return is_any or any(each is not None for each in given)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:

@@ -31,11 +31,6 @@ def _clock(change: Change) -> datetime:
     return datetime.fromtimestamp(change.subject.now_s, tz=UTC)
 
 
-def _class_of(change: Change) -> str:
-    found = change.subject.variant.service_class
-    return "" if found is None else found.value.name
-
-
 def _cost_added(change: Change) -> float | None:
     before, after = change.cost_before, change.cost_after
     return None if before is None or after is None else after - before
@@ -58,7 +53,7 @@ VARIABLES: Mapping[str, Variable] = {
         ("variant.path", STRING, "the file of its resource", lambda c: c.subject.variant.place.path),
         ("variant.labels", LABELS, "the labels of its resource", lambda c: dict(c.subject.variant.labels)),
         ("variant.priority", INT, "its priority", lambda c: c.subject.priority),
-        ("variant.service_class", STRING, "its service class, empty without", _class_of),
+        ("variant.service_class", STRING, "its service class, empty without", lambda c: c.subject.class_name),
         ("model.id", STRING, "its model", lambda c: c.subject.variant.model.model_id),
         ("model.variants", INT, "variants that serve its model", lambda c: c.of_model),
         ("load.requests_per_s", DOUBLE, "requests that arrive for its model each second", lambda c: c.load_per_s),
@@ -83,21 +78,38 @@ VARIABLES: Mapping[str, Variable] = {
 """All that expressions know; the documentation is compared with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """An expression that is ready to be asked, and the variables that it names."""
+MOST_ANSWERS = 10_000
+"""Of an expression that are kept: many changes are alike in what it names."""
 
-    _expression: "cel.Expression"
-    _names: tuple[str, ...]
+
+class Compiled:
+    """An expression that is ready to be asked, with the variables that it names."""
+
+    def __init__(self, expression: "cel.Expression", names: tuple[str, ...]) -> None:
+        self._expression = expression
+        self._named = [(name, VARIABLES[name].value, VARIABLES[name].type) for name in names]
+        self._answers: dict[tuple[object, ...], bool | int | str] = {}
+        self._is_simple = all(kind != LABELS for _, _, kind in self._named)
 
     def ask(self, change: Change) -> bool | int | str:
         """What it says of a change; a text is why it says nothing."""
         known: dict[str, Any] = {}
-        for name in self._names:
-            value = VARIABLES[name].value(change)
+        for name, value_of, kind in self._named:
+            value = value_of(change)
             if value is None:
                 return f"{name} is not known"
-            known[name] = float(value) if VARIABLES[name].type == DOUBLE else value  # type: ignore[arg-type]  # of a number
+            known[name] = float(value) if kind == DOUBLE else value  # type: ignore[arg-type]  # of a number
+        if not self._is_simple:
+            return self._eval(known)
+        values = tuple(known.values())
+        answer = self._answers.get(values)
+        if answer is None:
+            answer = self._eval(known)
+            if len(self._answers) < MOST_ANSWERS:
+                self._answers[values] = answer
+        return answer
+
+    def _eval(self, known: Mapping[str, Any]) -> bool | int | str:
         try:
             answer = self._expression.eval(data=known)
             kind, value = answer.type().name(), answer.value()

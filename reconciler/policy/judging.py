@@ -4,7 +4,7 @@ One order: refuse, hold, clamp, needs approval, allow. The strictest word counts
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
@@ -118,9 +118,17 @@ class RuleBook:
         far, pace = _joined(ranges), _joined(paces)
         if far.conflict:
             return far
-        moved = _within(far, _joined([each for each in paces if each.range.is_firm]))
+        firm = [each for each in paces if each.range.is_firm]
         anchor = next((each for each in (*ranges, *paces) if each.range.stays), None)
-        return replace(_within(far, pace), moved=moved, anchor=anchor)
+        within = _within(far, pace)
+        return ReplicaLimits(
+            least=within.least,
+            most=within.most,
+            floor=within.floor,
+            cap=within.cap,
+            moved=_within(far, _joined(firm)) if firm else far,
+            anchor=anchor,
+        )
 
     def refuse(self, subject: Subject, accelerator: str) -> Spoken | None:
         """The first rule that wants no replica of a variant moved to an accelerator; None where none minds."""
@@ -162,6 +170,8 @@ def _scope_of(rule: Rule) -> Scope | None:
 
 def _joined(found: Sequence[RuledRange]) -> ReplicaLimits:
     """What all of them leave."""
+    if not found:
+        return NO_LIMITS
     floors = [each for each in found if each.range.least > 0]
     caps = [(each.range.most, index, each) for index, each in enumerate(found) if each.range.most is not None]
     floor = max(floors, key=lambda each: each.range.least, default=None)

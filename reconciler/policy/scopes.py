@@ -9,22 +9,19 @@ from reconciler.policy.subjects import Change, Range, Subject
 
 def covers(scope: Scope, subject: Subject) -> bool:
     """Whether a variant is in scope, whatever is done to it."""
+    # Asked of every rule and variant: what is not given is not looked at.
     variant = subject.variant
-    service_class = "" if variant.service_class is None else variant.service_class.value.name
-    texts = (
-        (scope.cluster, variant.key.cluster),
-        (scope.namespace, variant.key.namespace),
-        (scope.model, variant.model.model_id),
-        (scope.name, variant.key.name),
-        (scope.path, variant.place.path),
-        (scope.accelerator, variant.current.accelerator),
-        (scope.service_class, service_class),
-    )
     return (
-        all(not pattern or path_matches(pattern, text) for pattern, text in texts)
+        (not scope.cluster or path_matches(scope.cluster, variant.key.cluster))
+        and (not scope.namespace or path_matches(scope.namespace, variant.key.namespace))
+        and (not scope.model or path_matches(scope.model, variant.model.model_id))
+        and (not scope.name or path_matches(scope.name, variant.key.name))
+        and (not scope.path or path_matches(scope.path, variant.place.path))
+        and (not scope.accelerator or path_matches(scope.accelerator, variant.current.accelerator))
+        and (not scope.service_class or path_matches(scope.service_class, subject.class_name))
         and (scope.priority_least is None or subject.priority >= scope.priority_least)
         and (scope.priority_most is None or subject.priority <= scope.priority_most)
-        and _fits_labels(scope, subject)
+        and (not scope.labels or _fits_labels(scope, subject))
     )
 
 

@@ -80,6 +80,11 @@ class Subject:
         return self.variant.current
 
     @property
+    def class_name(self) -> str:
+        """The name of its service class; empty without one."""
+        return "" if self.variant.service_class is None else self.variant.service_class.value.name
+
+    @property
     def last_change_s(self) -> float | None:
         """When it was changed last, by us or by anybody as far as Git tells (Unix seconds)."""
         written = () if self.written is None else self.written.changes[-1:]

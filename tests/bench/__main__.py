@@ -47,6 +47,7 @@ def main() -> None:
     learned = learning.measure()
     saturated = saturation.measure()
     judged = judging.measure()
+    ruled = judging.measure_plan()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
     print(
@@ -54,6 +55,7 @@ def main() -> None:
         + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
     )
     print("\nChanges judged by rules, five of them in CEL\n" + table(tuple(judged), [tuple(judged.values())]))
+    print("\nA whole plan without rules and with them\n" + table(tuple(ruled), [tuple(ruled.values())]))
     print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
     print(
         "\nModels sized by saturation\n"
@@ -72,6 +74,7 @@ def main() -> None:
         "tracking": tracked,
         "learning": learned,
         "judging": judged,
+        "ruled_plan": ruled,
         "replay": [asdict(fleet) for fleet in fleets],
         "queries_by_variants": queries,
         "help": asdict(help_s),

@@ -50,7 +50,7 @@ class ApprovalSection(KindSection):
 
 def _judge(asks: ApprovalRule, rule: Rule, change: Change) -> Spoken | None:
     reasons = tuple(_reasons(asks, change))
-    if not reasons and asks != ApprovalRule(reviewers=asks.reviewers):
+    if not reasons and asks.is_conditional:
         return None
     words = ", ".join(reasons) or "a person merges it"
     return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=words, reviewers=asks.reviewers)

@@ -1,5 +1,6 @@
 """`step`: how many replicas may come or go at once, or within an hour or a day."""
 
+from functools import lru_cache
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -47,6 +48,7 @@ def _since(asks: StepRule, now_s: float) -> float | None:
     return None if asks.per_s is None else now_s - asks.per_s
 
 
+@lru_cache(maxsize=256)
 def _words(direction: str, amount: Amount | None, within: str) -> str:
     return "" if amount is None else f"at most {amount} {direction} {within}"
 
