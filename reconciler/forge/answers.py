@@ -1,7 +1,7 @@
 """Values from a forge's JSON, which is not trusted to be what its description says."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from reconciler.errors import TransientError
 
@@ -51,10 +51,14 @@ def list_of(answer: object) -> list[object]:
 
 
 def time_of(answer: object, *path: str) -> float | None:
-    """The time at `path` in Unix seconds; None when there is none, TransientError for what is no time."""
+    """The time at `path` in Unix seconds; None when there is none, TransientError for what is no time.
+
+    One without a zone, such as a day, is UTC.
+    """
     text = text_of(answer, *path)
     try:
-        return datetime.fromisoformat(text).timestamp() if text else None
+        moment = datetime.fromisoformat(text) if text else None
+        return None if moment is None else (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise _unexpected("a time", path) from None
 

@@ -14,6 +14,7 @@ class Cures:
     labelling: str = "let TOKEN label pull requests"
     refusals: str = "let our account pass"
     signatures: str = "let our account pass"
+    expiry: str = "renew TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class Rights:
     """What may be done with pull requests, as far as the forge tells: None is not told.
 
     `refusals` are rules on our head branches, in the forge's words, that would refuse what we push; `drops_approvals`
-    says that a push to a pull request takes back the approvals that it has.
+    says that a push to a pull request takes back the approvals that it has. Our credential ends at `expires_at_s` (Unix
+    seconds).
     """
 
     may_open: bool | None = True
@@ -31,4 +33,5 @@ class Rights:
     drops_approvals: bool = False
     needs_signatures: bool = False
     refusals: tuple[str, ...] = ()
+    expires_at_s: float | None = None
     cures: Cures = field(default_factory=Cures, compare=False)

@@ -191,6 +191,11 @@ FAULTS: Mapping[str, Planted] = {
         line=r"^warn  forge +rules on branches reconciler/\* would refuse .*: \* is protected: no forced pushes, "
         r"signed commits only: let our account push to such branches, by force too",
     ),
+    "a token of GitLab that soon ends": Planted(
+        forge="gitlab",
+        break_servers=lambda fleet: gitlab_of(fleet, expires_on="2026-01-31"),
+        line=r"^warn  forge +the token of RECONCILER_FORGE_TOKEN ends on 2026-01-31: rotate it \(Settings, Access",
+    ),
     "approvals that GitLab drops": Planted(
         forge="gitlab",
         break_servers=lambda fleet: gitlab_of(fleet, resets_approvals=True),

@@ -80,6 +80,7 @@ class GitLabServer(ForgeServer):
         self.project: Json = {}
         self.commit_email = "reconciler-bot@noreply.gitlab.example.com"
         self.commands: list[str] = []
+        self.expires_on = ""
 
     def error(self, message: str) -> Json:
         """See `ForgeServer`."""
@@ -91,6 +92,9 @@ class GitLabServer(ForgeServer):
             return Answer(status=401, body=self.error("401 Unauthorized"))
         if method == "GET" and path == "/user":
             return self._user()
+        if method == "GET" and path == "/personal_access_tokens/self" and self.expires_on:
+            token = {"id": 1, "name": "reconciler", "scopes": ["api"], "active": True, "expires_at": self.expires_on}
+            return Answer(status=200, body=token)
         if method == "GET" and path == "/users":
             found = [(number, name) for number, name in self.users.items() if name == query["username"].lower()]
             return Answer(status=200, body=[self._person(number, name) for number, name in found])

@@ -20,6 +20,7 @@ TEXT: Json = {"type": "string"}
 NUMBER: Json = {"type": "integer", "minimum": 1}
 FLAG: Json = {"type": "boolean"}
 TIME: Json = {"type": "string", "format": "date-time"}
+DAY: Json = {"type": "string", "format": "date"}
 NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
 LEVEL: Json = {"type": "integer", "enum": [0, 5, 10, 15, 20, 30, 40, 50, 60]}
 
@@ -184,6 +185,11 @@ def operation(
 
 PATHS: Json = {
     "/user": {"get": operation("user/get", OWN_USER)},
+    "/personal_access_tokens/self": {
+        "get": operation(
+            "token/get", objects({"id": NUMBER, "name": TEXT, "scopes": many(TEXT), "expires_at": or_null(DAY)})
+        )
+    },
     "/users": {"get": operation("users/list", many(USER), query={**PAGE, "username": TEXT})},
     "/projects/{id}": {"get": operation("project/get", PROJECT)},
     "/projects/{id}/merge_requests": {

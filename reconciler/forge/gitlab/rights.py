@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote
 
 from reconciler.errors import ConfigurationError
-from reconciler.forge.answers import find, flag_of, flag_or_none, list_of, number_of, number_or_none, text_of
+from reconciler.forge.answers import find, flag_of, flag_or_none, list_of, number_of, number_or_none, text_of, time_of
 from reconciler.forge.client import PAGE_SIZE
 from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.rights import Cures, Rights
@@ -30,6 +30,7 @@ CURES = Cures(
     opening="give TOKEN the role Developer and the scopes api and write_repository (Settings, Access tokens)",
     labelling="give TOKEN the role Reporter",
     refusals="let our account push to such branches, by force too, and change the push rule (Settings, Repository)",
+    expiry="rotate TOKEN (Settings, Access tokens): a new one is another user, to whom our branches are strange",
 )
 
 
@@ -45,6 +46,7 @@ def read_rights(client: GitLabClient, path: str, *, base: str, head: str) -> Rig
         allows_auto_merge=True,
         drops_approvals=flag_of(_ask(client, f"{path}/approvals"), "reset_approvals_on_push"),
         refusals=(*_protections(client, path, head, level), *_broken_rules(push_rule)),
+        expires_at_s=time_of(_ask(client, "/personal_access_tokens/self"), "expires_at"),
         cures=CURES,
     )
 

@@ -70,7 +70,8 @@ class _Doctor:
             yield failed_by(FORGE, "forge-access", error)
             return
         if forge is not None:
-            yield from check_forge(forge, base=doors.repository.branch, prefix=self._settings.git.branch_prefix)
+            prefix = self._settings.git.branch_prefix
+            yield from check_forge(forge, base=doors.repository.branch, prefix=prefix, now_s=self._now())
 
     def _paused(self) -> Iterator[Check]:
         if self._session.paused:

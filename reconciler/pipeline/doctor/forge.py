@@ -1,6 +1,7 @@
 """Checks of the forge: whether it lets us in, what our credential may do there, and which rules stand in the way."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from reconciler.domain.reported.checkup import Cause, Check, warning, well
 from reconciler.errors import ReconcilerError
@@ -9,18 +10,19 @@ from reconciler.forge.rights import Rights
 from reconciler.pipeline.doctor.failures import failed, failed_by
 
 FORGE = "forge"
+EXPIRES_SOON_S = 30 * 86_400.0
 TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
 
 
-def check_forge(forge: Forge, *, base: str, prefix: str) -> Iterator[Check]:
-    """What a run needs of the forge; `prefix` begins the names of our head branches."""
+def check_forge(forge: Forge, *, base: str, prefix: str, now_s: float) -> Iterator[Check]:
+    """What a run needs of the forge; `prefix` begins the names of our head branches, `now_s` is Unix time."""
     try:
         forge.check_access()
         rights = forge.rights(base=base, head=f"{prefix}doctor")
     except ReconcilerError as error:
         yield failed_by(FORGE, "forge-access", error)
         return
-    troubles = [*_missing(rights), *_rules(rights, base=base, prefix=prefix)]
+    troubles = [*_missing(rights), *_rules(rights, base=base, prefix=prefix), *_expiry(rights, now_s)]
     yield from troubles
     if not troubles:
         yield well(FORGE, "forge-rights", f"{forge.name}, {_allowed(rights)}")
@@ -66,6 +68,14 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             f"{base} takes signed commits only, and ours have no signature",
             rights.cures.signatures,
         )
+
+
+def _expiry(rights: Rights, now_s: float) -> Iterator[Check]:
+    """A job that nobody looks at ends silently when its credential does."""
+    if rights.expires_at_s is None or rights.expires_at_s - now_s > EXPIRES_SOON_S:
+        return
+    day = datetime.fromtimestamp(rights.expires_at_s, UTC).date()
+    yield warning(FORGE, "credential-expires", f"{TOKEN} ends on {day}", rights.cures.expiry.replace("TOKEN", "it"))
 
 
 def _allowed(rights: Rights) -> str:

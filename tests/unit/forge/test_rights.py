@@ -1,5 +1,7 @@
 """What a token may do, by the role it has and the rules of the repository: on GitHub, and on GitLab."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from reconciler.forge.rights import Rights
@@ -91,6 +93,13 @@ def test_protected_branches_that_cover_ours_are_told(
 ) -> None:
     gitlab.server.access_level, gitlab.server.protections = 40, [shown]
     assert gitlab.open().rights(base="main", head="reconciler/x").refusals == refusals
+
+
+def test_the_day_on_which_a_token_of_gitlab_ends_is_told(gitlab: GitLabStage) -> None:
+    assert gitlab.open().rights(base="main", head="reconciler/x").expires_at_s is None
+    gitlab.server.expires_on = "2027-01-31"
+    ends_at_s = gitlab.open().rights(base="main", head="reconciler/x").expires_at_s
+    assert ends_at_s == datetime(2027, 1, 31, tzinfo=UTC).timestamp()
 
 
 def test_push_rules_and_approvals_of_paid_tiers_are_told(gitlab: GitLabStage) -> None:
