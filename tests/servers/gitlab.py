@@ -48,13 +48,15 @@ QUICK_ACTION = re.compile(
 OWN_ID = 99
 DEVELOPER, MAINTAINER = 30, 40
 STATES = {"open": "opened"}
+MERGE_STATES = {"clean": "mergeable"}
 
 
 class GitLabServer(ForgeServer):
     """The state behind the server.
 
     `access_level` is the token's (None: told nowhere); `group_access` whether a group gives it. `users` are by number.
-    `tier` Free answers 404 to what is paid for. `commands` are the quick actions that texts of ours contained.
+    `commands` are the quick actions that texts of ours contained. `pipelines` are commit and state of the newest one of
+    a merge request, by number.
     """
 
     kind = "gitlab"
@@ -81,6 +83,8 @@ class GitLabServer(ForgeServer):
         self.commit_email = "reconciler-bot@noreply.gitlab.example.com"
         self.commands: list[str] = []
         self.expires_on = ""
+        self.can_merge = True
+        self.pipelines: dict[int, tuple[str, str]] = {}
 
     def error(self, message: str) -> Json:
         """See `ForgeServer`."""
@@ -123,6 +127,14 @@ class GitLabServer(ForgeServer):
             ("DELETE", r"/merge_requests/\d+/notes/(\d+)", lambda key: self._delete_note(repository, key)),
             ("GET", r"/repository/commits/([0-9a-f]+)/statuses", lambda sha: self._statuses(repository, sha, query)),
             ("POST", r"/statuses/([0-9a-f]+)", lambda sha: self._set_status(repository, sha, body)),
+            ("PUT", r"/merge_requests/(\d+)/merge", lambda number: self._merge(repository, int(number), body)),
+            (
+                "POST",
+                r"/merge_requests/(\d+)/cancel_merge_when_pipeline_succeeds",
+                lambda number: self._cancel(repository, int(number)),
+            ),
+            ("GET", r"/merge_requests/(\d+)/reviewers", lambda number: self._reviewers(repository, int(number))),
+            ("POST", r"/merge_trains/merge_requests/(\d+)", lambda number: self._board(repository, int(number), body)),
             ("GET", "/repository/compare", lambda: self._compare(repository, query["from"], query["to"])),
             ("GET", r"/repository/branches/([^/]+)", lambda name: self._branch(repository, unquote(name))),
             ("GET", "/protected_branches", self._protected_branches),
@@ -150,6 +162,9 @@ class GitLabServer(ForgeServer):
                 "project_access": None if self.group_access else level,
                 "group_access": level if self.group_access else None,
             },
+            "merge_method": "merge" if "merge" in repository.methods else "ff",
+            "squash_option": _squash_option(repository.methods),
+            "merge_trains_enabled": repository.has_queue,
             **self.project,
         }
         name = repository.renamed_to or repository.full_name
@@ -203,7 +218,51 @@ class GitLabServer(ForgeServer):
         stored = repository.pull_requests.get(int(number))
         if stored is None:
             return Answer(status=404, body=self.error("404 Not found"))
+        commit, state = self.pipelines.get(stored.number, ("", ""))
+        pipeline = {"id": 1, "sha": commit or stored.head_commit, "status": state} if state else None
+        told = {"head_pipeline": pipeline, "user": {"can_merge": self.can_merge}}
+        shown = {**self._object(repository, stored), **told}
+        stored.unknown_for = max(stored.unknown_for - 1, 0)
+        return Answer(status=200, body=shown)
+
+    def _merge(self, repository: StoredRepository, number: int, body: Any) -> Answer:
+        """Merge by a request; a failed pipeline is no obstacle, unless the project asks for one that succeeds."""
+        stored = repository.pull_requests[number]
+        if stored.state != "open":
+            return Answer(status=405, body=self.error("405 Method Not Allowed"))
+        if body["sha"] != stored.head_commit:
+            return Answer(
+                status=409, body=self.error("SHA does not match HEAD of source branch: " + stored.head_commit)
+            )
+        stored.merged_by = "squash" if body.get("squash") else "merge"
+        is_due = _merge_status(stored) == "mergeable"
+        if body.get("auto_merge") and (not is_due or self.pipelines.get(number, ("", ""))[1] == "running"):
+            if not repository.allows_auto_merge:
+                return Answer(status=405, body=self.error("405 Method Not Allowed"))
+            stored.told_by = self.login
+        elif not is_due:
+            return Answer(status=405, body=self.error("405 Method Not Allowed"))
+        else:
+            self.merge(repository.full_name, number)
         return Answer(status=200, body=self._object(repository, stored))
+
+    def _cancel(self, repository: StoredRepository, number: int) -> Answer:
+        stored = repository.pull_requests[number]
+        stored.told_by = ""
+        return Answer(status=201, body=self._object(repository, stored))
+
+    def _reviewers(self, repository: StoredRepository, number: int) -> Answer:
+        asked = [
+            {"user": self._person(50, who), "state": state} for who, state in repository.pull_requests[number].reviews
+        ]
+        return Answer(status=200, body=asked)
+
+    def _board(self, repository: StoredRepository, number: int, body: Any) -> Answer:
+        stored = repository.pull_requests[number]
+        if body["sha"] != stored.head_commit:
+            return Answer(status=409, body=self.error("409 Conflict"))
+        stored.told_by = self.login
+        return Answer(status=201, body=[{"id": 1, "status": "idle"}])
 
     def _edit(self, repository: StoredRepository, number: str, body: Any) -> Answer:
         stored = repository.pull_requests.get(int(number))
@@ -328,6 +387,12 @@ class GitLabServer(ForgeServer):
             if stored.state == "open" and stored.head_repository is None and stored.head in branches:
                 stored.head_commit = branches[stored.head]
 
+    def _teller(self, stored: StoredPullRequest) -> Json | None:
+        if stored.told_by == self.login:
+            return self._person(OWN_ID, self.login)
+        is_told = stored.told_by or stored.in_merge_queue
+        return self._person(51, stored.told_by or "ann") if is_told else None
+
     def _object(self, repository: StoredRepository, stored: StoredPullRequest) -> Json:
         numbers = {name: number for number, name in self.users.items()}
         forks = {None: repository.id, "": None}
@@ -345,7 +410,8 @@ class GitLabServer(ForgeServer):
                 reviewers=[self._person(numbers[name], name) for name in stored.reviewers],
                 author=self._person(OWN_ID, self.login),
                 sha=stored.head_commit,
-                merges_by_itself=stored.in_merge_queue,
+                told_by=self._teller(stored),
+                merge_status="checking" if stored.unknown_for else _merge_status(stored),
                 created_s=stored.created_s,
                 updated_s=stored.updated_s,
                 closed_s=stored.closed_s,
@@ -364,6 +430,19 @@ def protection(name: str, *, push: int = MAINTAINER, merge: int = MAINTAINER, fo
         "merge_access_levels": [{"access_level": merge}],
         "allow_force_push": force,
     }
+
+
+def _merge_status(stored: StoredPullRequest) -> str:
+    if stored.state != "open":
+        return "not_open"
+    is_draft = stored.title.lower().startswith("draft:")
+    return "draft_status" if is_draft else MERGE_STATES.get(stored.mergeable_state, stored.mergeable_state)
+
+
+def _squash_option(methods: Sequence[str]) -> str:
+    if "squash" not in methods:
+        return "never"
+    return "always" if tuple(methods) == ("squash",) else "default_off"
 
 
 def _seconds(text: str) -> float:

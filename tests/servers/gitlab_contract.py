@@ -4,9 +4,9 @@ GitLab publishes a description of its own (`doc/api/openapi/openapi_v3.yaml` in 
 of any registry); it calls no field required and none nullable, and a list of merge requests one of them. So what stands
 here is taken from the API reference, read in November 2026 (docs.gitlab.com/api/, doc/api/ in gitlab-org/gitlab):
 merge_requests.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md, project_push_rules.md,
-merge_request_approvals.md, members.md, notes.md, commits.md, rest/_index.md (pages, status codes); and for the
-refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open already,
-400: anything else).
+merge_request_approvals.md, merge_trains.md, members.md, notes.md, commits.md, rest/_index.md (pages, status codes); and
+for the refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open
+already, 400: anything else).
 """
 
 import functools
@@ -58,7 +58,10 @@ PROJECT = objects(
         "merge_requests_enabled": FLAG,
         "merge_requests_access_level": one_of("disabled", "private", "enabled"),
         "permissions": objects({"project_access": ACCESS, "group_access": ACCESS}),
-    }
+        "merge_method": one_of("merge", "rebase_merge", "ff"),
+        "squash_option": one_of("never", "always", "default_on", "default_off"),
+    },
+    optional={"merge_trains_enabled": FLAG},
 )
 MERGE_REQUEST = objects(
     {
@@ -83,8 +86,18 @@ MERGE_REQUEST = objects(
         "detailed_merge_status": TEXT,
         "sha": or_null(TEXT),
         "web_url": TEXT,
-    }
+        "author": USER,
+        "merge_user": or_null(USER),
+    },
+    optional={
+        "head_pipeline": or_null(objects({"id": NUMBER, "sha": TEXT, "status": TEXT})),
+        "user": objects({"can_merge": FLAG}),
+    },
 )
+ORDER: Json = {
+    "type": "object",
+    "properties": {"sha": TEXT, "squash": FLAG, "auto_merge": FLAG, "merge_when_pipeline_succeeds": FLAG},
+}
 COMMIT = objects({"id": TEXT, "short_id": TEXT, "message": TEXT, "parent_ids": many(TEXT)})
 BRANCH = objects(
     {
@@ -216,6 +229,18 @@ PATHS: Json = {
         "get": operation("statuses/list", many(STATUS), query={**PAGE, "name": TEXT})
     },
     "/projects/{id}/statuses/{sha}": {"post": operation("statuses/create", STATUS, body=NEW_STATUS, status=201)},
+    "/projects/{id}/merge_requests/{iid}/merge": {
+        "put": operation("merge-requests/merge", MERGE_REQUEST, body=ORDER),
+    },
+    "/projects/{id}/merge_requests/{iid}/cancel_merge_when_pipeline_succeeds": {
+        "post": operation("merge-requests/cancel-auto-merge", MERGE_REQUEST, body={"type": "object"}, status=201),
+    },
+    "/projects/{id}/merge_requests/{iid}/reviewers": {
+        "get": operation("merge-requests/reviewers", many(objects({"user": USER, "state": TEXT}))),
+    },
+    "/projects/{id}/merge_trains/merge_requests/{iid}": {
+        "post": operation("merge-trains/add", many(objects({"id": NUMBER, "status": TEXT})), body=ORDER, status=201),
+    },
     "/projects/{id}/repository/compare": {
         "get": operation(
             "repository/compare",

@@ -24,7 +24,9 @@ class MergeRequestView:
     reviewers: Sequence[Json]
     author: Json
     sha: str
-    merges_by_itself: bool
+    told_by: Json | None
+    """Who has GitLab merge it by itself."""
+    merge_status: str
     created_s: float
     updated_s: float
     closed_s: float | None
@@ -102,9 +104,10 @@ def merge_request_object(view: MergeRequestView) -> Json:
         "draft": is_draft,
         "work_in_progress": is_draft,
         "milestone": None,
-        "merge_when_pipeline_succeeds": view.merges_by_itself,
-        "detailed_merge_status": "mergeable",
-        "has_conflicts": False,
+        "merge_when_pipeline_succeeds": view.told_by is not None,
+        "merge_user": view.told_by,
+        "detailed_merge_status": view.merge_status,
+        "has_conflicts": view.merge_status == "conflict",
         "sha": view.sha,
         "merge_commit_sha": None,
         "web_url": view.web_url,

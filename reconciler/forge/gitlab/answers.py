@@ -23,14 +23,17 @@ STATES = {
 def pull_request_of(answer: object) -> PullRequest:
     """The merge request in an answer; TransientError when a field is missing or wrong.
 
-    One that merges by itself, in a train or when its pipeline succeeds, is in the merge queue.
+    One that a person has GitLab merge by itself, in a train or when its pipeline succeeds, is in the merge queue, and
+    so is what is being merged at this moment; where we did it, it is scheduled.
     """
     number = number_of(answer, "iid")
     state = STATES.get(needed_text(answer, "state"), PullRequestState.CLOSED)
     is_open = state is PullRequestState.OPEN
     is_draft = flag_of(answer, "draft")
     title = needed_text(answer, "title")
-    merges = text_of(answer, "state") == "locked" or flag_of(answer, "merge_when_pipeline_succeeds")
+    merges_later = flag_of(answer, "merge_when_pipeline_succeeds")
+    is_scheduled = merges_later and _is_told_by_author(answer)
+    is_queued = text_of(answer, "state") == "locked" or (merges_later and not is_scheduled)
     return PullRequest(
         number=number,
         state=state,
@@ -42,11 +45,18 @@ def pull_request_of(answer: object) -> PullRequest:
         head_commit=text_of(answer, "sha"),
         is_draft=is_draft,
         is_from_fork=not is_ours(answer),
-        in_merge_queue=is_open and merges,
+        in_merge_queue=is_open and is_queued,
+        is_scheduled=is_open and is_scheduled,
         closed_at_s=None if is_open else time_of(answer, "merged_at") or time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
         url=needed_text(answer, "web_url"),
     )
+
+
+def _is_told_by_author(answer: object) -> bool:
+    """Whether who opened it is who told GitLab to merge it; a person's doing so is none of ours."""
+    told_by = number_or_none(answer, "merge_user", "id")
+    return told_by is not None and told_by == number_or_none(answer, "author", "id")
 
 
 def is_ours(answer: object) -> bool:

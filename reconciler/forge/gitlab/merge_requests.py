@@ -14,10 +14,11 @@ from reconciler.forge.gitlab.answers import CLOSED_STATES, OPEN_STATES, is_ours,
 from reconciler.forge.gitlab.attached import LabelsAndReviewers
 from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.gitlab.failures import ConflictError
+from reconciler.forge.gitlab.merging import merge_one, unschedule_one
 from reconciler.forge.gitlab.reviews import GitLabReviews
 from reconciler.forge.gitlab.rights import read_rights
 from reconciler.forge.gitlab.texts import is_kept_as, text_to_send, title_of
-from reconciler.forge.merging import MergeAnswer, waiting
+from reconciler.forge.merging import MergeAnswer
 from reconciler.forge.pull_requests import (
     NEUTRAL_IDENTITY,
     PullRequest,
@@ -215,13 +216,12 @@ class GitLab:
             yield from page
 
     def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """See `Forge`; nothing is merged here yet."""
-        del number, head_commit, method
-        return waiting("merging by itself is not built for GitLab yet: a person merges it")
+        """See `Forge`."""
+        return merge_one(self._client, self._path(), number, head_commit=head_commit, method=method)
 
     def unschedule(self, number: int) -> None:
-        """See `Forge`; nothing is scheduled here yet."""
-        del number
+        """See `Forge`."""
+        unschedule_one(self._client, self._path(), number)
 
     def _check_ahead(self, head: str, base: str, action: str) -> None:
         """Raise where `head` holds nothing that `base` lacks: GitLab would open a pull request all the same."""

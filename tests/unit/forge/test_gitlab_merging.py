@@ -1,0 +1,220 @@
+"""Merging on GitLab: what is mergeable is merged, what waits for rules is scheduled, and nothing goes around them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ConfigurationError, RivalRunError
+from reconciler.forge.gitlab.merge_requests import GitLab
+from reconciler.forge.merging import MergeAnswer, MergeState
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from tests.servers.forge_server import LoggedRequest, StoredPullRequest, StoredRepository
+from tests.servers.git_workshop import run_git
+from tests.servers.gitlab import GitLabServer
+from tests.unit.forge.conftest import PROJECT, GitLabStage
+
+HEAD = "reconciler/prod-llm-auto"
+MERGED = MergeAnswer(state=MergeState.MERGED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """A GitLab with one merge request of ours, and its head commit."""
+
+    stage: GitLabStage
+    forge: GitLab
+    stored: StoredPullRequest
+    head: str
+
+    @property
+    def server(self) -> GitLabServer:
+        return self.stage.server
+
+    @property
+    def project(self) -> StoredRepository:
+        return self.server.repositories[PROJECT]
+
+    @property
+    def orders(self) -> list[LoggedRequest]:
+        """What it was told after its creation."""
+        return self.server.writes[1:]
+
+    def merge(self, method: str = "") -> MergeAnswer:
+        return self.forge.merge(1, head_commit=self.head, method=method)
+
+    def shown(self) -> PullRequest:
+        (found,) = self.forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
+        return found
+
+
+@pytest.fixture
+def proposed(gitlab: GitLabStage) -> Proposed:
+    head = gitlab.push(HEAD)
+    forge = gitlab.open()
+    forge.create(head=HEAD, base="main", title="A title", body="A body")
+    return Proposed(stage=gitlab, forge=forge, stored=gitlab.server.repositories[PROJECT].pull_requests[1], head=head)
+
+
+@pytest.mark.parametrize("pipeline", ["", "success", "skipped"])
+def test_what_is_mergeable_is_merged_at_the_commit_that_was_looked_at(proposed: Proposed, pipeline: str) -> None:
+    if pipeline:
+        proposed.server.pipelines[1] = (proposed.head, pipeline)
+    assert proposed.merge() == MERGED
+    assert proposed.shown().state is PullRequestState.MERGED
+    assert [each.body for each in proposed.orders] == [{"sha": proposed.head, "squash": False}]
+    assert proposed.merge() == MERGED, "asking again changes nothing"
+    assert len(proposed.orders) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("conflict", "conflicts with its base"),
+        ("need_rebase", "takes only what is up to date"),
+        ("requested_changes", "a review asks for changes"),
+        ("checking", "has not found out yet"),
+    ],
+)
+def test_whatever_time_does_not_change_waits_and_says_why(proposed: Proposed, status: str, words: str) -> None:
+    proposed.stored.mergeable_state = status
+    answer = proposed.merge()
+    assert answer.state is MergeState.WAITING
+    assert words in answer.words
+    assert proposed.orders == []
+
+
+@pytest.mark.parametrize("state", ["failed", "canceled"])
+def test_a_failed_pipeline_is_obeyed_where_gitlab_itself_would_merge(proposed: Proposed, state: str) -> None:
+    proposed.server.pipelines[1] = (proposed.head, state)
+    assert proposed.merge() == MergeAnswer(state=MergeState.WAITING, words="its pipeline failed")
+    assert proposed.orders == []
+
+
+def test_a_review_that_asks_for_changes_is_obeyed_where_gitlab_itself_would_merge(proposed: Proposed) -> None:
+    proposed.stored.reviews = [("ann", "approved"), ("bob", "requested_changes")]
+    assert proposed.merge() == MergeAnswer(state=MergeState.WAITING, words="a review asks for changes")
+    proposed.stored.reviews = [("ann", "approved"), ("bob", "reviewed")]
+    assert proposed.merge() == MERGED
+
+
+def test_gitlab_is_given_time_to_find_out(proposed: Proposed) -> None:
+    proposed.stored.unknown_for = 2
+    assert proposed.merge() == MERGED
+    assert proposed.stage.waits_s == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("commit", ["", "0" * 40])
+def test_a_pipeline_that_has_not_finished_or_not_begun_is_waited_for_by_gitlab(proposed: Proposed, commit: str) -> None:
+    proposed.server.pipelines[1] = (commit, "running")
+    assert proposed.merge() == MergeAnswer(state=MergeState.SCHEDULED, words="its pipeline has not finished")
+    assert proposed.shown().is_scheduled
+    assert not proposed.shown().in_merge_queue
+
+
+def test_rules_that_are_not_met_are_waited_for_by_gitlab_and_told_once(proposed: Proposed) -> None:
+    proposed.stored.mergeable_state = "not_approved"
+    answer = proposed.merge()
+    assert answer == MergeAnswer(state=MergeState.SCHEDULED, words="rules of the project are not met (not approved)")
+    (order,) = proposed.orders
+    assert order.body["auto_merge"] is True
+    assert order.body["merge_when_pipeline_succeeds"] is True, "the name of GitLab before 17.11"
+    assert proposed.merge().state is MergeState.SCHEDULED
+    assert len(proposed.orders) == 1
+    proposed.server.meet_rules(PROJECT, 1)
+    assert proposed.shown().state is PullRequestState.MERGED
+
+
+def test_a_gitlab_that_schedules_nothing_waits_for_the_rules(proposed: Proposed) -> None:
+    proposed.project.allows_auto_merge = False
+    proposed.stored.mergeable_state = "not_approved"
+    answer = proposed.merge()
+    assert answer.state is MergeState.WAITING
+    assert answer.words.startswith("rules of the project are not met (not approved) (have GitLab merge pull request 1")
+
+
+def test_a_merge_train_is_never_gone_around(proposed: Proposed) -> None:
+    proposed.project.has_queue = True
+    assert proposed.merge() == MergeAnswer(state=MergeState.SCHEDULED, words="the merge train takes it")
+    assert [each.path.rpartition("/projects/")[2].partition("/")[2] for each in proposed.orders] == [
+        "merge_trains/merge_requests/1"
+    ]
+    assert proposed.merge().state is MergeState.SCHEDULED
+    assert len(proposed.orders) == 1
+
+
+def test_what_was_scheduled_is_taken_back(proposed: Proposed) -> None:
+    proposed.stored.mergeable_state = "not_approved"
+    proposed.merge()
+    proposed.forge.unschedule(1)
+    assert not proposed.shown().is_scheduled
+    proposed.server.meet_rules(PROJECT, 1)
+    assert proposed.shown().is_open
+
+
+def test_what_a_person_scheduled_is_theirs(proposed: Proposed) -> None:
+    proposed.stored.told_by = "ann"
+    assert (proposed.shown().is_scheduled, proposed.shown().in_merge_queue) == (False, True)
+    proposed.forge.unschedule(1)
+    assert proposed.stored.told_by == "ann"
+
+
+def test_a_push_before_the_merge_is_a_rivals(proposed: Proposed) -> None:
+    run_git(proposed.stage.repository, "update-ref", f"refs/heads/{HEAD}", "main")
+    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
+        proposed.merge()
+    assert proposed.orders == []
+
+
+def test_a_push_between_the_look_and_the_merge_is_refused_by_gitlab(proposed: Proposed) -> None:
+    proposed.server.fail("PUT", "/merge$", status=409)
+    with pytest.raises(RivalRunError, match="409"):
+        proposed.merge()
+    assert proposed.merge() == MERGED, "and the next run heals it"
+
+
+def test_a_merge_whose_answer_was_lost_is_found(proposed: Proposed) -> None:
+    proposed.server.cut("PUT", "/merge$", applied=True)
+    assert proposed.merge() == MERGED
+
+
+def test_a_token_that_may_not_merge_says_where_to_let_it(proposed: Proposed) -> None:
+    proposed.server.can_merge = False
+    with pytest.raises(ConfigurationError, match=r"the token may not merge into main: let it \(Settings, Repository"):
+        proposed.merge()
+    assert proposed.orders == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked", "squashes"),
+    [
+        (("merge", "squash"), "", False),
+        (("merge", "squash"), "squash", True),
+        (("squash",), "", True),
+        (("rebase",), "rebase", False),
+        (("merge",), "merge", False),
+    ],
+)
+def test_the_method_is_the_settings_or_the_first_that_is_allowed(
+    proposed: Proposed, allowed: Any, asked: str, *, squashes: bool
+) -> None:
+    proposed.project.methods = allowed
+    assert proposed.merge(asked) == MERGED
+    assert proposed.orders[0].body["squash"] is squashes
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked", "words"),
+    [
+        (("merge",), "squash", "the project allows merge, not squash"),
+        (("rebase", "squash"), "merge", "the project allows rebase, squash, not merge"),
+        (("squash",), "rebase", "the project allows squash, not rebase"),
+    ],
+)
+def test_a_method_that_the_project_does_not_allow_is_refused(
+    proposed: Proposed, allowed: Any, asked: str, words: str
+) -> None:
+    proposed.project.methods = allowed
+    with pytest.raises(ConfigurationError, match=f"pullRequests.mergeMethod: {words}"):
+        proposed.merge(asked)
+    assert proposed.orders == []
