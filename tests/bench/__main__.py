@@ -15,6 +15,7 @@ from tests.bench import (
     optimizer,
     replay,
     repository,
+    reviewing,
     saturation,
     sizing,
     tracking,
@@ -48,6 +49,7 @@ def main() -> None:
     saturated = saturation.measure()
     judged = judging.measure()
     ruled = judging.measure_plan()
+    reviewed = reviewing.measure()
     help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
     print("\n\n".join(_sections(sized, fleets, queries, help_s)))
     print(
@@ -56,6 +58,7 @@ def main() -> None:
     )
     print("\nChanges judged by rules, five of them in CEL\n" + table(tuple(judged), [tuple(judged.values())]))
     print("\nA whole plan without rules and with them\n" + table(tuple(ruled), [tuple(ruled.values())]))
+    print("\nA review beside a plan of the same fleet\n" + table(tuple(reviewed), [tuple(reviewed.values())]))
     print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
     print(
         "\nModels sized by saturation\n"
@@ -75,6 +78,7 @@ def main() -> None:
         "learning": learned,
         "judging": judged,
         "ruled_plan": ruled,
+        "reviewing": reviewed,
         "replay": [asdict(fleet) for fleet in fleets],
         "queries_by_variants": queries,
         "help": asdict(help_s),

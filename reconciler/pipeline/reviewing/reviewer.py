@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.config.environment import Environment, Flags
 from reconciler.decision.reviewing.judging import ReviewedBase, review
 from reconciler.domain.reported.review import Review
+from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.git.refs import is_object_id
@@ -13,7 +14,8 @@ from reconciler.git.repository import Repository, open_directory
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.reviewing.heads import HeadReader
-from reconciler.pipeline.session import Session
+from reconciler.pipeline.run import paused_collector
+from reconciler.pipeline.session import Doors, Session
 from reconciler.snapshot.build import read_snapshot
 
 logger = logging.getLogger(__name__)
@@ -31,26 +33,32 @@ class Reviewer:
         """The base's."""
         return self.base.snapshot.commit
 
+    @paused_collector()
     def review(self, head: Repository) -> Review:
         """What merging `head` would do."""
         return review(self.base, self.reader.read(head), head_commit=head.commit)
 
 
 def open_reviewer(session: Session, flags: Flags, environment: Environment, now_s: float) -> Reviewer:
-    """Observe and decide the session's base; `now_s` is Unix seconds. Our own pull requests play no part."""
-    doors = replace(session.doors, forge=None)
-    observed = observe(doors, session.settings, now_s, session.repository)
-    recording = observed.recording
-    snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
-    logger.info("decided the base %s", recording.commit[:7])
+    """Observe and decide the session's base; `now_s` is Unix seconds."""
     reader = HeadReader(
-        base=doors.repository,
+        base=session.doors.repository,
         settings=session.settings,
         flags=flags,
         environment=environment,
         name=session.repository,
     )
-    return Reviewer(base=ReviewedBase.of(snapshot), reader=reader)
+    return Reviewer(base=decide_base(session.doors, session.settings, now_s, session.repository), reader=reader)
+
+
+@paused_collector()
+def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> ReviewedBase:
+    """What a plan would do with the base; our own pull requests play no part."""
+    observed = observe(replace(doors, forge=None), settings, now_s, name)
+    recording = observed.recording
+    snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
+    logger.info("decided the base %s", recording.commit[:7])
+    return ReviewedBase.of(snapshot)
 
 
 def find_head(session: Session, flags: Flags, head: str) -> Repository:
