@@ -67,6 +67,8 @@ class Session:
     directory: str
     """Where the base is read as it lies, at HEAD; empty for a clone, or another base."""
     ask_time: AskTime
+    ask_retention: Callable[[ClusterSettings], str]
+    """For how long the Prometheus of a cluster keeps samples, in its own words."""
     run_interval_s: float
     """How often a run is started, as configured."""
     gauges: GaugeSettings | None
@@ -115,6 +117,7 @@ def open_session(
             findings=loaded.findings,
             directory="" if flags.base else source.directory,
             ask_time=_time_asker(secrets, run_ends_s),
+            ask_retention=_retention_asker(secrets, run_ends_s),
             run_interval_s=loaded.run_interval_s,
             gauges=loaded.gauges,
             read_secret=secrets.read,
@@ -231,3 +234,13 @@ def _time_asker(secrets: SecretReader, run_ends_s: float) -> AskTime:
             return client.ask_time(cluster.name)
 
     return ask_time
+
+
+def _retention_asker(secrets: SecretReader, run_ends_s: float) -> Callable[[ClusterSettings], str]:
+    def ask_retention(cluster: ClusterSettings) -> str:
+        if cluster.prometheus is None:
+            return ""
+        with closing(PrometheusClient(cluster.prometheus, secrets.read, run_ends_s=run_ends_s)) as client:
+            return client.ask_retention()
+
+    return ask_retention

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
+from reconciler.domain.json_text import parse_json
 from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.errors import TransientError
@@ -21,6 +22,8 @@ from reconciler.prometheus.refusals import ADVICE, SERVER_WIDE, judge
 
 logger = logging.getLogger(__name__)
 
+MAX_VALUES = 1000
+"""Of what a server says of itself."""
 SUCCESS = b'{"status":"success"'
 
 CONFIGURED = frozenset({FailureKind.REFUSED, FailureKind.UNTRUSTED, FailureKind.REDIRECTED})
@@ -80,6 +83,21 @@ class PrometheusClient:
         """What time it is there: a scalar, of whatever moment the server takes for now."""
         query = Query(cluster=cluster, quantity="time", text="time()", start_s=math.nan, end_s=math.nan)
         return self.ask(query)
+
+    def ask_retention(self) -> str:
+        """For how long it keeps samples, in its own words (`15d or 10GiB`); empty where it does not say."""
+        request = Request(method="GET", url=f"{self._root}/api/v1/status/runtimeinfo")
+        response = self._door.ask(request, self._credentials)
+        if isinstance(response, Failure):
+            logger.debug("nothing is told of retention: %s", response.error)
+            return ""
+        try:
+            content = parse_json(response.content, most_values=MAX_VALUES)
+        except ValueError:
+            return ""
+        data = content.get("data") if isinstance(content, dict) else None
+        kept = data.get("storageRetention") if isinstance(data, dict) else None
+        return kept if isinstance(kept, str) else ""
 
     def ask_all(self, queries: Sequence[Query], progress: Progress | None = None) -> tuple[Answer, ...]:
         """The answers in the order of `queries`; once the server is plainly out of reach the rest fails at once."""

@@ -14,6 +14,7 @@ from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, FULL_NAME, Day, F
 from tests.servers.git_http import Fault as GitFault
 from tests.servers.gitlab import protection
 from tests.servers.prometheus import ABSENT, History, prometheus_over
+from tests.servers.tampering import Change, Tampering, tamper_with
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
 
@@ -82,6 +83,7 @@ class Planted:
     clock_s: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
     break_servers: Callable[[Fleet], object] = lambda _fleet: None
+    change: Change | None = None
 
 
 def forge_of(fleet: Fleet, **state: object) -> None:
@@ -244,7 +246,9 @@ FAULTS: Mapping[str, Planted] = {
         line=r"^warn  prod +the newest sample of a replica is 2\dm\S* old, stale is 5m: look at the scrape",
     ),
     "a short retention": Planted(
-        ward="young", line=r"^warn  prod +a run asks for the last 7d\S*, and nothing is that old: keep at least 8d"
+        change=lambda answer: answer.replace(b'"storageRetention":"100y"', b'"storageRetention":"3d or 9GiB"'),
+        ward="young",
+        line=r"^warn  prod +a run asks for the last 7d\S*, and nothing is that old: keep at least 8d",
     ),
     "no kube-state-metrics": Planted(
         lines=2,
@@ -368,7 +372,16 @@ def day(born_s: float) -> Day:
 
 
 @pytest.fixture
-def visit(make_fleet: OpenFleet, prometheus: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+def tampering(prometheus: str) -> Iterator[Tampering]:
+    """A Prometheus that says what a test wants."""
+    with tamper_with(prometheus) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(
+    make_fleet: OpenFleet, prometheus: str, tampering: Tampering, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
     """Plants a fault and calls the doctor."""
 
     def called(planted: Planted, *arguments: str) -> Outcome:
@@ -379,7 +392,9 @@ def visit(make_fleet: OpenFleet, prometheus: str, monkeypatch: pytest.MonkeyPatc
         for old, new in planted.settings.items():
             assert old in settings, old
             settings = settings.replace(old, new, 1)
-        settings = settings.replace("URL", prometheus).replace("WARD", planted.ward)
+        url = prometheus if planted.change is None else tampering.url
+        tampering.change = planted.change or bytes
+        settings = settings.replace("URL", url).replace("WARD", planted.ward)
         fleet.rearrange({**HEALTHY_FILES, **planted.files, "reconciler.yaml": settings})
         for name, value in planted.environment.items():
             monkeypatch.setenv(name, value)
@@ -420,6 +435,14 @@ def test_a_planted_fault_is_found_with_its_cure(visit: Callable[..., Outcome], n
     told = [line for line in outcome.out.splitlines() if line.startswith(("warn", "FAIL"))]
     assert len(told) <= planted.lines, told
     assert all(": " in line for line in told), "what is wrong, and what to do"
+
+
+def test_a_young_prometheus_is_told_as_young(visit: Callable[..., Outcome]) -> None:
+    outcome = visit(Planted(line="", ward="young"))
+    assert re.search(
+        r"^ok    prod +it is young: a run asks for the last 7d\S*, and it keeps 100y once", outcome.out, re.MULTILINE
+    )
+    assert ", 0 warnings, 0 failures" in outcome.out
 
 
 def test_json_says_the_same_to_scripts(visit: Callable[..., Outcome]) -> None:

@@ -68,10 +68,13 @@ class _Connection(BaseHTTPRequestHandler):
         else:
             self._send(self.state.change(self._truth(form)))
 
+    def do_GET(self) -> None:
+        self._send(self.state.change(self._truth(None)))
+
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the name is http.server's
         """Keep quiet."""
 
-    def _truth(self, form: bytes) -> bytes:
+    def _truth(self, form: bytes | None) -> bytes:
         opener = build_opener(ProxyHandler({}))
         with opener.open(f"{self.source}{self.path}", data=form, timeout=30) as answer:
             return bytes(answer.read())

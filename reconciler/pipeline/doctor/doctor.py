@@ -117,6 +117,7 @@ class _Doctor:
         took_s = Clock().monotonic() - begun_s
         answers = tuple(each for each in observed.recording.answers if each.query.cluster == cluster.name)
         queries = survey_queries(cluster, now_s, oldest_s(answers, now_s))
+        survey = read_survey(doors.ask(cluster, queries), names_in(self._settings, cluster.name))
         seen, variants = reporting(snapshot, cluster.name)
         return Asked(
             cluster=cluster,
@@ -124,7 +125,8 @@ class _Doctor:
             took_s=took_s,
             time=time,
             answers=answers,
-            survey=read_survey(doors.ask(cluster, queries), names_in(self._settings, cluster.name)),
+            survey=survey,
+            retention="" if survey.reaches_back else self._session.ask_retention(cluster),
             variants=variants,
             reporting=seen,
         )

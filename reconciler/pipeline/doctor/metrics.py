@@ -1,6 +1,7 @@
 """Checks of a cluster's Prometheus: reach, time, age, which quantities exist, labels, and how far back it goes."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from reconciler.metrics.reading.survey import Survey
 from reconciler.report.numbers import duration
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
+UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+SPAN = re.compile(r"(?:[0-9]{1,9}(?:ms|[ywdhms]))+")
 SKEW_S = 30.0
 """More than two clocks that are kept right differ, and more than a question takes."""
 SEEN_AGE_S = 120.0
@@ -28,7 +31,8 @@ SEEN_AGE_S = 120.0
 class Asked:
     """One cluster with all that its Prometheus was asked: the run's own questions, the survey, and what time it is.
 
-    `time` was answered at `now_s` (Unix seconds) within `took_s`.
+    `time` was answered at `now_s` (Unix seconds) within `took_s`. `retention` is for how long it keeps samples, in its
+    own words, where that matters; empty where it does not say.
     """
 
     cluster: ClusterSettings
@@ -39,6 +43,7 @@ class Asked:
     survey: Survey
     variants: int
     reporting: int
+    retention: str = ""
 
 
 def check_prometheus(asked: Asked) -> Iterator[Check]:
@@ -159,12 +164,25 @@ def _retention(asked: Asked) -> Iterator[Check]:
     if asked.survey.reaches_back or not asked.survey.metrics:
         return
     span_s = asked.now_s - oldest_s(asked.answers, asked.now_s)
+    if kept_s(asked.retention) >= span_s:
+        words = (
+            f"it is young: a run asks for the last {duration(span_s)}, and it keeps {asked.retention} once it has them"
+        )
+        yield well(asked.cluster.name, "retention", words)
+        return
     words = f"a run asks for the last {duration(span_s)}, and nothing is that old"
     days = math.ceil(span_s / 86_400)
     cure = (
         f"keep at least {days}d (--storage.tsdb.retention.time), or wait until it has that much: nothing shrinks before"
     )
     yield warning(asked.cluster.name, "retention", words, cure)
+
+
+def kept_s(retention: str) -> float:
+    """Seconds of a retention in Prometheus' own words; 0 where a size may end it before, or nothing is told."""
+    if not retention or not SPAN.fullmatch(retention):
+        return 0.0
+    return sum(float(count) * UNIT_S[unit] for count, unit in re.findall(r"([0-9]+)([a-z]+)", retention))
 
 
 def oldest_s(answers: Iterable[Answer], now_s: float) -> float:
