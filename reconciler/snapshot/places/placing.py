@@ -1,14 +1,14 @@
 """Where every number of a declaration is written in the end, and what keeps it from being ours to change."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.domain.declared.declarations import BrokenResource, Declaration, StatusShape, VariantResource
 from reconciler.domain.declared.places import DocumentRef, FieldPath, WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.placement.delivery import find_delivery
 from reconciler.placement.disruption import find_budgets, why_not_rolled
@@ -38,12 +38,11 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
     charted = [found for each in made.values() for found in builds.find_charted(each)]
     told = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
     unseen = [_unseen(fleet, each) for target, each in made.items() if target not in told]
+    placed = [builds.place(workload) for workload in declaration.workloads]
     return replace(
         declaration,
-        workloads=(
-            *(builds.place(workload) for workload in declaration.workloads),
-            *(each for each in charted if isinstance(each, Workload)),
-        ),
+        workloads=(*placed, *(each for each in charted if isinstance(each, Workload))),
+        findings=tuple(sorted({*declaration.findings, *_overlapping(placed)})),
         variants=tuple(builds.place_labels(each) for each in declaration.variants),
         owners=(
             *(builds.place_bounds(owner) for owner in declaration.owners),
@@ -56,6 +55,22 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
         ),
         shared_paths=declaration.shared_paths | fleet.shared_paths,
     )
+
+
+def _overlapping(workloads: Iterable[Workload]) -> Iterator[Finding]:
+    """Budgets over pods that have another: Kubernetes refuses to evict those at all."""
+    for workload in workloads:
+        names = ", ".join(f"{each.name} ({each.place})" for each in workload.budgets)
+        for budget in workload.budgets[1:]:
+            yield Finding(
+                place=budget.place,
+                severity=Severity.WARNING,
+                message=(
+                    f"{len(workload.budgets)} PodDisruptionBudgets select the pods of {workload.key.kind} "
+                    f"{workload.key.label}: {names}; Kubernetes evicts none of those, and none is taken away: keep one"
+                ),
+                rule="overlapping-budgets",
+            )
 
 
 def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Observation, Performance
+from reconciler.domain.measured.observed import Observed
+from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.promises import Promise, PromisedLatency
 from reconciler.domain.proposals import Part, ProposalState, ProposedChange
+from reconciler.domain.variant_settings import Engine
 from tests.unit.decision.conftest import new_fleet
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -93,6 +96,25 @@ def test_a_move_is_taken_back(moved: Any) -> None:
     decision = moved.decision()
     assert (str(decision.desired.accelerator), decision.desired.replicas, decision.reverts) == ("H100", 2, 3)
     assert "moved it from H100 to A100" in decision.caution
+
+
+def test_a_move_is_taken_back_although_the_profile_of_what_it_leaves_is_wrong(moved: Any, make: Any) -> None:
+    """Else saturation would size the model, which knows no other accelerator."""
+    key = make.key("llama")
+    series = {"completions": (7.5,) * 61, "itl": (MISSED_S,) * 61, "wait": (0.001,) * 61}
+    start_s = moved.now_s - HOUR_S
+    moved.observed = Observed(
+        traces={
+            key: tuple(
+                Trace(pod=f"llama-{index}", variant=key, start_s=start_s, step_s=60.0, series=series)
+                for index in (0, 1)
+            )
+        }
+    )
+    decision = moved.decision()
+    assert (decision.desired.accelerator, decision.reverts, decision.engine) == ("H100", 3, Engine.QUEUEING)
+    moved.proposals.clear()
+    assert moved.decision().engine == Engine.SATURATION
 
 
 @pytest.mark.parametrize(
