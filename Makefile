@@ -11,7 +11,7 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint attack api-server-test bench demo-recording requirements clean
+.PHONY: help demo test lint attack api-server-test image-test bench demo-recording requirements clean
 
 help:  ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,7 @@ demo: $(VENV)/installed  ## Plan and propose for a sample repository, on this ma
 test: $(VENV)/installed-dev  ## Run all tests; those that need an absent server or tool are skipped by name
 	$(PYTHON) -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workflows
+lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code, workflows and Dockerfile
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
@@ -31,6 +31,7 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code and workf
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/zizmor --offline --strict-collection --quiet .github action.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(VENV)/bin/hadolint Dockerfile
 
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems, 500 whole fleets and 3,000 under rules
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 ATTACK_RULED_FLEETS=3000 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack \
@@ -40,6 +41,9 @@ api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server
 	@for binary in kube-apiserver etcd kubectl; do \
 		command -v $$binary >/dev/null || { echo "error: no $$binary on PATH" >&2; exit 1; }; done
 	$(PYTHON) -m pytest tests/api_server
+
+image-test: $(VENV)/installed-dev  ## Run the image's build commands and measure it; as root or with sudo, with a network
+	$(PYTHON) -m tests.tools.try_image
 
 bench: $(VENV)/installed-dev  ## Measure speed on this machine
 	$(PYTHON) -m tests.bench

@@ -1,15 +1,20 @@
 """What is installed is what was tested: the wheel carries its templates, samples and types."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from reconciler.domain.reported.pages import HOME
+
+ADDRESS = re.compile(r"(?:github\.com/|ghcr\.io/|uses: )([a-z0-9-]+/reconciler)(?![a-z0-9-])")
+"""An owner's repository of our name."""
 ROOT = Path(__file__).parents[2]
 RENDER = """
 import pathlib, sys
@@ -77,6 +82,31 @@ def test_an_installed_copy_runs_from_its_own_files(wheel: Path, tmp_path: Path) 
     assert set(shown.split()) == {name for name in files_below("templates") if name.endswith(".j2")}
     printed = run_python(["-m", "reconciler", "demo"], tmp_path, PYTHONPATH=str(installed), TMPDIR=str(tmp_path))
     assert "pull request" in printed
+
+
+def test_every_place_that_names_the_project_names_its_address() -> None:
+    """A fork changes `project.urls`, then what this names: code and pages; recorded texts follow by UPDATE_GOLDEN=1."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert list(urls) == ["Source"]
+    owner = urls["Source"].removeprefix("https://github.com/")
+    assert owner == HOME
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {found}"
+        for path in sorted(pages())
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        for found in ADDRESS.findall(line)
+        if found != owner
+    ]
+    assert not wrong, f"these are not {owner}"
+
+
+def pages() -> Iterator[Path]:
+    """What a reader or a runner takes an address from."""
+    yield from (ROOT / name for name in ("README.md", "CHANGELOG.md", "action.yml", "Dockerfile"))
+    for folder in (".github", "templates", "policies", "reconciler"):
+        yield from (
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".yml", ".yaml", ".j2", ".py")
+        )
 
 
 def test_every_integration_test_is_marked_and_lies_where_the_gate_looks() -> None:
