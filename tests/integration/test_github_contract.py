@@ -1,6 +1,5 @@
 """The whole life of a pull request, each request and answer held against GitHub's own description of its API."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +8,13 @@ import pytest
 from reconciler.domain.settings import ForgeSettings
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
-from reconciler.forge.marker import Marker, withdrawn, write_marker
-from reconciler.forge.merging import MergeState
-from reconciler.forge.pull_requests import Forge, RepositoryAddress
+from reconciler.forge.pull_requests import RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
-from reconciler.forge.reviews import CommitStatus, Verdict
 from tests.servers.contract import Exchange
-from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.github_contract import find_description, load_contract
 from tests.servers.scripted import SteppedClock
+from tests.servers.whole_life import live_through_everything, two_branches
 
 pytestmark = [
     pytest.mark.integration,
@@ -50,14 +46,7 @@ OPERATIONS = {
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    directory = tmp_path / "fleet.git"
-    run_git(tmp_path, "init", "-q", "--bare", "--initial-branch=main", str(directory))
-    tree = run_git(directory, "hash-object", "-w", "-t", "tree", os.devnull)
-    first = run_git(directory, "commit-tree", tree, "-m", "First")
-    second = run_git(directory, "commit-tree", tree, "-p", first, "-m", "Scale llama")
-    run_git(directory, "update-ref", "refs/heads/main", first)
-    run_git(directory, "update-ref", "refs/heads/reconciler/llm", second)
-    return directory
+    return two_branches(tmp_path)
 
 
 @pytest.fixture
@@ -66,38 +55,6 @@ def server(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub
     with serve_github() as server:
         server.add_repository("acme/fleet", repository)
         yield server
-
-
-def live_through_everything(forge: Forge) -> None:
-    forge.check_access()
-    forge.author()
-    assert forge.rights(base="main", head="reconciler/llm").may_open
-    body = "Words\n\n" + write_marker(Marker(group="llm", decision="a" * 64))
-    created = forge.create(
-        head="reconciler/llm",
-        base="main",
-        title="Scale llama",
-        body=body,
-        draft=True,
-        labels=("reconciler",),
-        reviewers=("alice", "team:inference"),
-    )
-    assert created is not None
-    assert forge.create(head="reconciler/llm", base="main", title="Again", body=body) == created
-    assert forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0) == (created,)
-    assert forge.list_open(base="main") == (created,)
-    forge.reviews.write_comment(created.number, "Words")
-    (comment,) = forge.reviews.own_comments(created.number)
-    forge.reviews.edit_comment(created.number, comment.key, "Other words")
-    forge.reviews.delete_comment(created.number, comment.key)
-    forge.reviews.set_status(created.head_commit, CommitStatus(verdict=Verdict.NEUTRAL, words="1 cannot be judged"))
-    forge.update(created.number, title="Scale llama and 2 more", unlabel=("reconciler",))
-    forge.update(created.number, body=withdrawn(body), close=True)
-    (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
-    assert not closed.is_open
-    again = forge.create(head="reconciler/llm", base="main", title="Scale llama", body=body)
-    assert again is not None
-    assert forge.merge(again.number, head_commit=again.head_commit).state is MergeState.MERGED
 
 
 def test_every_operation_of_ours_is_as_github_describes_it(server: GitHubServer) -> None:

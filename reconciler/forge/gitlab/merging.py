@@ -37,15 +37,15 @@ def merge_one(client: GitLabClient, path: str, number: int, *, head_commit: str,
         return MergeAnswer(state=MergeState.MERGED) if is_merged else waiting("a person closed it")
     if found.head_commit != head_commit:
         raise RivalRunError(f"merge pull request {number}: somebody pushed to it meanwhile; left alone")
+    status = needed_text(answer, "detailed_merge_status")
     if found.is_scheduled or text_of(answer, "state") == "locked":
-        return MergeAnswer(state=MergeState.SCHEDULED, words="GitLab merges it by itself")
+        return MergeAnswer(state=MergeState.SCHEDULED, words=_rules_of(status))
     if flag_or_none(answer, "user", "can_merge") is False:
         base = found.base_branch
         raise ConfigurationError(
             f"merge pull request {number}: the token may not merge into {base}: let it (Settings, Repository, "
             "Protected branches), or give it a role that may"
         )
-    status = needed_text(answer, "detailed_merge_status")
     words = _obstacle(client, path, number, answer, status)
     if words:
         return waiting(words)
@@ -135,8 +135,7 @@ def _schedule(client: GitLabClient, path: str, number: int, form: Mapping[str, o
     A GitLab that knew neither name of the order would merge at once, so it gets the old one and the new.
     """
     told = {**form, "auto_merge": True, "merge_when_pipeline_succeeds": True}
-    rules = f"rules of the project are not met ({status.replace('_', ' ')})"
-    words = "its pipeline has not finished" if status == READY else rules
+    words = _rules_of(status)
     try:
         action = f"have GitLab merge pull request {number}"
         found = pull_request_of(client.put(f"{path}/merge_requests/{number}/merge", told, action=action))
@@ -144,6 +143,13 @@ def _schedule(client: GitLabClient, path: str, number: int, form: Mapping[str, o
         return waiting(f"{words} ({refusal})")
     is_merged = found.state is PullRequestState.MERGED
     return MergeAnswer(state=MergeState.MERGED) if is_merged else MergeAnswer(state=MergeState.SCHEDULED, words=words)
+
+
+def _rules_of(status: str) -> str:
+    """What GitLab waits for."""
+    if status == READY:
+        return "its pipeline has not finished"
+    return f"rules of the project are not met ({status.replace('_', ' ')})"
 
 
 def _board(client: GitLabClient, path: str, number: int, form: Mapping[str, object]) -> MergeAnswer:

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -10,15 +11,19 @@ import pytest
 from reconciler.domain.proposals import Part
 from reconciler.forge.github import GitHub
 from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.gitlab.client import GitLabClient
+from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.marker import read_marker
-from reconciler.forge.pull_requests import PullRequest, PullRequestState, RepositoryAddress
+from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.pipeline.group_states import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, PEAK, QUIET, QWEN, Desk
 from tests.servers.fleet import SETTINGS
+from tests.servers.forge_server import ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
-from tests.servers.github import GitHubServer, serve_github
+from tests.servers.github import serve_github
+from tests.servers.gitlab import GitLabServer, serve_gitlab
 from tests.servers.scripted import SteppedClock
 from tests.unit.pipeline.test_after_merge import serving
 
@@ -304,38 +309,79 @@ def test_no_more_merge_in_an_hour_than_the_smaller_limit(desk: Desk, own: str, s
         assert Operation.MERGED in [each.operation for each in result.published]
 
 
-@pytest.fixture
-def github(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Desk, GitHubServer, GitHub]]:
-    """A desk whose pull requests are on GitHub, which lets the first one merge only when rules of its base are met."""
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A desk whose pull requests are on a forge, which merges the first one only when its rules are met."""
+
+    desk: Desk
+    server: ForgeServer
+    forge: Forge
+    words: str
+    """What the forge waits for."""
+
+    @property
+    def stored(self) -> StoredPullRequest:
+        return self.server.repositories["acme/fleet"].pull_requests[1]
+
+    def run(self, ask: Ask) -> tuple[Operation, str]:
+        return of_chat(self.desk.run(ask, self.forge))
+
+
+BLOCKED = {
+    "github": ("blocked", "rules of its base are not met"),
+    "gitlab": ("not_approved", "rules of the project are not met (not approved)"),
+}
+
+
+@contextmanager
+def served_by(kind: str, now_s: float) -> Iterator[tuple[ForgeServer, Forge]]:
+    """A forge of this kind, and how we reach it."""
+    address, clock = RepositoryAddress(host="forge.example", owner="acme", name="fleet"), SteppedClock(now_s)
+    if kind == "github":
+        with serve_github() as server:
+            client = GitHubClient(server.url, server.token, token_name="a token", write_pause_s=0.0, clock=clock)
+            yield server, GitHub(address, client)
+    else:
+        with serve_gitlab() as lab:
+            to_lab = GitLabClient(lab.url, lab.token, token_name="a token", write_pause_s=0.0, clock=clock)
+            yield lab, GitLab(address, to_lab)
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def served(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """On each forge that merges."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     rule(desk, UP)
-    with serve_github() as server:
+    with served_by(request.param, desk.now_s) as (server, forge):
         server.add_repository("acme/fleet", desk.workshop.remote)
-        clock = SteppedClock(desk.now_s)
-        client = GitHubClient(server.url, server.token, token_name="a token", write_pause_s=0.0, clock=clock)
-        forge = GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client)
-        assert of_chat(desk.run(BUSY, forge))[0] is Operation.CREATED
-        server.repositories["acme/fleet"].pull_requests[1].mergeable_state = "blocked"
+        state, words = BLOCKED[request.param]
+        made = Served(desk=desk, server=server, forge=forge, words=words)
+        assert made.run(BUSY)[0] is Operation.CREATED
+        made.stored.mergeable_state = state
         later(desk)
-        yield desk, server, forge
+        yield made
 
 
-def test_on_github_it_is_merged_when_it_is_clean(github: tuple[Desk, GitHubServer, GitHub]) -> None:
-    desk, server, forge = github
-    stored = server.repositories["acme/fleet"].pull_requests[1]
-    stored.mergeable_state = "unstable"
-    assert of_chat(desk.run(BUSY, forge)) == (Operation.WAITING, "a check failed or has not finished")
-    stored.mergeable_state = "clean"
-    assert of_chat(desk.run(BUSY, forge))[0] is Operation.MERGED
-    assert stored.merged_s is not None
+def test_on_a_forge_it_is_merged_when_its_checks_have_passed(served: Served) -> None:
+    if isinstance(served.server, GitLabServer):
+        served.stored.mergeable_state = "clean"
+        served.server.pipelines[1] = ("", "failed")
+        assert served.run(BUSY) == (Operation.WAITING, "its pipeline failed")
+        served.server.pipelines[1] = ("", "success")
+    else:
+        served.stored.mergeable_state = "unstable"
+        assert served.run(BUSY) == (Operation.WAITING, "a check failed or has not finished")
+    served.stored.mergeable_state = "clean"
+    assert served.run(BUSY)[0] is Operation.MERGED
+    assert served.stored.merged_s is not None
 
 
-def test_on_github_rules_of_the_base_are_waited_for(github: tuple[Desk, GitHubServer, GitHub]) -> None:
-    desk, server, forge = github
+def test_on_a_forge_its_rules_are_waited_for(served: Served) -> None:
     for _ in range(2):
-        assert of_chat(desk.run(BUSY, forge)) == (Operation.SCHEDULED, "rules of its base are not met")
-    server.meet_rules("acme/fleet", 1)
-    assert forge.list_pull_requests(head_prefix="", base="main", closed_since_s=0.0)[0].state is PullRequestState.MERGED
+        assert served.run(BUSY) == (Operation.SCHEDULED, served.words)
+    served.server.meet_rules("acme/fleet", 1)
+    (found, *_) = served.forge.list_pull_requests(head_prefix="", base="main", closed_since_s=0.0)
+    assert found.state is PullRequestState.MERGED
 
 
 def ask(desk: Desk) -> None:
@@ -351,34 +397,35 @@ def forbid(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("stop", [ask, pause, forbid])
-def test_what_github_was_told_is_taken_back_when_somebody_objects(
-    github: tuple[Desk, GitHubServer, GitHub], stop: Callable[[Desk], None]
+def test_what_a_forge_was_told_is_taken_back_when_somebody_objects(
+    served: Served, stop: Callable[[Desk], None]
 ) -> None:
-    desk, server, forge = github
-    desk.run(BUSY, forge)
-    assert server.repositories["acme/fleet"].pull_requests[1].told_by
-    stop(desk)
-    desk.run(BUSY, forge)
-    assert not server.repositories["acme/fleet"].pull_requests[1].told_by
+    served.desk.run(BUSY, served.forge)
+    assert served.stored.told_by
+    stop(served.desk)
+    served.desk.run(BUSY, served.forge)
+    assert not served.stored.told_by
 
 
-def test_what_github_was_told_is_taken_back_for_a_label(github: tuple[Desk, GitHubServer, GitHub]) -> None:
-    desk, server, forge = github
-    desk.run(BUSY, forge)
-    server.repositories["acme/fleet"].pull_requests[1].labels.append("stop-updating")
-    assert of_chat(desk.run(BUSY, forge))[0] is Operation.LEFT
-    assert not server.repositories["acme/fleet"].pull_requests[1].told_by
+def test_what_a_forge_was_told_is_taken_back_for_a_label(served: Served) -> None:
+    served.desk.run(BUSY, served.forge)
+    served.stored.labels.append("stop-updating")
+    assert served.run(BUSY)[0] is Operation.LEFT
+    assert not served.stored.told_by
 
 
-def test_github_merges_no_other_decision_than_it_was_told_to(github: tuple[Desk, GitHubServer, GitHub]) -> None:
+def test_a_forge_merges_no_other_decision_than_it_was_told_to(served: Served) -> None:
     """What was told is taken back before the push, and a push that fails changes nothing of that."""
-    desk, server, forge = github
-    desk.run(BUSY, forge)
-    server.fail("POST", "/graphql", status=500, after=1, times=99)  # the first asks for merge queues
-    head = desk.branches()["reconciler/prod-chat-urgent-705ae555"]
-    assert of_chat(desk.run(PEAK, forge))[0] is Operation.FAILED
-    assert desk.branches()["reconciler/prod-chat-urgent-705ae555"] == head, "nothing is pushed to what GitHub may merge"
-    server.faults.clear()
-    assert of_chat(desk.run(PEAK, forge))[0] is Operation.UPDATED
-    assert not server.repositories["acme/fleet"].pull_requests[1].told_by
-    assert of_chat(desk.run(PEAK, forge))[0] is Operation.WAITING
+    served.desk.run(BUSY, served.forge)
+    if served.server.kind == "github":
+        served.server.fail("POST", "/graphql", status=500, after=1, times=99)  # the first asks for merge queues
+    else:
+        served.server.fail("POST", "/cancel_merge_when_pipeline_succeeds$", status=500, times=99)
+    head = served.desk.branches()["reconciler/prod-chat-urgent-705ae555"]
+    assert served.run(PEAK)[0] is Operation.FAILED
+    branches = served.desk.branches()
+    assert branches["reconciler/prod-chat-urgent-705ae555"] == head, "nothing is pushed to what may be merged"
+    served.server.faults.clear()
+    assert served.run(PEAK)[0] is Operation.UPDATED
+    assert not served.stored.told_by
+    assert served.run(PEAK)[0] is Operation.WAITING
