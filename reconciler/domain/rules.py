@@ -184,6 +184,15 @@ class AcceleratorsRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotRule:
+    """How much of the replicas of a model, or of all models together, may run on spot accelerators, as a fraction."""
+
+    kind: Literal["spot"] = "spot"
+    share: float
+    of_fleet: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AvailabilityRule:
     """How many replicas stay ready, and how many variants of a model change at once."""
 
@@ -261,6 +270,7 @@ Asks = (
     | BudgetRule
     | ChangeLimitRule
     | AcceleratorsRule
+    | SpotRule
     | AvailabilityRule
     | MetricsRule
     | ApprovalRule

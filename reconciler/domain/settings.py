@@ -17,6 +17,9 @@ from reconciler.domain.service_classes import ServiceClass
 ON_DEMAND = "on-demand"
 """The tier of a pool that says none: a word for policies."""
 
+SPOT = "spot"
+"""The tier of devices that can be taken away at any time, which rules about spot accelerators count."""
+
 DELIVER = "deliver"
 """Of `status`: it is written in Git, and brought into the cluster too."""
 

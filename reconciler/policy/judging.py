@@ -133,7 +133,7 @@ class RuleBook:
     def refuse(self, subject: Subject, accelerator: str) -> Spoken | None:
         """The first rule that wants no replica of a variant moved to an accelerator; None where none minds."""
         for rule, refuses, scope in self._refusing:
-            words = refuses(rule.asks, accelerator)
+            words = refuses(rule.asks, accelerator, subject)
             if words and (scope is None or covers(scope, subject)):
                 return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words)
         return None

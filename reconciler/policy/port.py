@@ -41,9 +41,9 @@ def needs_no_past(asks: object, now_s: float) -> float | None:
     return None
 
 
-def takes_any(asks: object, accelerator: str) -> str:
+def takes_any(asks: object, accelerator: str, subject: Subject) -> str:
     """What a kind says of accelerators that minds none."""
-    del asks, accelerator
+    del asks, accelerator, subject
     return ""
 
 
@@ -62,5 +62,5 @@ class RuleKind(Generic[Own]):
     section: type[KindSection]
     limit: Callable[[Own, Subject], Range | None] = leaves_all
     judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing
-    refuses: Callable[[Own, str], str] = takes_any
+    refuses: Callable[[Own, str, Subject], str] = takes_any
     since: Callable[[Own, float], float | None] = needs_no_past

@@ -16,6 +16,7 @@ from reconciler.policy.kinds.expressions import CLAMP, DENY, HOLD, LABEL, REQUIR
 from reconciler.policy.kinds.freeze import FREEZE
 from reconciler.policy.kinds.metrics import METRICS
 from reconciler.policy.kinds.schedule import SCHEDULE
+from reconciler.policy.kinds.spot import SPOT
 from reconciler.policy.kinds.step import STEP
 from reconciler.policy.kinds.telling import LABELS, REVIEWERS
 from reconciler.policy.port import RuleKind
@@ -32,6 +33,7 @@ KINDS: Mapping[str, RuleKind[Any]] = {
         BUDGET,
         CHANGE_LIMIT,
         ACCELERATORS,
+        SPOT,
         AVAILABILITY,
         METRICS,
         APPROVAL,

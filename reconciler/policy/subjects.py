@@ -53,6 +53,52 @@ NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotCount:
+    """Replicas that run on spot accelerators, and all replicas."""
+
+    spot: int = 0
+    total: int = 0
+
+    def __add__(self, other: "SpotCount") -> "SpotCount":
+        return SpotCount(spot=self.spot + other.spot, total=self.total + other.total)
+
+    def __sub__(self, other: "SpotCount") -> "SpotCount":
+        return SpotCount(spot=self.spot - other.spot, total=self.total - other.total)
+
+    def beyond(self, share: float) -> float:
+        """How many spot replicas there are above a share of all; below 0 there is room."""
+        return self.spot - share * self.total
+
+
+NO_SPOT = SpotCount()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotChange:
+    """Spot replicas of a model, or of all: `now`, and what the plan does to them.
+
+    `by_part` has what is merged together, the most urgent first: the changes of one model in one group, of which
+    `part` is the one that is asked about. Any of these may be merged alone.
+    """
+
+    now: SpotCount = NO_SPOT
+    by_part: Mapping[tuple[str, str], SpotCount] = field(default_factory=dict)
+    part: tuple[str, str] = ("", "")
+
+    def worst_beyond(self, share: float) -> float:
+        """How many there are above a share after merges that lead to most, of those no less urgent than this part."""
+        found = self.now.beyond(share)
+        for part, each in self.by_part.items():
+            found += max(each.beyond(share), 0.0)
+            if part == self.part:
+                break
+        return found
+
+
+NO_SPOT_CHANGE = SpotChange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A variant that may change, at `now_s`: `merges` are of the last 30 days, the newest last.
 
@@ -73,11 +119,21 @@ class Subject:
     """How many replicas its cluster asked for lately."""
     pools: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
+    spot: frozenset[str] = frozenset()
+    """Accelerators of its cluster that are spot."""
+    beside_in_model: SpotCount = NO_SPOT
+    beside_in_fleet: SpotCount = NO_SPOT
+    """What the other variants of its model have now, and all other variants."""
 
     @property
     def current(self) -> Allocation:
         """What it has now."""
         return self.variant.current
+
+    def spot_of(self, allocation: Allocation) -> SpotCount:
+        """What an allocation of it counts for."""
+        is_spot = allocation.accelerator in self.spot
+        return SpotCount(spot=allocation.replicas if is_spot else 0, total=allocation.replicas)
 
     @property
     def class_name(self) -> str:
@@ -157,6 +213,8 @@ class Change:
     fleet: FleetChange = NO_FLEET
     turn: int = 0
     of_model: int = 1
+    spot_in_model: SpotChange = NO_SPOT_CHANGE
+    spot_in_fleet: SpotChange = NO_SPOT_CHANGE
 
     @property
     def current(self) -> Allocation:

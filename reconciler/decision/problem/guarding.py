@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.decision.problem.devices import Devices
 from reconciler.decision.problem.evidence import evidence_of
 from reconciler.decision.problem.shared_rules import SharedLimit, shared_rules
+from reconciler.decision.problem.spot import with_spot
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold, HoldKind
@@ -57,6 +58,7 @@ class Guard:
             )
             for state in states
         }
+        subjects = with_spot(subjects, snapshot.settings)
         free = {state.variant.key: subjects[state.variant.key] for state in states if state.is_free}
         stopped = {key: said for key, each in free.items() if (said := rules.broken(each)) is not None}
         limits = {key: rules.limits(each) for key, each in free.items() if key not in stopped}

@@ -4,11 +4,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from reconciler.decision.costs import cost_of
 from reconciler.decision.problem.needs import TOLERANCE
 from reconciler.decision.problem.sharing import is_short
+from reconciler.decision.problem.spot import spot_changes
 from reconciler.decision.staging.draining import keep_serving
 from reconciler.decision.staging.independence import make_independent
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
@@ -131,6 +133,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
     before, added = _group_costs(situation, staged)
     budgets, ranks = _budgets(situation, staged), _ranks(situation, [variant.key for variant in changing])
     turns: defaultdict[ModelKey, int] = defaultdict(int)
+    spot_of = spot_changes(guard.subjects, staged.allocations, situation.group_of, partial(_urgency, situation))
     fleet = FleetChange(
         variants=len(situation.states),
         changes=len(changing),
@@ -139,6 +142,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
     )
     for variant in changing:
         key, desired, group = variant.key, staged.allocations[variant.key], situation.group_of[variant.key]
+        in_model, in_fleet = spot_of(key)
         model, load = needs.owner_of.get(key), situation.snapshot.observed.loads.get(variant.model)
         yield Change(
             subject=guard.subjects[key],
@@ -158,6 +162,8 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             fleet=fleet,
             turn=turns[variant.model],
             of_model=1 if model is None else len(needs.variants_of[model]),
+            spot_in_model=in_model,
+            spot_in_fleet=in_fleet,
         )
         turns[variant.model] += 1
 
@@ -181,10 +187,14 @@ def _ranks(situation: Situation, changing: Sequence[ResourceKey]) -> Mapping[Res
     for shared in guard.shared:
         if isinstance(shared.rule.asks, ChangeLimitRule):
             members = (key for key in changing if key in shared.members)
-            urgent = ((not is_short(situation.formulated, key), -guard.subjects[key].priority, key) for key in members)
-            for rank, (_, _, key) in enumerate(sorted(urgent)):
+            for rank, key in enumerate(sorted(members, key=partial(_urgency, situation))):
                 found[key][shared.rule.name] = rank
     return found
+
+
+def _urgency(situation: Situation, key: ResourceKey) -> tuple[bool, int, ResourceKey]:
+    """Repairs first, then by priority."""
+    return not is_short(situation.formulated, key), -situation.formulated.guard.subjects[key].priority, key
 
 
 Costs: TypeAlias = Mapping[str, float | None]

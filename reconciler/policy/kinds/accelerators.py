@@ -9,7 +9,7 @@ from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import AcceleratorsRule, Rule
 from reconciler.policy.port import KindSection, RuleKind
 from reconciler.policy.reading.values import Glob
-from reconciler.policy.subjects import Change, Spoken
+from reconciler.policy.subjects import Change, Spoken, Subject
 
 
 class AcceleratorsSection(KindSection):
@@ -30,7 +30,12 @@ class AcceleratorsSection(KindSection):
         return AcceleratorsRule(allowed=tuple(self.allowed), denied=tuple(self.denied))
 
 
-def _refuses(asks: AcceleratorsRule, accelerator: str) -> str:
+def _refuses(asks: AcceleratorsRule, accelerator: str, subject: Subject) -> str:
+    del subject
+    return _why_not(asks, accelerator)
+
+
+def _why_not(asks: AcceleratorsRule, accelerator: str) -> str:
     if any(path_matches(pattern, accelerator) for pattern in asks.denied):
         return f"{accelerator} is denied"
     is_allowed = not asks.allowed or any(path_matches(pattern, accelerator) for pattern in asks.allowed)
@@ -38,7 +43,7 @@ def _refuses(asks: AcceleratorsRule, accelerator: str) -> str:
 
 
 def _judge(asks: AcceleratorsRule, rule: Rule, change: Change) -> Spoken | None:
-    words = _refuses(asks, change.desired.accelerator) if change.added > 0 or change.is_move else ""
+    words = _why_not(asks, change.desired.accelerator) if change.added > 0 or change.is_move else ""
     return Spoken(rule=rule, kind=VerdictKind.REFUSE, words=words) if words else None
 
 

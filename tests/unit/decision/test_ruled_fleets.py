@@ -3,13 +3,15 @@
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.decision.problem.formulation import MIXED
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.domain.settings import PoolSettings
 from reconciler.policy.reading.files import read_policy
 from tests.unit.decision.test_whole_fleets import Drawn, built, drawn, empty
 
@@ -80,6 +82,22 @@ def three_at_once(_: Decision, plan: Plan) -> bool:
     return len(plan.with_outcome(Outcome.CHANGE)) <= 3
 
 
+def spot_share(decisions: Iterable[Decision], *, after: bool) -> float:
+    """What is beyond half of the replicas on L4, which is spot in every fleet."""
+    found = [each.desired if after else each.current for each in decisions]
+    spot = sum(each.replicas for each in found if each.accelerator == "L4")
+    return spot - sum(each.replicas for each in found) / 2
+
+
+def half_on_spot_of_a_model(each: Decision, plan: Plan) -> bool:
+    members = [other for other in plan.decisions if other.model == each.model]
+    return spot_share(members, after=True) <= max(spot_share(members, after=False), 0) + NOISE
+
+
+def half_on_spot_of_all(_: Decision, plan: Plan) -> bool:
+    return spot_share(plan.decisions, after=True) <= max(spot_share(plan.decisions, after=False), 0) + NOISE
+
+
 def one_of_a_model(each: Decision, plan: Plan) -> bool:
     return sum(other.model == each.model for other in plan.with_outcome(Outcome.CHANGE)) == 1
 
@@ -106,6 +124,8 @@ RULES: Mapping[str, Judge] = {
     'scope: {direction: [down]}, freeze: {cron: "0 0 * * *", for: 24h}': nothing_down,
     "budget: {amount: 40, per: hour}": within_forty,
     "changeLimit: {changes: 3}": three_at_once,
+    "spot: {maxShare: 50%}": half_on_spot_of_a_model,
+    "spot: {maxShare: 50%, of: fleet}": half_on_spot_of_all,
     "availability: {variantsAtOnce: 1}": one_of_a_model,
     "approval: {upMoreThan: 100%}": asks_beyond_double,
     "approval: {acceleratorChange: true}": asks_for_moves,
@@ -120,7 +140,9 @@ def chosen(seed: int) -> list[str]:
 
 def ruled(fleet: Any, rules: list[str]) -> Any:
     lines = [f"  - {{name: rule-{index}, {rule}}}" for index, rule in enumerate(rules)]
-    fleet.set(rules=read_policy("p.yaml", (HEADER + "\n".join(lines)).encode()).rules)
+    (cluster,) = fleet.settings.clusters
+    spot = replace(cluster, pools=(PoolSettings(name="l4", device="L4", devices=None, tier="spot"),))
+    fleet.set(rules=read_policy("p.yaml", (HEADER + "\n".join(lines)).encode()).rules, clusters=(spot,))
     return fleet
 
 
