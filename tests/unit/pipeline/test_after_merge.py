@@ -278,6 +278,19 @@ def test_guard_rails_judge_what_is_taken_back(shrunk: Desk) -> None:
     assert changes_of(shrunk) == [(2, 3, 2)]
 
 
+def test_what_is_taken_back_is_merged_by_a_person(shrunk: Desk) -> None:
+    """It rests on the text of a pull request, which anybody may have edited."""
+    rules = "rules: [{name: up, scope: {direction: [up]}, autoMerge: {}}]\n"
+    shrunk.write("policies/up.yaml", f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\n{rules}")
+    shrunk.configure("defaults: {", "policies: [policies/up.yaml]\ndefaults: {")
+    for _ in range(3):
+        shrunk.run(serving(2, 45.0, itl_s=0.09))
+        shrunk.now_s += 10 * MINUTE_S
+    assert changes_of(shrunk) == [(2, 4, 2)]
+    (proposed,) = (each for each in shrunk.pull_requests() if each.is_open)
+    assert "Merges by itself" not in proposed.body
+
+
 def test_thirty_runs_over_a_day(desk: Desk) -> None:
     """Quiet, then busy: merged, stuck for two hours, then served; an hour's pause at the peak; and calm again.
 
