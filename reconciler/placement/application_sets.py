@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from itertools import islice, product
+from typing import Final, TypeAlias
 
 from reconciler.domain.globs import path_matches
 from reconciler.manifests.composer import Value
@@ -15,6 +16,7 @@ from reconciler.placement.repository import ManifestRepository
 KIND: Final = "ApplicationSet"
 _HEAD: Final[Mapping[str, Value]] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 _PLACEHOLDER: Final = re.compile(r"\{\{-?\s*\.?([A-Za-z0-9_.\[\]-]+?)\s*-?\}\}")
+_PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 _MAX_APPLICATIONS: Final = 5_000
 
 
@@ -59,20 +61,75 @@ def _overlay(value: Value, over: Value) -> Value:
     return over
 
 
-def _parameters(repository: ManifestRepository, spec: SourceField) -> Iterator[tuple[Mapping[str, str], Value]]:
+def find_paths(repository: ManifestRepository, source: SourceField) -> Iterator[str]:
+    """The paths that an ApplicationSet deploys in a way that nobody here can follow, perhaps with placeholders left.
+
+    Clusters are not known here: what is made for each of them has the path that the rest of the set says.
+    """
+    for parameters, template in _parameters(repository, source.below("spec"), for_clusters=True):
+        made = _fill(template, parameters)
+        if _has_placeholder(value_at(made, ("spec",))):
+            several = value_at(made, ("spec", "sources"))
+            for each in (value_at(made, ("spec", "source")), *(several if isinstance(several, list) else ())):
+                path = value_at(each, ("path",))
+                url = value_at(each, ("repoURL",))
+                if isinstance(path, str) and isinstance(url, str) and repository.is_ours(url):
+                    yield path
+
+
+def may_be(text: str, name: str) -> bool:
+    """Whether a text, with parameters in it, may become a path or a name; one without any text does not."""
+    parts = [re.escape(part) for part in _PARAMETER.split(text.strip("/").removeprefix("./"))]
+    return bool(text) and re.fullmatch(".*".join(parts), name) is not None
+
+
+def is_told(text: str) -> bool:
+    """Whether a text has more in it than parameters and what divides them."""
+    return bool(_PARAMETER.sub("", text).strip("/. "))
+
+
+_Made: TypeAlias = tuple[Mapping[str, str], Value]
+
+
+def _parameters(repository: ManifestRepository, spec: SourceField, *, for_clusters: bool = False) -> Iterator[_Made]:
     """What every generator makes, with the template as this generator overrides it."""
     template = spec.below("template").value
     for generator in spec.items("generators"):
-        listed = generator.get("list")
-        if listed is not None:
-            own = _overlay(template, listed.below("template").value or {})
-            for element in listed.items("elements"):
-                yield dict(_flatten(element.value, "")), own
-        git = generator.get("git")
-        if git is not None and repository.is_ours(git.text("repoURL")):
-            own = _overlay(template, git.below("template").value or {})
-            for parameters in (*_in_directories(repository, git), *_in_files(repository, git)):
-                yield parameters, own
+        yield from _generated(repository, generator, template)
+        if for_clusters:
+            yield from _for_clusters(repository, generator, template)
+
+
+def _generated(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
+    listed = generator.get("list")
+    if listed is not None:
+        own = _overlay(template, listed.below("template").value or {})
+        for element in listed.items("elements"):
+            yield dict(_flatten(element.value, "")), own
+    git = generator.get("git")
+    if git is not None and repository.is_ours(git.text("repoURL")):
+        own = _overlay(template, git.below("template").value or {})
+        for parameters in (*_in_directories(repository, git), *_in_files(repository, git)):
+            yield parameters, own
+
+
+def _for_clusters(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
+    """What is made of each cluster, or of each combination with one."""
+    matrix, merge = generator.get("matrix"), generator.get("merge")
+    if matrix is not None:
+        parts = [list(_each(repository, inner, template)) for inner in matrix.items("generators")]
+        for combination in islice(product(*parts), _MAX_APPLICATIONS):
+            yield {key: value for each, _ in combination for key, value in each.items()}, template
+    elif merge is not None:
+        for inner in merge.items("generators"):
+            yield from _each(repository, inner, template)
+    elif generator.get("list") is None and generator.get("git") is None:
+        yield {}, template
+
+
+def _each(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
+    yield from _generated(repository, generator, template)
+    yield from _for_clusters(repository, generator, template)
 
 
 def _in_directories(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:

@@ -1,7 +1,7 @@
 """All that one cluster gets from a repository: roots built, deployers followed, objects by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,11 +24,7 @@ from reconciler.placement.roots import Used, is_below, plain_files, root_directo
 from reconciler.placement.substitution import fill_in, find_substituted
 
 MAX_DEPLOYERS: Final = 20_000
-ELSEWHERE: Final = "(elsewhere)"
-"""What the repository builds in the paths of no cluster belongs to; no name of a cluster has brackets."""
 _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
-_RELEASING: Final = frozenset({"Application", "HelmRelease"})
-"""Kinds whose charts may take their values from a file that a cluster's charts take theirs from, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,7 @@ class ClusterBuild:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Job:
+class Job:
     """One cluster while its roots are being built."""
 
     cluster: str
@@ -85,9 +81,9 @@ def build_cluster(
 
     `is_held` says whether a path belongs to any cluster.
     """
-    job = _Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
+    job = Job(cluster=cluster, builder=builder, holds=holds, used=used, charts=charts)
     job.outside = outside_roots(builder, used, holds, is_held)
-    declared = _declared_deployers(job)
+    declared = declared_deployers(job)
     directories = {deployer.directory for _, _, deployer in declared}
     job.pointed = frozenset(directories - {""})
     _build_free_roots(job, frozenset(directories))
@@ -111,61 +107,7 @@ def build_cluster(
     )
 
 
-def build_elsewhere(
-    builder: Builder,
-    is_held: Callable[[str], bool],
-    builds: Sequence[ClusterBuild],
-    used: Used,
-    charts: frozenset[str],
-) -> ClusterBuild:
-    """What the repository builds, outside of every cluster's paths, of files that clusters read.
-
-    What reads a file of a cluster's paths and makes the same objects of it, or deploys one, is that environment itself.
-    """
-    job = _Job(cluster=ELSEWHERE, builder=builder, holds=lambda path: not is_held(path), used=used, charts=charts)
-    repository = builder.repository
-    read = frozenset(path for build in builds for path in build.paths)
-    declared = [each for _, source, each in _declared_deployers(job) if source.document.path not in read]
-    others = [each for each in declared if not any(map(is_held, repository.files_below(each.directory)))]
-    for deployer in others:
-        _deploy(job, deployer)
-    pointed = frozenset(deployer.directory for deployer in others)
-    for directory in root_directories(builder, used, job.holds):
-        is_theirs = not read.isdisjoint(repository.kustomizations_in(directory))
-        if not is_theirs and not is_below(directory, pointed):
-            gathering = _try_build(job, directory)
-            if gathering is not None:
-                _keep(job, Root(cluster=ELSEWHERE, path=directory), gathering)
-    for path in plain_files(repository, used, charts, job.holds):
-        values = (document.value for document in repository.files.get(path, ()))
-        if any(isinstance(each, dict) and each.get("kind") in _RELEASING for each in values):
-            _keep(job, Root(cluster=ELSEWHERE, path=path), builder.build_files((path,)))
-    own = {_written_as(each) for build in builds for each in build.objects}
-    documents = {document for document, *_ in own}
-    other = {each.root for each in job.objects if _written_as(each)[0] in documents and _written_as(each) not in own}
-    shared = {
-        root
-        for root, paths in job.paths_of.items()
-        if not read.isdisjoint(paths) and (root in other or not any(map(is_held, paths)))
-    }
-    reading = Counter(path for root in shared for path in job.paths_of[root])
-    return ClusterBuild(
-        cluster=ELSEWHERE,
-        objects=tuple(each for each in job.objects if each.root in shared or each.key.kind in _RELEASING),
-        findings=(),
-        deployers={root: each for root, each in job.deployers.items() if root in shared},
-        paths=frozenset(reading),
-        roots_reading=reading,
-        unbuilt=frozenset(),
-    )
-
-
-def _written_as(built: BuiltObject) -> tuple[tuple[str, int], str, str, str]:
-    """The document of an object, and what it is called in the cluster."""
-    return built.source.address[:2], built.key.kind, built.key.namespace, built.key.name
-
-
-def _declared_deployers(job: _Job) -> list[tuple[ObjectIdentity, SourceField, Deployer]]:
+def declared_deployers(job: Job) -> list[tuple[ObjectIdentity, SourceField, Deployer]]:
     """Deployers as they are written in the cluster's paths; those that deploy themselves come first."""
     repository = job.builder.repository
     found: list[tuple[ObjectIdentity, SourceField, Deployer]] = []
@@ -197,7 +139,7 @@ def _bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tup
     return not is_below(path, {deployer.directory}), path, source.document.index
 
 
-def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
+def _build_free_roots(job: Job, pointed: frozenset[str]) -> None:
     """What no deployer points to: it is applied by somebody whom Git does not show.
 
     A deployer's path may be patched or filled in: what holds deployers is followed before the rest is looked at.
@@ -215,9 +157,9 @@ def _build_free_roots(job: _Job, pointed: frozenset[str]) -> None:
             _keep_free(job, root, gathering)
 
 
-def _free_roots(job: _Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gathering]]:
+def _free_roots(job: Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gathering]]:
     for directory in root_directories(job.builder, job.used, job.holds):
-        gathering = None if is_below(directory, pointed) else _try_build(job, directory)
+        gathering = None if is_below(directory, pointed) else try_build(job, directory)
         if gathering is not None:
             yield Root(cluster=job.cluster, path=directory), gathering
     for path, gathering in job.outside.items():
@@ -228,13 +170,13 @@ def _free_roots(job: _Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gath
             yield Root(cluster=job.cluster, path=path), job.builder.build_files((path,))
 
 
-def _keep_free(job: _Job, root: Root, gathering: Gathering) -> None:
+def _keep_free(job: Job, root: Root, gathering: Gathering) -> None:
     if job.builder.repository.has_file(root.path):
         job.plain.add(root.path)
-    _keep(job, root, gathering)
+    keep(job, root, gathering)
 
 
-def _try_build(job: _Job, directory: str) -> Gathering | None:
+def try_build(job: Job, directory: str) -> Gathering | None:
     try:
         return job.builder.build(job.builder.read(directory))
     except InputError as error:
@@ -242,7 +184,7 @@ def _try_build(job: _Job, directory: str) -> Gathering | None:
         return None
 
 
-def _follow_built(job: _Job, start: int) -> None:
+def _follow_built(job: Job, start: int) -> None:
     """Follow every deployer among the objects from a position on, and those among what they build."""
     position = start
     while position < len(job.objects):
@@ -254,7 +196,7 @@ def _follow_built(job: _Job, start: int) -> None:
             _follow_set(job, source_as_built(built))
 
 
-def _follow_set(job: _Job, source: SourceField) -> None:
+def _follow_set(job: Job, source: SourceField) -> None:
     try:
         for made in make_applications(job.builder.repository, source):
             _follow(job, identify(made.mapping()), made)
@@ -270,7 +212,7 @@ def source_as_built(built: BuiltObject) -> SourceField:
     return SourceField(document, (), built.source.kind)
 
 
-def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
+def _follow(job: Job, identity: ObjectIdentity, source: SourceField) -> None:
     """Build what one deployer deploys, once."""
     if len(job.followed) >= MAX_DEPLOYERS:
         return
@@ -285,10 +227,10 @@ def _follow(job: _Job, identity: ObjectIdentity, source: SourceField) -> None:
         return
     job.findings += findings
     for deployer in deployers:
-        _deploy(job, deployer)
+        deploy(job, deployer)
 
 
-def _deploy(job: _Job, deployer: Deployer) -> None:
+def deploy(job: Job, deployer: Deployer) -> None:
     repository = job.builder.repository
     root = Root(cluster=job.cluster, path=deployer.directory, deployer=str(deployer))
     others = job.deployed.setdefault(deployer.directory, [])
@@ -307,22 +249,22 @@ def _deploy(job: _Job, deployer: Deployer) -> None:
         elif deployer.is_flux:
             kustomization = _imply(job, deployer)
         else:
-            _keep(job, root, job.builder.build_files(_files_of(job, deployer)), deployer)
+            keep(job, root, job.builder.build_files(_files_of(job, deployer)), deployer)
             return
     except InputError as error:
         job.findings.append(finding_of(error))
         return
-    _keep(job, root, job.builder.build(deployer.amend(kustomization)), deployer)
+    keep(job, root, job.builder.build(deployer.amend(kustomization)), deployer)
 
 
-def _imply(job: _Job, deployer: Deployer) -> Kustomization:
+def _imply(job: Job, deployer: Deployer) -> Kustomization:
     """The kustomization that Flux makes up for a directory without one: everything in it, and below."""
     return Kustomization(
         source=deployer.source, directory=deployer.directory, implied=tuple(_implied_entries(job, deployer.directory))
     )
 
 
-def _implied_entries(job: _Job, directory: str) -> Iterator[str]:
+def _implied_entries(job: Job, directory: str) -> Iterator[str]:
     # Whoever leaves out a path means all of the repository, and not what others deploy of it by themselves.
     others = frozenset() if directory else job.pointed
     entered: list[str] = []
@@ -337,7 +279,7 @@ def _implied_entries(job: _Job, directory: str) -> Iterator[str]:
             yield path
 
 
-def _files_of(job: _Job, deployer: Deployer) -> Iterator[str]:
+def _files_of(job: Job, deployer: Deployer) -> Iterator[str]:
     """The files of a directory as Argo CD reads them: with `recurse` also those below."""
     repository, directory = job.builder.repository, deployer.directory
     paths = repository.files_below(directory) if deployer.is_recursive else repository.files_in(directory)
@@ -349,7 +291,7 @@ def _files_of(job: _Job, deployer: Deployer) -> Iterator[str]:
             yield path
 
 
-def _keep(job: _Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
+def keep(job: Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
     """Take over what a build made; what it fails at holds every object of it."""
     job.roots_reading.update(gathering.paths)
     job.paths_of[root] = frozenset(gathering.paths)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.manifests.composer import Value
 from reconciler.manifests.wording import Field
-from reconciler.placement.cluster import ELSEWHERE, ClusterBuild, build_cluster, build_elsewhere
+from reconciler.placement.cluster import ClusterBuild, build_cluster
 from reconciler.placement.deployers import Deployer
+from reconciler.placement.elsewhere import ELSEWHERE, build_elsewhere, has_unfollowed_sets
 from reconciler.placement.kustomize.build import Builder
 from reconciler.placement.markers import IGNORE, MarkerComment
 from reconciler.placement.objects import BuiltObject, Root
@@ -162,7 +163,7 @@ def build_fleet(
     builds = {
         name: build_cluster(builder, name, holds, is_held, used, charts) for name, holds in sorted(clusters.items())
     }
-    if not all(map(is_held, repository.paths)):
+    if not all(map(is_held, repository.paths)) or has_unfollowed_sets(repository):
         builds[ELSEWHERE] = build_elsewhere(builder, is_held, tuple(builds.values()), used, charts)
     sorted_markers = sorted(markers, key=lambda marker: (marker.path, marker.line))
     objects: dict[ResourceKey, list[BuiltObject]] = {}

@@ -66,7 +66,7 @@ def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "rep
         return marked
     found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
     if len(found) != 1:
-        return _unclear(found, key, word)
+        return _unclear(fleet, found, key, word)
     return _place_in_release(fleet, key, found[0], setting, word)
 
 
@@ -138,11 +138,13 @@ def _makes(release: Release, key: ResourceKey) -> bool:
     return key.name == release.name or key.name.startswith(f"{release.name}-")
 
 
-def _unclear(found: list[Release], key: ResourceKey, word: str) -> NoPlace:
+def _unclear(fleet: Fleet, found: list[Release], key: ResourceKey, word: str) -> NoPlace:
     hint = f"mark the number with `# reconciler.io/{word}: {key.kind}/{key.name}`"
     if not found:
-        reason = f"no release in {key.namespace} is called {key.name} or as it begins: {hint}"
-        return NoPlace(obstacle=Obstacle(reason=reason))
+        hidden = fleet.hidden_from(key, key)
+        reason = f"no release in {key.namespace} is called {key.name} or as it begins"
+        reason += "" if hidden is None else f", and {hidden.place} may make it ({hidden.message})"
+        return NoPlace(obstacle=Obstacle(reason=f"{reason}: {hint}"))
     names = join_words([f"{release} ({release.built.place})" for release in found], "and")
     return NoPlace(obstacle=Obstacle(reason=f"{key.kind} {key.label} may be made by {names}: {hint}"))
 

@@ -1,6 +1,5 @@
 """Who else writes a number: autoscalers, and deployers that were told to leave it alone."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +8,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field
 from reconciler.placement.application_sets import KIND as APPLICATION_SET
+from reconciler.placement.application_sets import may_be
 from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet, named_target
@@ -19,7 +19,6 @@ from reconciler.resources.registry import AUTOSCALERS
 from reconciler.resources.validation import is_templated
 
 _PAUSED: Final = "autoscaling.keda.sh/paused"
-_PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
 # What these annotations of Flux say of the whole object, by their values in lower case.
@@ -88,7 +87,7 @@ def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
         is_near = namespace == key.namespace or is_templated(namespace)
         is_alike = kind == key.kind or is_templated(kind)
         name = named_target(built)
-        if is_near and is_alike and isinstance(name, str) and _may_be(name, key.name):
+        if is_near and is_alike and isinstance(name, str) and may_be(name, key.name):
             words = f"replicas may be owned by {built.key.kind} {built.key.name}: its target is filled in by a template"
             yield Owner(reason=words, place=built.place_of(reference))
 
@@ -171,13 +170,7 @@ def _patching(source: SourceField, name: str, path: Field) -> Iterator[Owner]:
 def _may_be_in(text: str, root: str) -> bool:
     """Whether a path, with parameters of a generator in it, may mean a root or a directory that holds it."""
     parts = root.split("/")
-    return any(_may_be(text, "/".join(parts[: number + 1])) for number in range(len(parts)))
-
-
-def _may_be(text: str, name: str) -> bool:
-    """Whether a text, with parameters in it, may become a path or a name; one without any text does not."""
-    parts = [re.escape(part) for part in _PARAMETER.split(text.strip("/").removeprefix("./"))]
-    return bool(text) and re.fullmatch(".*".join(parts), name) is not None
+    return any(may_be(text, "/".join(parts[: number + 1])) for number in range(len(parts)))
 
 
 def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.placement.cluster import ELSEWHERE
+from reconciler.placement.elsewhere import ELSEWHERE
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.resources.folding import FileDeclaration

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.helm import helm_place
 from reconciler.placement.ownership import owners_of, possible_owners
 from reconciler.placement.places import EffectivePlace, effective_place
 from tests.unit.placement.conftest import Build
@@ -220,3 +221,33 @@ def test_one_directory_in_two_namespaces_is_two_sets_of_objects(build: Build) ->
         "cluster/b.yaml": FLUX.replace("NAME", "b").replace(": llm", ": trial"),
     }
     assert held(build(files)).startswith("a change here would also change prod/trial/Deployment/llama")
+
+
+@pytest.mark.parametrize("clusters", [PROD, {"prod": ["**"]}])
+@pytest.mark.parametrize(
+    ("generators", "path"),
+    [
+        ("clusters: {}", "base"),
+        ("clusters: {}", '"{{.values.folder}}ase"'),
+        (f"matrix: {{generators: [{{{GIT.replace('apps/*', 'base')}}}, {{clusters: {{}}}}]}}", '"{{ .path.path }}"'),
+    ],
+)
+def test_a_base_that_a_set_deploys_for_every_cluster_is_not_edited(
+    build: Build, clusters: dict[str, list[str]], generators: str, path: str
+) -> None:
+    text = made_by(generators, path).replace("https://kubernetes.default.svc", "{{ .server }}")
+    fleet = build({**BASE, **OVERLAY, "argocd/set.yaml": text}, clusters)
+    assert "base/llama.yaml is built into base (ApplicationSet argocd/llama, argocd/set.yaml) too" in held(fleet)
+
+
+def test_an_overlay_that_a_set_deploys_for_its_cluster_is_that_clusters_own(build: Build) -> None:
+    text = made_by("clusters: {}", '"{{ .name }}"').replace("https://kubernetes.default.svc", "{{ .server }}")
+    assert held(build({**BASE, **OVERLAY, "argocd/set.yaml": text}, PROD)) == ""
+    named = text.replace('path: "{{ .name }}"', "path: prod")
+    assert held(build({**BASE, **OVERLAY, "argocd/set.yaml": named}, PROD)) == ""
+
+
+def test_a_chart_that_is_not_rendered_is_named_where_no_release_is(build: Build) -> None:
+    text = "namespace: llm\nhelmCharts: [{name: llama, releaseName: llama}]\n"
+    found = helm_place(build({"prod/kustomization.yaml": text}), LLAMA, "replicas")
+    assert "prod/kustomization.yaml:2 may make it (what a chart makes is not read: no chart is rendered)" in str(found)
