@@ -36,14 +36,20 @@ class Used:
 
     def tops(self, path: str) -> frozenset[str]:
         """The directories of the kustomizations that a directory or file ends up in, and that no other one names."""
-        found, seen, waiting = set(), {path}, [path]
+        return frozenset(each for each in self._above(path) if not self.users.get(each))
+
+    def leads_to_itself(self, directory: str) -> bool:
+        """Whether a directory is the first of a circle that nobody else enters: somebody must say that it is one."""
+        above = self._above(directory)
+        return directory in above and directory == min(above) and not self.tops(directory)
+
+    def _above(self, path: str) -> frozenset[str]:
+        found: set[str] = set()
+        waiting = [path]
         while waiting:
-            each = waiting.pop()
-            users = self.users.get(each, frozenset())
-            if not users and each != path:
-                found.add(each)
-            waiting += users - seen
-            seen |= users
+            users = self.users.get(waiting.pop(), frozenset()) - found
+            found |= users
+            waiting += users
         return frozenset(found)
 
 
@@ -133,7 +139,9 @@ def root_directories(builder: Builder, used: Used, holds: Callable[[str], bool])
     seen: set[str] = set()
     for path in repository.paths:
         directory = directory_of(path)
-        if name_of(path) not in KUSTOMIZATION_NAMES or directory in seen or directory in used.directories:
+        if name_of(path) not in KUSTOMIZATION_NAMES or directory in seen:
+            continue
+        if directory in used.directories and not used.leads_to_itself(directory):
             continue
         if holds(path) and not is_component(builder, directory):
             seen.add(directory)

@@ -251,3 +251,15 @@ def test_a_chart_that_is_not_rendered_is_named_where_no_release_is(build: Build)
     text = "namespace: llm\nhelmCharts: [{name: llama, releaseName: llama}]\n"
     found = helm_place(build({"prod/kustomization.yaml": text}), LLAMA, "replicas")
     assert "prod/kustomization.yaml:2 may make it (what a chart makes is not read: no chart is rendered)" in str(found)
+
+
+@pytest.mark.parametrize("entry", ["../prod", ".", "../other"])
+def test_a_circle_of_kustomizations_is_told(build: Build, entry: str) -> None:
+    files = {
+        "prod/kustomization.yaml": f"namespace: llm\nresources: [{entry}, llama.yaml]\n",
+        "prod/llama.yaml": DEPLOYMENT,
+        "other/kustomization.yaml": "resources: [../prod]\n",
+    }
+    fleet = build(files, {"prod": ["prod/**", "other/**"]})
+    assert any("a cycle is never built" in str(finding) for finding in fleet.findings)
+    assert "does not build" in held(fleet)
