@@ -9,9 +9,12 @@ from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import DEFAULT_NAMESPACE
 from reconciler.placement.paths import directory_of
 from reconciler.resources.registry import KINDS
 
+_NAME: Final = "metadata.name"
+"""The field at which an object that is there more than once is told."""
 _EVERYTHING: Final = ClusterSettings(name="").include
 
 
@@ -43,16 +46,16 @@ def doubt_duplicates(declaration: Declaration, fleet: Fleet, settings: Settings)
     """What lies twice in directories of their own may be for two clusters, where no cluster has paths of its own."""
     if any(each.include != _EVERYTHING for each in (*settings.clusters, *settings.other_clusters)):
         return declaration
-    doubtful = {(each.place.path, each.reason) for each in declaration.broken if _lies_apart(each.key, fleet)}
-    found = (
-        next(doubt((each,))) if (each.place.path, each.message) in doubtful else each for each in declaration.findings
-    )
+    doubtful = {replace(each.place, field=_NAME) for each in declaration.broken if _lies_apart(each.key, fleet)}
+    found = (next(doubt((each,))) if each.place in doubtful else each for each in declaration.findings)
     return replace(declaration, findings=tuple(sorted(found)))
 
 
 def _lies_apart(key: ResourceKey, fleet: Fleet) -> bool:
     """Whether an object is there more than once, in files of several directories that nobody is known to apply."""
-    found = fleet.objects.get(replace(key, part=""), ())
+    # What belongs to a whole cluster is built as if it were in a namespace, for a kind that Kustomize does not know.
+    own = replace(key, part="")
+    found = fleet.objects.get(own) or fleet.objects.get(replace(own, namespace=DEFAULT_NAMESPACE), ())
     places = {directory_of(built.root.path) for built in found if not built.root.deployer}
     are_plain = all(built.root.path in fleet.clusters[key.cluster].plain for built in found)
     return are_plain and len(places) > 1

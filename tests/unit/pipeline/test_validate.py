@@ -385,3 +385,16 @@ def test_what_a_substitution_fills_in_is_no_mistake(tmp_path: Path, text: str) -
     (finding,) = on_disk(tmp_path).findings
     assert finding.severity == "warning"
     assert finding.message == "filled in by a substitution: it cannot be read from Git"
+
+
+MODEL = """\
+apiVersion: llmaz.io/v1alpha1
+kind: OpenModel
+metadata: {name: opt-125m}
+spec: {familyName: opt, source: {modelHub: {modelID: facebook/opt-125m}}}
+"""
+
+
+def test_what_belongs_to_a_whole_cluster_may_lie_twice_as_well(tmp_path: Path) -> None:
+    write(tmp_path, {"docs/vllm/a.yaml": MODEL, "docs/tgi/a.yaml": MODEL})
+    assert "error" not in severities(on_disk(tmp_path))
