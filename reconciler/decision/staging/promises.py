@@ -3,11 +3,13 @@
 import math
 from dataclasses import replace
 
+from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.staging.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.promises import BrokenPromise
+from reconciler.optimizer.device_use import DeviceUse
 
 MOST_NEEDED = 2.0
 """A move is taken back with at most so many times the replicas that the load needs: texts may lie."""
@@ -73,12 +75,28 @@ def _remember(situation: Situation, staged: StagedPlan, key: ResourceKey, broken
         not broken.is_move and aimed.accelerator == now.accelerator and aimed.replicas < min(broken.least, now.replicas)
     ):
         kept = replace(now, replicas=broken.least)
-    if kept == aimed:
+    allocations = {**staged.allocations, key: kept}
+    if kept == aimed or _is_in_the_way(situation, allocations, key):
         return staged
     return replace(
         staged,
-        allocations={**staged.allocations, key: kept},
+        allocations=allocations,
         waiting={**staged.waiting, key: _hold(broken.words)},
+    )
+
+
+def _is_in_the_way(situation: Situation, allocations: Allocations, key: ResourceKey) -> bool:
+    """Whether what is kept takes devices that something more urgent was to get."""
+    problem, needs = situation.formulated.problem, situation.formulated.needs
+    use = DeviceUse.of(problem)
+    taken, own = use.pools(allocations), use.devices(key, allocations[key].accelerator)
+    full = {pool.name for pool in problem.pools if pool.name in own and taken[pool.name] > pool.devices}
+    urgency = {each: 0 if (need := needs.of_variant(each)) is None else need.priority for each in allocations}
+    return any(
+        urgency[other] > urgency[key] and full & use.devices(other, after.accelerator).keys()
+        for other, after in (allocations.items() if full else ())
+        if after.replicas > situation.current[other].replicas
+        or after.accelerator != situation.current[other].accelerator
     )
 
 

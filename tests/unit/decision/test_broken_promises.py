@@ -313,6 +313,16 @@ def test_a_load_that_comes_back_within_payback_counts(reverted: Any) -> None:
     assert reverted.desired() == {"llama": "4 x H100"}
 
 
+@pytest.mark.parametrize(("priority", "desired"), [(10, (2, 4)), (0, (4, 2)), (-10, (4, 2))])
+def test_what_is_more_urgent_gets_the_devices_all_the_same(reverted: Any, priority: int, desired: Any) -> None:
+    reverted.add("granite", model_id="ibm/granite", replicas=2)
+    reverted.offer(39.0, model_id="ibm/granite")
+    reverted.prioritise("granite", priority)
+    reverted.stock(H100=6)
+    plan = {each.variant.name: each.desired.replicas for each in reverted.plan().decisions}
+    assert (plan["llama"], plan["granite"]) == desired
+
+
 def test_after_a_week_it_may_return(reverted: Any) -> None:
     week_s = 7 * DAY_S
     reverted.proposals[:] = [replace(each, closed_at_s=each.closed_at_s - week_s) for each in reverted.proposals]
