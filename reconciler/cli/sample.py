@@ -20,7 +20,7 @@ from reconciler.domain.proposals import ProposalState
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
-from reconciler.forge.local import FOLDER
+from reconciler.forge.local.pull_requests import FOLDER
 from reconciler.git.commits import create_bare
 from reconciler.git.repository import open_directory
 from reconciler.pipeline.publish import Operation

@@ -1,4 +1,4 @@
-"""EDGE. Pull requests: what every forge can do with them, and one module for each forge (github, gitlab, local).
+"""EDGE. Pull requests: what every forge can do with them, and one folder for each forge (github, gitlab, local).
 
 Beside that the texts by which a pull request remembers its decision: the hidden marker in its body and the trailer of
 its commit. They are pure, and only here because nothing else reads or writes them.

@@ -52,8 +52,8 @@ def kind_of(remote: str) -> str:
 
 
 def _open_github(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
-    from reconciler.forge.github import GitHub, api_url
-    from reconciler.forge.github_client import GitHubClient
+    from reconciler.forge.github.client import GitHubClient
+    from reconciler.forge.github.pull_requests import GitHub, api_url
 
     address = parse_remote(remote)
     if address is None:
@@ -91,7 +91,7 @@ def _given(token: ForgeToken | None, address: str, variable: str) -> ForgeToken:
 
 
 def _open_local(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Forge:
-    from reconciler.forge.local import Local
+    from reconciler.forge.local.pull_requests import Local
 
     del settings, token, run_ends_s  # a directory needs none of them
     directory = _directory(remote)

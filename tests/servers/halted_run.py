@@ -18,9 +18,9 @@ from typing import Any
 
 import reconciler.cli.run
 from reconciler.cli.main import invoke
-from reconciler.forge.github import GitHub
+from reconciler.forge.github.pull_requests import GitHub
 from reconciler.forge.gitlab.merge_requests import GitLab
-from reconciler.forge.local import Local
+from reconciler.forge.local.pull_requests import Local
 from reconciler.git.clone import Clone
 from reconciler.http.limits import Clock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.forge.local import Local
+from reconciler.forge.local.pull_requests import Local
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
-from reconciler.forge.github import api_url
+from reconciler.forge.github.pull_requests import api_url
 from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.gitlab.merge_requests import api_url as gitlab_api_url
 from reconciler.forge.pull_requests import RepositoryAddress, parse_nested_remote, parse_remote

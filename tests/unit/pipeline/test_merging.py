@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.proposals import Part
-from reconciler.forge.github import GitHub
-from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.github.client import GitHubClient
+from reconciler.forge.github.pull_requests import GitHub
 from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.marker import read_marker

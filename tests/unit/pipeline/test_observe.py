@@ -9,7 +9,7 @@ import pytest
 from reconciler.domain.measured.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
-from reconciler.forge.local import Local
+from reconciler.forge.local.pull_requests import Local
 from reconciler.forge.pull_requests import PullRequest
 from reconciler.metrics.quantities.history import PAST, SATURATION_HISTORY, TRACED_HISTORY, USUAL
 from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES

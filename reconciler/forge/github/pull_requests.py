@@ -10,12 +10,12 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.answers import flag_of, needed_text, number_of, text_of, time_of
 from reconciler.forge.creating import create_once
 from reconciler.forge.failures import ForbiddenError
-from reconciler.forge.github_answers import is_from, pull_request_of
-from reconciler.forge.github_client import GitHubClient
-from reconciler.forge.github_failures import UnprocessableError
-from reconciler.forge.github_merging import merge_one, unschedule_one
-from reconciler.forge.github_reviews import GitHubReviews
-from reconciler.forge.github_rights import read_rights
+from reconciler.forge.github.answers import is_from, pull_request_of
+from reconciler.forge.github.client import GitHubClient
+from reconciler.forge.github.failures import UnprocessableError
+from reconciler.forge.github.merging import merge_one, unschedule_one
+from reconciler.forge.github.reviews import GitHubReviews
+from reconciler.forge.github.rights import read_rights
 from reconciler.forge.merging import MergeAnswer
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
 from reconciler.forge.rights import Rights

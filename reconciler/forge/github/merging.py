@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from reconciler.errors import ConfigurationError, RivalRunError
 from reconciler.forge.answers import flag_or_none, text_of
 from reconciler.forge.failures import NotMergeableError
-from reconciler.forge.github_answers import pull_request_of
-from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.github.answers import pull_request_of
+from reconciler.forge.github.client import GitHubClient
 from reconciler.forge.merging import MergeAnswer, MergeState, waiting
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from reconciler.forge.answers import number_of, text_of
 from reconciler.forge.failures import NotFoundError
-from reconciler.forge.github_client import GitHubClient
+from reconciler.forge.github.client import GitHubClient
 from reconciler.forge.reviews import Comment, CommitStatus, Verdict, check_commit
 
 WORDS_LIMIT = 140

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError
-from reconciler.forge.local_files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
-from reconciler.forge.local_reviews import LocalReviews
-from reconciler.forge.local_writing import claim_number, replace_file
+from reconciler.forge.local.files import MAX_FILE_BYTES, one_line, parse_pull_request, render_pull_request
+from reconciler.forge.local.reviews import LocalReviews
+from reconciler.forge.local.writing import claim_number, replace_file
 from reconciler.forge.merging import MergeAnswer, MergeState, waiting
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
 from reconciler.forge.rights import Rights

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from reconciler.forge.local_files import one_line
-from reconciler.forge.local_writing import claim_number, replace_file
+from reconciler.forge.local.files import one_line
+from reconciler.forge.local.writing import claim_number, replace_file
 from reconciler.forge.reviews import Comment, CommitStatus, check_commit
 
 COMMENTS = Path("reconciler", "comments")

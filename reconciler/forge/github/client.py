@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.client import WRITE_PAUSE_S, ForgeClient
-from reconciler.forge.github_failures import GitHubJudge, messages_of
+from reconciler.forge.github.failures import GitHubJudge, messages_of
 from reconciler.http.limits import Clock
 from reconciler.http.messages import Credentials, bearer, check_sendable
 from reconciler.http.redaction import Redactor

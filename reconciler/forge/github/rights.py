@@ -7,8 +7,8 @@ from urllib.parse import quote
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.answers import flag_of, flag_or_none, list_of, text_of
 from reconciler.forge.failures import ForbiddenError
-from reconciler.forge.github_client import GitHubClient
-from reconciler.forge.github_failures import UnprocessableError
+from reconciler.forge.github.client import GitHubClient
+from reconciler.forge.github.failures import UnprocessableError
 from reconciler.forge.rights import Cures, Rights
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Pull requests of GitHub and GitHub Enterprise Server."""

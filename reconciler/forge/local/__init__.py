@@ -1,0 +1,1 @@
+"""Pull requests as files in a bare repository on this machine."""
