@@ -79,7 +79,10 @@ class Clone(Repository):
         """
         ref, base = check_head_ref(ref), branch_ref(self.branch)
         for depth in DEPTHS:
-            (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
+            try:
+                (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
+            finally:
+                _sweep(self.git)
             head = Repository(git=self.git, commit=commit, branch="")
             if head.common_ancestor(self.commit):
                 break
@@ -273,6 +276,13 @@ def _fetch_refs(
     shown = git.run("rev-parse", "--end-of-options", *(f"{ref}^{{commit}}" for ref in refs), action=action)
     oids = [line for line in shown.decode("ascii", "replace").splitlines() if line != "--end-of-options"]
     return tuple(check_object_id(oid) for oid in oids)
+
+
+def _sweep(git: GitCommand) -> None:
+    """Remove what a fetch that was stopped leaves behind: many such heads would fill the disk."""
+    if git.directory is not None:
+        for path in (git.directory / "objects" / "pack").glob("tmp_*"):
+            path.unlink(missing_ok=True)
 
 
 def _upload_pack(git: GitCommand) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,8 @@ REMOTE_MEMORY_KIB = {"ls-remote": 256 * MIB_IN_KIB, "push": 1024 * MIB_IN_KIB, "
 """What a command may hold of what a server sends, which git itself keeps in memory without a limit."""
 REMOTE_S = {"ls-remote": 60.0, "push": 60.0}
 """Commands whose answer is small: a server that takes longer is dripping."""
-LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
+LIMITED = 'ulimit -d "$0" 2>/dev/null; ulimit -f 4194304 2>/dev/null; exec "$@"'
+"""The second is for files, in blocks of 512 bytes: 2 GiB of what a server sends."""
 END_S = 5.0
 MISSING = "git was not found or does not run: install it, or add its directory to PATH"
 
@@ -118,6 +120,27 @@ class GitCommand:
     def redactor(self) -> Redactor:
         """Takes secrets out of what git says."""
         return self.credentials.redactor if self.credentials else Redactor()
+
+    def run_within(self, most_bytes: int, *arguments: str, action: str) -> bytes:
+        """Run git on this machine and return what it printed; ConfigurationError when that is more than `most_bytes`.
+
+        What a repository holds may be tiny and its listing without end.
+        """
+        environment = build_environment(self.directory, self.remote, self.credentials)
+        interrupt = _start([*_command(environment), *arguments], environment)  # held: it ends git when nobody does
+        process = _process_of(interrupt)
+        timer = threading.Timer(self.timeout_s, _end_group, [process])
+        timer.start()
+        try:
+            printed, said = _read_at_most(process, most_bytes)
+        finally:
+            timer.cancel()
+            _end_group(process)
+        if len(printed) > most_bytes:
+            raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
+        if process.returncode != 0:
+            raise explain_failure(action, process.returncode, said, self.redactor)
+        return printed
 
     def run(self, *arguments: str, action: str, stdin: bytes = b"") -> bytes:
         """Run git and return what it printed; `action` tells a person what was tried.
@@ -210,6 +233,18 @@ def _process_of(interrupt: "Git.AutoInterrupt") -> "subprocess.Popen[bytes]":
     if interrupt.proc is None:
         raise TransientError("git ended before it began")
     return interrupt.proc
+
+
+def _read_at_most(process: "subprocess.Popen[bytes]", most_bytes: int) -> tuple[bytes, bytes]:
+    """What it prints, one byte over `most_bytes` where there is more, and what it says when it ends by itself."""
+    if process.stdout is None or process.stderr is None:
+        raise TransientError("git ended before it began")
+    printed = process.stdout.read(most_bytes + 1)
+    if len(printed) > most_bytes:
+        return printed, b""
+    said = process.stderr.read()
+    process.wait()
+    return printed, said
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

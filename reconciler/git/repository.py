@@ -12,6 +12,8 @@ from reconciler.git.refs import check_branch_name, check_object_id, is_branch_na
 from reconciler.git.remotes import resolve_directory
 
 REGULAR_MODES = frozenset({"100644", "100755", "100664"})
+MOST_LISTED_BYTES = 64 * 1024 * 1024
+"""Half a million files. A tree may hold itself many times over in each level, and never end."""
 VERIFY = ("rev-parse", "--verify", "--quiet", "--end-of-options")
 BRANCH_REF = re.compile(r"refs/(?:heads|remotes/[^/]+)/(?P<name>.+)")
 
@@ -95,7 +97,8 @@ class Repository:
         commit = check_object_id(commit or self.commit)
         if commit not in self._trees:
             arguments = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
-            self._trees[commit] = parse_tree(self.git.run(*arguments, action=f"list the files of {commit}"))
+            action = f"list the files of {commit}"
+            self._trees[commit] = parse_tree(self.git.run_within(MOST_LISTED_BYTES, *arguments, action=action))
         return self._trees[commit]
 
     def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -309,3 +310,36 @@ def test_what_a_head_holds_neither_formats_nor_mentions_nor_poses_as_ours(fleet:
     plain = re.sub(r"(`+).+?\1(?!`)", "", text)
     assert not re.search(r"@here|://(?!&#8203;)|(?<!\\)#1|(?<!\\)\]\(|(?<!\\)\*\*x", plain), plain
     assert all(line.count("|") - line.count("\\|") == 4 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_a_tree_without_end_a_flood_and_a_slow_head_stop_no_other(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.git.repository.MOST_LISTED_BYTES", 1_000_000)
+    remote, base = fleet.workshop.remote, fleet.workshop.head()
+    blob = run_git(remote, "hash-object", "-w", "/dev/null")
+    tree = bush(remote, "".join(f"100644 blob {blob}\t{index}.yaml\n" for index in range(10)))
+    for _level in range(9):  # ten files, ten billion paths
+        tree = bush(remote, "".join(f"040000 tree {tree}\t{index}\n" for index in range(10)))
+    bomb = run_git(remote, "commit-tree", tree, "-p", base, "-m", "Small")
+    bombed = server_of(fleet).open_pull_request(FULL_NAME, head="x", fork=FORK, commit=bomb).number
+    flood = "a: " + "b" * 1_000_000
+    flooded = propose(fleet, {f"clusters/prod/chat/{index}.yaml": flood for index in range(34)}, fork=FORK)
+    good = propose(fleet, {DEPLOYMENT: sized(9)}, fork=FORK)
+    outcome = review_open(fleet)
+    assert outcome.code == 0, outcome
+    assert "more than 1000000 bytes; this is no fleet repository" in comments(fleet, bombed)[0].body
+    assert "changes 34 manifests with 34000102 bytes" in comments(fleet, flooded)[0].body
+    assert "sets chat/llama to 9 replicas" in comments(fleet, good)[0].body
+    assert statuses(fleet, bombed)[0][0] == "success", "it neither passes nor stops, and GitHub knows no neutral"
+    assert "3 already were" in review_open(fleet).out
+    push(fleet, good, {DEPLOYMENT: sized(4)})
+    monkeypatch.setattr("reconciler.pipeline.reviewing.open_ones.ONE_S", 0.001)
+    assert review_open(fleet).code == 0
+    assert "not reviewed: it takes longer than 0 s" in comments(fleet, good)[0].body
+
+
+def bush(remote: Path, entries: str) -> str:
+    """A tree of these entries."""
+    made = subprocess.run(["git", "mktree"], cwd=remote, input=entries, capture_output=True, text=True, check=True)
+    return made.stdout.strip()

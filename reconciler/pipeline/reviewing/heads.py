@@ -22,8 +22,8 @@ from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants.joining import build_catalogs, join_variants
 
 MOST_FILES = 20_000
-MOST_BYTES = 64 * 1024 * 1024
-"""A change of more than these is nobody's work on a fleet."""
+MOST_BYTES = 32 * 1024 * 1024
+"""A change of more manifests than these is nobody's work on a fleet."""
 NAMES_ALONE = (SECRETS_DIRECTORY, TRUSTED_ORIGINS)
 """The variables that say which references are allowed; of no other is a value there to be named."""
 
@@ -106,10 +106,10 @@ def _is_unread(entry: TreeEntry) -> bool:
 
 
 def _check_size(merged: Merged) -> None:
-    size_bytes = sum(entry.size_bytes for entry in merged.touched)
-    if len(merged.touched) > MOST_FILES or size_bytes > MOST_BYTES:
+    sizes_bytes = [entry.size_bytes for entry in merged.touched if is_manifest(entry.path)]
+    if len(sizes_bytes) > MOST_FILES or sum(sizes_bytes) > MOST_BYTES:
         raise ConfigurationError(
-            f"{merged.repository.commit[:7]} changes {len(merged.touched)} files with {size_bytes} bytes: "
+            f"{merged.repository.commit[:7]} changes {len(sizes_bytes)} manifests with {sum(sizes_bytes)} bytes: "
             f"at most {MOST_FILES} with {MOST_BYTES} are reviewed"
         )
 
