@@ -60,12 +60,18 @@ CASES = (
     Case(instance=Instance(models=30, pools_at=0.7)),
     Case(instance=Instance(models=30, pools_at=0.7, is_routed=True)),
     Case(instance=Instance(models=30, pools_at=0.7, is_priced=False)),
+    Case(instance=Instance(models=30, pools_at=0.85, is_priced=False)),
+    Case(instance=Instance(models=30, pools_at=0.7, is_priced=False, times=100.0)),
+    Case(instance=Instance(models=30, pools_at=0.85, is_priced=False, times=100.0)),
     Case(instance=Instance(models=30, pools_at=0.7, is_priced=False, is_routed=True)),
+    Case(instance=Instance(models=30, pools_at=0.85, is_priced=False, is_routed=True)),
+    Case(instance=Instance(models=30, pools_at=0.7, is_priced=False, is_routed=True, times=100.0)),
     Case(instance=Instance(models=300, pools_at=0.7, is_priced=False, is_routed=True)),
     Case(instance=Instance(models=1_000, pools_at=1.5, is_routed=True)),
     Case(instance=Instance(models=100, pools_at=0.7), solver=DIRECT),
     Case(instance=Instance(models=300, pools_at=0.7), solver=DIRECT),
     Case(instance=Instance(models=1_000, pools_at=1.5), solver=DIRECT),
+    Case(instance=Instance(models=300, pools_at=0.7, is_priced=False), solver=DIRECT),
 )
 
 

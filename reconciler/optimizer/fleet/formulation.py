@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 UNBOUNDED = 1_000_000
 """More replicas than any fleet has: the highest of a variant without a maximum."""
 
+GAP = 1e-3
+"""A plan proven to be this close to the optimum, as a fraction, is good enough."""
+
+MANY_REPLICAS = 30
+"""Of the usual model, where it runs what carries most."""
+
 TOLERANCE = 1e-9
 """A need of 3.0000000001 replicas is 3: the difference is float noise, not a request."""
 
@@ -127,6 +133,25 @@ class Formulation:
     """What 1 of the objective stands for, in the problem's weight."""
     known_counts: Integers | None = None
     """Replicas by choice of a plan that keeps all rows, where one is known: the search has at least that."""
+    sharing: float | None = None
+    """Where who gets how much is asked, not what it costs: what is so small that it may be shared otherwise."""
+
+    def is_close(self, value: float, bound: float) -> bool:
+        """Whether a plan of this value is good enough where no plan is better than the bound.
+
+        What is shared must be proven to be short by as much as may be shared otherwise: whoever can have all gets it.
+        """
+        spare = 0.0 if self.sharing is None else min(self.sharing, bound)
+        return value - bound <= max(GAP * abs(value), spare)
+
+    @cached_property
+    def has_many_replicas(self) -> bool:
+        """Whether the usual model has so many replicas that fractions of them say nearly all."""
+        choices, rows = self.choices, self.rows
+        most = np.zeros(len(rows.requirements))
+        np.maximum.at(most, choices.row, choices.carried)
+        is_asking = (most > 0) & (rows.demand > 0)
+        return bool(is_asking.any() and np.median(rows.demand[is_asking] / most[is_asking]) >= MANY_REPLICAS)
 
     @cached_property
     def choice_starts(self) -> Integers:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.optimizer.fleet.formulating import widest
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.formulation import GAP, TOLERANCE, Formulation, Rows
+from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import FleetPlan, Planned, Planner, covered_by
 from reconciler.optimizer.fleet.sparse import Floats, owners
 
@@ -43,20 +44,37 @@ def shed(formulation: Formulation, planner: Planner) -> Shed:
     rows = formulation.rows
     granted = np.zeros_like(rows.must)
     reach = np.minimum(rows.must, _reach(formulation))
+    # The usual rule serves the urgent first: levels that it serves whole need no search.
+    formulation = replace(formulation, known_counts=plan_greedily(formulation, is_partial=True))
     for level in sorted(set(rows.priority[reach > 0].tolist()), reverse=True):
         is_level = (rows.priority == level) & (reach > 0)
-        for steepness in (_STEEPNESS, 1.0):
-            asking = np.where(is_level, reach, 0.0)
-            if (granted >= asking * (1 - 2 * _SLACK)).all(where=is_level):
-                break
+        asking = np.where(is_level, reach, 0.0)
+        for steepness in () if _missing(rows, asking, _served(formulation)) <= 0 else (_STEEPNESS, 1.0):
             plan = planner(_sharing(formulation, granted, asking, steepness))
             if not isinstance(plan, FleetPlan):
                 return Shed(plan=plan, formulation=formulation)
             formulation = replace(formulation, known_counts=plan.counts)
-            covered = np.minimum(covered_by(formulation, plan.counts), rows.must)
-            granted = np.where(is_level, covered * (1 - _SLACK), granted)
+            granted = np.where(is_level, _served(formulation), granted)
+            # Nobody gains more in equal steps than this plan may be from the best in steps of falling worth.
+            if plan.value - plan.bound <= GAP * _missing(rows, asking, granted):
+                break
+        granted = np.where(is_level, _served(formulation), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)
     return Shed(plan=planner(lowered), formulation=lowered)
+
+
+def _served(formulation: Formulation) -> Floats:
+    """What the known plan covers of what must be, by row, with room for float noise; nothing where none is known."""
+    counts = formulation.known_counts
+    if counts is None:
+        return np.zeros_like(formulation.rows.must)
+    return np.minimum(covered_by(formulation, counts), formulation.rows.must) * (1 - _SLACK)
+
+
+def _missing(rows: Rows, asking: Floats, served: Floats) -> float:
+    """What is left to cover of those who ask, in parts of a model's demand; 0 where that is float noise."""
+    missing = np.where(served < asking * (1 - 2 * _SLACK), asking - served, 0.0)
+    return float((missing * STEPS / np.where(rows.must > 0, rows.must, 1.0)).sum())
 
 
 def _reach(formulation: Formulation) -> Floats:
@@ -89,7 +107,7 @@ def _sharing(formulation: Formulation, granted: Floats, asking: Floats, steepnes
         choices=replace(choices, fixed=choices.fixed * scale, cost=choices.cost * scale, start=choices.start * scale),
         variants=replace(variants, touch=variants.touch * scale),
     )
-    return cheap.with_demand(granted, amounts, prices)
+    return replace(cheap.with_demand(granted, amounts, prices), sharing=_COST_SHARE)
 
 
 def _spent(formulation: Formulation) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import replicas_for
-from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
+from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, sums
 
 if TYPE_CHECKING:
@@ -33,29 +33,61 @@ def solve_mixed_integer(
     `cutoff` is the value of a known solution: only better ones are of interest. The bound is infinite where there is
     no solution at all.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     programme = FleetProgramme(formulation)
     if not programme.width:
         return MixedIntegerAnswer(counts=np.zeros(0, dtype=np.int64), bound=0.0)
+    found = _solved(programme, programme.integrality, gap, nodes, cutoff)
+    return MixedIntegerAnswer(counts=programme.counts(found.values), bound=found.bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FractionalAnswer:
+    """Choices that have any replica where these can be divided, None where none were found; `bound` holds for whole."""
+
+    used: Flags | None
+    bound: float
+
+
+def solve_divisible(formulation: Formulation, *, gap: float, nodes: int) -> FractionalAnswer:
+    """The same programme with replicas that can be divided: nearly the same where there are many, and far quicker."""
+    programme = FleetProgramme(formulation)
+    found = _solved(programme, programme.with_divisible_replicas, gap, nodes, np.inf)
+    used = None if found.values is None else found.values[: len(formulation.choices.keys)] > TOLERANCE
+    return FractionalAnswer(used=used, bound=found.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """The programme's columns, None where the limit came before a solution or there is none."""
+
+    values: Floats | None
+    bound: float
+
+
+def _solved(programme: "FleetProgramme", integrality: Integers, gap: float, nodes: int, cutoff: float) -> _Solved:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     matrix, lower, upper = programme.rows()
     constraints = [LinearConstraint(matrix, lower, upper)]
     if np.isfinite(cutoff):
         constraints.append(LinearConstraint(programme.objective[None, :], -np.inf, cutoff))
     answer = milp(
         programme.objective,
-        integrality=programme.integrality,
+        integrality=integrality,
         bounds=Bounds(programme.lower, programme.upper),
         constraints=constraints,
         options={"mip_rel_gap": gap, "node_limit": nodes},
     )
+    if answer.x is None and answer.status == INFEASIBLE:
+        return _Solved(None, np.inf)
     bound = getattr(answer, "mip_dual_bound", None)
-    proven = -np.inf if bound is None else float(bound)
-    if answer.x is None:
-        return MixedIntegerAnswer(counts=None, bound=np.inf if answer.status == INFEASIBLE else proven)
-    counts = np.rint(answer.x[: len(formulation.choices.keys)]).astype(np.int64)
-    return MixedIntegerAnswer(counts=counts, bound=proven)
+    if bound is None and answer.status == SOLVED:
+        bound = answer.fun  # without any integer it is a linear programme, whose value is its bound
+    return _Solved(answer.x, -np.inf if bound is None else float(bound))
 
+
+SOLVED = 0
+"""The status by which scipy says that a programme is solved."""
 
 INFEASIBLE = 2
 """The status by which scipy says that a programme has no solution."""
@@ -100,6 +132,17 @@ class FleetProgramme:
                 rows.amounts.ravel(),
             ]
         ).astype(np.float64)
+
+    @property
+    def with_divisible_replicas(self) -> Integers:
+        """The integrality of the columns where replicas may be fractions."""
+        integrality = self.integrality.copy()
+        integrality[self._replicas] = 0
+        return integrality
+
+    def counts(self, values: Floats | None) -> Integers | None:
+        """Replicas by choice."""
+        return None if values is None else np.rint(values[self._replicas]).astype(np.int64)
 
     def rows(self) -> tuple["Matrix", Floats, Floats]:
         """The constraint matrix and its limits; what is shared stands last."""

@@ -23,7 +23,7 @@ from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import fill
 from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
 
-MOST, MOST_LISTED = 20_000, 3_000
+MOST, MOST_LISTED = 20_000, 100_000
 """Beginnings of one model that are looked at for its best, and for all; one with more is left to others."""
 
 _LIMITS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)

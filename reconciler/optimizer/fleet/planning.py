@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Worth, configurations_from, worth
-from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
+from reconciler.optimizer.fleet.formulation import GAP, TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import EXCESS, generate, room
-from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.mixed_integer import solve_divisible, solve_mixed_integer
 from reconciler.optimizer.fleet.pairs import Pairs
-from reconciler.optimizer.fleet.rounding import GAP, round_shares
-from reconciler.optimizer.fleet.sparse import Floats, Integers, sums
+from reconciler.optimizer.fleet.rounding import round_shares
+from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, sums
 
 _NODES = 2_000
 
@@ -21,7 +21,13 @@ SMALL = 60
 SEARCHED = 250
 """Choices of a fleet that such a programme is asked about first, where prices need the general search."""
 
-_FEW_NODES = 500
+ROUGH, ROUGH_SHARED = 5e-3, 0.15
+"""What is enough of such a fleet, as a fraction of a plan's value, and where it is asked who gets how much."""
+
+GROUPS = 8
+"""Parts of such a fleet whose models are planned anew one after the other, until enough is proven."""
+
+_FEW_NODES, _FEWER_NODES = 500, 50
 _EXACT = 1e-6
 
 
@@ -56,9 +62,11 @@ def plan_by_columns(formulation: Formulation) -> Planned:
     """The best plan found by prices and whole configurations; by one programme where that proves as much sooner."""
     if not formulation.choices.keys:
         return _empty(formulation)
-    small = _plan_small(formulation)
-    if small is not None:
+    small = _plan_small(formulation) or _plan_divisible(formulation)
+    if isinstance(small, Infeasible) or (small is not None and _is_enough(formulation, small)):
         return small
+    if small is not None:
+        formulation = replace(formulation, known_counts=small.counts)
     generated = generate(formulation)
     if len(generated.infeasible) or generated.excess.max(initial=0.0) > EXCESS:
         return Infeasible(excess=generated.excess, blocks=generated.infeasible)
@@ -66,7 +74,8 @@ def plan_by_columns(formulation: Formulation) -> Planned:
     if rounded is None:
         return None
     counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
-    return FleetPlan(counts=counts, value=rounded.value, bound=rounded.bound, prices=generated.prices)
+    bound = rounded.bound if small is None else min(max(rounded.bound, small.bound), rounded.value)
+    return FleetPlan(counts=counts, value=rounded.value, bound=bound, prices=generated.prices)
 
 
 def _plan_small(formulation: Formulation) -> Planned:
@@ -76,16 +85,60 @@ def _plan_small(formulation: Formulation) -> Planned:
         return None
     found = solve_mixed_integer(formulation, gap=_EXACT if size <= SMALL else GAP / 2, nodes=_FEW_NODES)
     if found.counts is None:
-        nothing = np.zeros(len(formulation.shared))
-        return Infeasible(excess=nothing, blocks=np.zeros(0, dtype=np.int64)) if found.bound == np.inf else None
-    value = value_of(formulation, found.counts)
-    is_good = value - found.bound <= GAP * abs(value)
-    if not is_good or not _keeps(formulation, found.counts):
+        return _infeasible(formulation) if found.bound == np.inf else None
+    plan = _planned(formulation, found.counts, found.bound)
+    is_good = formulation.is_close(plan.value, plan.bound) and _keeps(formulation, found.counts)
+    return plan if is_good else None
+
+
+def _plan_divisible(formulation: Formulation) -> Planned:
+    """Of a fleet with many replicas the best plan of what fractions of them would use; None of others, or without one.
+
+    Nearly all is proven by the fractions: of hundreds of replicas few are lost by rounding.
+    """
+    if len(formulation.choices.keys) > SEARCHED or not formulation.has_many_replicas:
         return None
-    # It knows no prices: whatever has at most one left may be worth more.
-    left = (formulation.shared.limits - use_of(formulation, found.counts)) * formulation.shared.units
-    prices = (left <= 1 + EXCESS).astype(np.float64)
-    return FleetPlan(counts=found.counts, value=value, bound=min(found.bound, value), prices=prices)
+    divided = solve_divisible(formulation, gap=GAP / 4, nodes=_FEW_NODES)
+    if divided.used is None:
+        return _infeasible(formulation) if divided.bound == np.inf else None
+    return _found_around(formulation, divided.used, divided.bound)
+
+
+def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planned:
+    """The best plan of the choices that are used or run in the plan that is known, then with all of some models too."""
+    choices, known = formulation.choices, formulation.known_counts
+    is_known = known is not None and _keeps(formulation, known)
+    best = _planned(formulation, known, bound) if known is not None and is_known else None
+    own = formulation.block_of_row[choices.row] % GROUPS
+    for group in range(-1, GROUPS if formulation.sharing is None else 0):
+        if best is not None and formulation.is_close(best.value, best.bound):
+            break
+        is_open = (own == group) | used | (False if best is None else best.counts > 0)
+        narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
+        found = solve_mixed_integer(narrowed, gap=GAP / 4, nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
+        if found.counts is not None and _keeps(formulation, found.counts):
+            plan = _planned(formulation, found.counts, bound)
+            best = plan if best is None or plan.value < best.value else best
+    return best
+
+
+def _is_enough(formulation: Formulation, plan: FleetPlan) -> bool:
+    """Whether no longer search is worth it: of a fleet with many replicas it hardly brings more than fractions say."""
+    rough = ROUGH if formulation.sharing is None else ROUGH_SHARED
+    is_rough = formulation.has_many_replicas and plan.value - plan.bound <= rough * abs(plan.value)
+    return is_rough or formulation.is_close(plan.value, plan.bound)
+
+
+def _infeasible(formulation: Formulation) -> Infeasible:
+    """No plan, and nothing is known of why."""
+    return Infeasible(excess=np.zeros(len(formulation.shared)), blocks=np.zeros(0, dtype=np.int64))
+
+
+def _planned(formulation: Formulation, counts: Integers, bound: float) -> FleetPlan:
+    """A plan of a programme that knows no prices: whatever has at most one left may be worth more."""
+    value, left = value_of(formulation, counts), formulation.shared.limits - use_of(formulation, counts)
+    prices = (left * formulation.shared.units <= 1 + EXCESS).astype(np.float64)
+    return FleetPlan(counts=counts, value=value, bound=min(bound, value), prices=prices)
 
 
 def _keeps(formulation: Formulation, counts: Integers) -> bool:
@@ -107,8 +160,7 @@ def plan_directly(formulation: Formulation) -> Planned:
     found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES)
     counts = formulation.known_counts if found.counts is None else found.counts
     if counts is None:
-        nothing = np.zeros(len(formulation.shared))
-        return Infeasible(excess=nothing, blocks=np.zeros(0, dtype=np.int64)) if found.bound == np.inf else None
+        return _infeasible(formulation) if found.bound == np.inf else None
     value = value_of(formulation, counts)
     prices = np.zeros(len(formulation.shared))
     return FleetPlan(counts=counts, value=value, bound=min(found.bound, value), prices=prices)

@@ -13,8 +13,12 @@ from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import violations
+from reconciler.optimizer.fleet import levels
+from reconciler.optimizer.fleet.formulation import Formulation
+from reconciler.optimizer.fleet.sparse import Floats
 
 Build = Callable[..., Any]
+SHARING = levels._sharing
 
 
 def solved(problem: Problem) -> Solution:
@@ -42,6 +46,22 @@ def test_who_is_expendable_and_has_no_floor_gets_nothing_where_devices_are_scarc
     solution = solved(fleet(models, {"H100": 10}))
     assert replicas(solution) == {"a-H100": 0, "b-H100": 5, "c-H100": 5}
     assert {each.model.model_id for each in solution.shortfalls} == {"a", "b", "c"}
+
+
+def test_levels_that_the_usual_rule_serves_whole_are_not_searched(
+    model: Build, fleet: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Formulation] = []
+
+    def sharing(formulation: Formulation, granted: Floats, asking: Floats, steepness: float) -> Formulation:
+        asked.append(SHARING(formulation, granted, asking, steepness))
+        return asked[-1]
+
+    monkeypatch.setattr(levels, "_sharing", sharing)
+    models = [model(name=name, wanted=4, priority=level) for name, level in zip("abc", (20, 10, 0), strict=True)]
+    assert replicas(solved(fleet(models, {"H100": 10}))) == {"a-H100": 4, "b-H100": 4, "c-H100": 2}
+    # Of the last level alone, and once: nobody can have more in equal parts either.
+    assert [each.rows.priority[each.rows.amounts.any(axis=1)].tolist() for each in asked] == [[0]]
 
 
 def test_models_of_a_level_share_by_the_fraction_of_what_they_want(model: Build, fleet: Build) -> None:
@@ -97,12 +117,12 @@ def fairest(problem: Problem) -> tuple[tuple[float, ...], ...]:
 
 def test_no_plan_is_fairer_by_more_than_an_eighth(model: Build, fleet: Build) -> None:
     scarce = 0
-    for wanted, devices, levels, takes in itertools.product(
+    for wanted, devices, priorities, takes in itertools.product(
         ((2, 4, 4), (4, 3, 1)), (1, 4, 6), ((0, 0, 0), (0, 0, 9), (5, 0, -5)), ((1, 1, 1), (2, 1, 3))
     ):
         models = [
             model(name=name, wanted=each, priority=level, takes=size, now=2)
-            for name, each, level, size in zip("abc", wanted, levels, takes, strict=True)
+            for name, each, level, size in zip("abc", wanted, priorities, takes, strict=True)
         ]
         problem = fleet(models, {"H100": devices})
         reached, best = coverage(problem, solved(problem).allocations), fairest(problem)
@@ -110,7 +130,7 @@ def test_no_plan_is_fairer_by_more_than_an_eighth(model: Build, fleet: Build) ->
         for got, possible in zip(itertools.chain(*reached), itertools.chain(*best), strict=True):
             if got > possible + 1e-9:
                 break
-            assert got >= possible - 0.125, (wanted, devices, levels, takes, reached, best)
+            assert got >= possible - 0.125, (wanted, devices, priorities, takes, reached, best)
             if got < possible - 1e-9:
                 break
     assert scarce >= 20

@@ -15,6 +15,7 @@ from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricin
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import value_of
+from tests.bench.problems import Instance, draw
 
 Build = Callable[..., Any]
 Draw = Callable[[int], Problem]
@@ -303,3 +304,20 @@ def test_no_plan_costs_more_than_the_usual_rule_that_stands_beside_it(draw_varie
             compared += 1
             assert solution.value <= solution.greedy_value * (1 + 1e-9), seed
     assert compared >= 8
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_fractions_of_many_replicas_prove_a_plan_of_whole_ones(is_routed: bool) -> None:
+    instance = Instance(models=12, pools_at=0.8, is_routed=is_routed, times=100)
+    formulation = formulate(draw(instance))
+    planned = planning._plan_divisible(formulation)
+    assert isinstance(planned, planning.FleetPlan)
+    assert planned.value == pytest.approx(value_of(formulation, planned.counts))
+    exact = planning.plan_directly(formulation)
+    assert isinstance(exact, planning.FleetPlan)
+    assert planned.bound <= exact.value * (1 + 1e-6)
+    assert planned.value - planned.bound <= planning.ROUGH * planned.value
+
+
+def test_few_replicas_are_not_taken_for_divisible() -> None:
+    assert planning._plan_divisible(formulate(draw(Instance(models=12, pools_at=0.8)))) is None
