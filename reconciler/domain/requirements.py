@@ -63,10 +63,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The smallest and largest replica count a variant may have; `maximum` None is unbounded."""
+    """The smallest and largest replica count a variant may have; `maximum` None is unbounded.
+
+    `ruled_by` names the rule that says the maximum, where it is not the variant's own.
+    """
 
     minimum: int
     maximum: int | None = None
+    ruled_by: str = ""
+
+    def most_words(self, replicas: int | None, label: str) -> str:
+        """What leaves a variant no more than so many replicas: its own bound, or the rule that says less."""
+        return (
+            f"{replicas} of {label} by rule {self.ruled_by}" if self.ruled_by else f"maxReplicas {replicas} of {label}"
+        )
 
     def admits(self, replicas: int) -> bool:
         """Whether that many replicas are within the bounds."""

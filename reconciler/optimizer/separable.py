@@ -82,6 +82,7 @@ class _Ask:
     demand: float
     considered: int
     in_order: frozenset[ResourceKey]
+    bounds: Mapping[ResourceKey, Bounds]
 
 
 def _solve_model(
@@ -103,6 +104,7 @@ def _solve_model(
         demand=max(requirement.amount - carried, 0.0),
         considered=sum(len(each) for each in lines),
         in_order=problem.in_order,
+        bounds=problem.bounds,
     )
     tally.take_cover(asked, cheapest_cover(lines, asked.demand, _rank_for(problem)))
 
@@ -164,7 +166,9 @@ def _among(choice: ReplicaChoice, asked: _Ask) -> str:
 
 def _shortfall(asked: _Ask, cover: Cover) -> Shortfall:
     limits = ", ".join(
-        f"maxReplicas {choice.line.highest} of {choice.line.candidate.key.variant.label}" for choice in cover.choices
+        asked.bounds[key].most_words(choice.line.highest, key.label)
+        for choice in cover.choices
+        for key in [choice.line.candidate.key.variant]
     )
     wanted = asked.requirement.amount
     return Shortfall(

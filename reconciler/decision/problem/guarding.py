@@ -93,7 +93,9 @@ class Guard:
         found = [_within(own, each) for each in (limits, limits.on(is_move=may_move))]
         most = None if any(each.maximum is None for each in found) else max(each.maximum or 0 for each in found)
         minimum = max(min(each.minimum for each in found), least)
-        return Bounds(minimum=minimum, maximum=None if most is None else max(most, minimum))
+        is_ruled = limits.cap is not None and most is not None and (own.maximum is None or most < own.maximum)
+        ruled_by = str(limits.cap.rule) if limits.cap is not None and is_ruled else ""
+        return Bounds(minimum=minimum, maximum=None if most is None else max(most, minimum), ruled_by=ruled_by)
 
     def admitted(self, key: ResourceKey, desired: Allocation) -> Allocation:
         """What rules leave of an allocation, where it would be another."""

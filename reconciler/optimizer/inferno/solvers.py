@@ -133,10 +133,10 @@ def _shortfalls(problem: Problem, answers: Sequence[_Answered]) -> Iterator[Shor
         covered = math.fsum(carried(requirement, *each) for each in (pinned | got).items())
         cut = [f"{each.ask.variant.label} {_words(each)}" for each in members if not each.is_full]
         if not cut and requirement.fixed is None and covered < requirement.amount * (1 - INTEGER_TOLERANCE):
-            cut = [
-                f"maxReplicas {each.replicas} of {each.ask.variant.label} carries less than the demand"
-                for each in members
-            ]
+            most = (
+                problem.bounds[each.ask.variant].most_words(each.replicas, each.ask.variant.label) for each in members
+            )
+            cut = [f"{words} carries less than the demand" for words in most]
         if cut:
             yield Shortfall(model=requirement.model, covered=covered, wanted=requirement.amount, reason="; ".join(cut))
 

@@ -183,6 +183,17 @@ def test_a_share_of_a_pool_is_a_cap(ruled: Any) -> None:
     assert said(fleet.decision()) == ("1 -> 4", CLAMP, "share")
 
 
+def test_who_is_short_beside_a_variant_that_a_rule_stops_is_told_of_the_rule(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: cap, scope: {name: llama}, bounds: {maxReplicas: 3}}")
+    fleet.add(replicas=1)
+    fleet.add("other", replicas=1, max_replicas=2)
+    fleet.offer(200.0)
+    told = next(each for each in fleet.plan().decisions if each.variant.name == "other").steps
+    assert "3 of llm/llama by rule cap" in " ".join(each.reason for each in told)
+    assert "maxReplicas 3 of llm/llama" not in " ".join(each.reason for each in told)
+
+
 def test_an_open_pull_request_that_a_newer_rule_stops_is_not_kept(ruled: Any, make: Any) -> None:
     fleet, rules = ruled
     rules("{name: cap, bounds: {maxReplicas: 3}}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Problem
+from reconciler.domain.requirements import Bounds, Problem
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer import SOLVERS, cover
 from reconciler.optimizer.separable import SeparableSolver
@@ -140,6 +140,16 @@ def test_bounds_that_forbid_a_cover_give_the_widest_one_and_say_so(pose: Make, r
     (shortfall,) = solution.shortfalls
     assert (shortfall.covered, shortfall.wanted) == (23.0, 40.0)
     assert shortfall.reason == "maxReplicas 2 of llm/a, maxReplicas 3 of llm/b carries less than the demand"
+
+
+def test_a_rule_that_forbids_a_cover_is_told_instead_of_a_bound(pose: Make, runs: Make) -> None:
+    problem = pose(40.0, {"a": runs(offers={"H100": (5.0, 10.0)}, bounds=(1, 2)), "b": runs(offers={"L4": (1.0, 1.0)})})
+    bounds = {
+        key: Bounds(minimum=0, maximum=3, ruled_by="cap") if key.name == "b" else own
+        for key, own in problem.bounds.items()
+    }
+    (shortfall,) = SOLVER.solve(replace(problem, bounds=bounds)).shortfalls
+    assert shortfall.reason == "maxReplicas 2 of llm/a, 3 of llm/b by rule cap carries less than the demand"
 
 
 def test_the_widest_cover_of_equals_is_the_one_that_stands(pose: Make, runs: Make, short: Short) -> None:
