@@ -1,7 +1,7 @@
 """The status that a Job of ours delivers, read back from a real API server; `make api-server-test` runs it all."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.test_delivery import ARGO, FOLDER, deployed_by, merged
-from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, Desk, open_desk
-from tests.servers.fleet import make_template
-from tests.servers.git_workshop import Workshop
-from tests.servers.kubernetes import ABSENT, KubernetesServer, serve_kubernetes
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, Desk
+from tests.servers.kubernetes import ABSENT, KubernetesServer
 from tests.servers.manifests import Manifest, build, by_kind, pod_spec_of
 
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"needs {ABSENT} on PATH")
@@ -34,24 +32,6 @@ spec:
         perfParms: {decodeParms: {alpha: "6.958", beta: "0.042"}, prefillParms: {gamma: "5.2", delta: "0.0001"}}
 """
 FORMS = Path(__file__).parents[1] / "testdata" / "api_server"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesServer]:
-    with serve_kubernetes(tmp_path_factory.mktemp("kubernetes")) as running:
-        for namespace in ("chat", "code"):
-            assert running.kubectl("create", "namespace", namespace).returncode == 0
-        yield running
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-def desk(template: Workshop, tmp_path: Path) -> Desk:
-    return open_desk(template, tmp_path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,15 @@ class KubernetesServer:
     url: str
     certificate: Path
 
+    def connection(self, token: str = ADMIN) -> tuple[str, ...]:
+        """The flags by which kubectl finds it."""
+        return f"--server={self.url}", f"--certificate-authority={self.certificate}", f"--token={token}"
+
     def kubectl(self, *arguments: str, token: str = ADMIN, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """What kubectl says, as the administrator unless a token is given."""
         with tempfile.TemporaryDirectory() as home:
-            connection = (f"--server={self.url}", f"--certificate-authority={self.certificate}", f"--token={token}")
             return subprocess.run(
-                [BINARIES["kubectl"], *arguments, *connection],
+                [BINARIES["kubectl"], *arguments, *self.connection(token)],
                 input=stdin,
                 env={"PATH": os.defpath, "HOME": home},
                 capture_output=True,

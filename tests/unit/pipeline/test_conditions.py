@@ -30,11 +30,23 @@ BLIND = answering(GRANITE, QWEN)
 DAY_S = 24 * HOUR_S
 
 
+FLUX = f"""\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{name: chat, namespace: flux-system}}
+spec: {{path: ./{FOLDER}, wait: true, sourceRef: {{kind: GitRepository, name: fleet}}}}
+"""
+
+
 @pytest.fixture
 def delivered(desk: Desk) -> Desk:
     """A desk that brings conditions too, and whose first change was merged a day ago."""
+    return deliver_a_day_ago(desk, ARGO)
+
+
+def deliver_a_day_ago(desk: Desk, deployer: str) -> Desk:
     desk.workshop.write("reconciler.yaml", f"{SETTINGS}status: {{deliver: {{conditions: true}}}}\n".encode())
-    desk.workshop.write("clusters/prod/apps/chat.yaml", ARGO.encode())
+    desk.workshop.write("clusters/prod/apps/chat.yaml", deployer.encode())
     desk.workshop.write(f"{FOLDER}/kustomization.yaml", b"resources:\n  - deployment.yaml\n  - variant.yaml\n")
     desk.workshop.commit("Deploy the chat")
     desk.run(BUSY)
@@ -103,6 +115,21 @@ def test_it_is_made_once(delivered: Desk) -> None:
     before = delivered.state()
     delivered.run(BLIND)
     assert delivered.state() == before
+
+
+def test_flux_applies_another_job_and_is_told_no_more_often(desk: Desk) -> None:
+    delivered = deliver_a_day_ago(desk, FLUX)
+    assert told(delivered.run(BLIND)) != []
+    merge(delivered)
+    files = run_git(delivered.workshop.remote, "ls-tree", "-r", "--name-only", "main", f"{FOLDER}/").split()
+    (carrier,) = (name for name in files if name.endswith("/status.yaml"))
+    jobs = {commit: run_git(delivered.workshop.remote, "show", f"{commit}:{carrier}") for commit in ("main", "main~1")}
+    made = [each for text in jobs.values() for each in yaml.safe_load_all(text) if each["kind"] == "Job"]
+    assert len({each["metadata"]["name"] for each in made}) == 2
+    delivered.now_s += 23 * HOUR_S
+    assert told(delivered.run(seeing(delivered))) == []
+    delivered.now_s += HOUR_S
+    assert told(delivered.run(seeing(delivered))) != []
 
 
 def test_without_the_wish_no_flip_opens_one(delivered: Desk) -> None:
