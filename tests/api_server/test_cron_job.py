@@ -25,7 +25,7 @@ def commands_of_the_page(token: Path) -> str:
     section = PAGE.read_text().partition("### A CronJob\n")[2].partition("\n### ")[0]
     block = re.findall(r"```sh\n(.*?)```", section, flags=re.DOTALL)[1]
     assert "without either, `kubectl apply -k reconciler`" in section
-    applied = block.replace("kubectl apply -f reconciler/argocd/reconciler.yaml", "kubectl apply -k reconciler")
+    applied = str(block).replace("kubectl apply -f reconciler/argocd/reconciler.yaml", "kubectl apply -k reconciler")
     return applied.replace("/path/to/token", str(token))
 
 
