@@ -50,11 +50,12 @@ def _is_followed(variant: Variant) -> bool:
 
 def _standing(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> BrokenPromise | None:
     """The newest merge of a variant, where it stands in Git and breaks its promise now."""
-    merge, now = merges[-1], variant.current
-    if merge.promise is None or not merge.takes_away or merge.change.merged(now) != now:
+    last, now = merges[-1], variant.current
+    merge = _half_taken_back(merges, now) or last
+    if merge.promise is None or not merge.takes_away or last.change.merged(now) != now:
         return None
     is_proposed = _is_proposed(snapshot, variant, merge)
-    age_s = snapshot.now_s - merge.at_s
+    age_s = snapshot.now_s - last.at_s
     most_s = snapshot.settings.pull_requests.reopen_after_s if is_proposed else TOO_LATE_S
     if not acts_after_s(variant) <= age_s < max(most_s, TOO_LATE_S):
         return None
@@ -64,6 +65,15 @@ def _standing(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> 
     before, number = merge.before(now), merge.number
     least = min(before.replicas, MOST_GROWTH * now.replicas)
     return BrokenPromise(number=number, before=before, after=now, least=least, words=words)
+
+
+def _half_taken_back(merges: Sequence[Merge], now: Allocation) -> Merge | None:
+    """The merge that the newest one took back in part, as far as rules or devices let it; None where it did not."""
+    promise = merges[-1].promise
+    number = None if promise is None else promise.reverts
+    found = next((each for each in merges[:-1] if each.number == number), None)
+    is_half = found is not None and not found.is_move and now.replicas < found.change.replicas_before
+    return found if is_half else None
 
 
 def _is_proposed(snapshot: Snapshot, variant: Variant, merge: Merge) -> bool:

@@ -302,6 +302,17 @@ def test_a_forged_move_from_nothing_does_no_harm(reverted: Any, make: Any) -> No
     assert 1 <= reverted.decision().desired.replicas <= 4
 
 
+def test_what_was_taken_back_in_part_is_taken_back_on_while_it_is_missed(reverted: Any, make: Any) -> None:
+    """Rules or devices may have let it go only half the way."""
+    reverted.set_replicas("llama", 3)
+    reverted.proposals[1] = replace(reverted.proposals[1], changes=(make.change("llama", TWO, "3 x H100"),))
+    assert reverted.desired() == {"llama": "3 x H100"}
+    measure(reverted, MISSED_S)
+    assert (reverted.decision().desired.replicas, reverted.decision().reverts) == (4, 3)
+    reverted.proposals[1] = replace(reverted.proposals[1], closed_at_s=reverted.now_s - 60.0)
+    assert reverted.desired() == {"llama": "3 x H100"}, "the half has had no time to act"
+
+
 def test_longer_requests_count_as_more(reverted: Any) -> None:
     reverted.offer(7.5, output_tokens=150.0)
     assert reverted.desired() == {"llama": "3 x H100"}
