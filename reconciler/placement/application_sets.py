@@ -79,8 +79,18 @@ def find_paths(repository: ManifestRepository, source: SourceField) -> Iterator[
 
 def may_be(text: str, name: str) -> bool:
     """Whether a text, with parameters in it, may become a path or a name; one without any text does not."""
-    parts = [re.escape(part) for part in _PARAMETER.split(text.strip("/").removeprefix("./"))]
-    return bool(text) and re.fullmatch(".*".join(parts), name) is not None
+    first, *rest = _PARAMETER.split(text.strip("/").removeprefix("./"))
+    if not rest or not name.startswith(first):
+        return bool(text) and first == name
+    *middle, last = rest
+    # Found one after the other: a pattern with as many stars as a repository likes could take for ever.
+    position, end = len(first), len(name) - len(last)
+    for part in middle:
+        position = name.find(part, position, max(end, 0))
+        if position < 0:
+            return False
+        position += len(part)
+    return position <= end and name.endswith(last)
 
 
 def is_told(text: str) -> bool:

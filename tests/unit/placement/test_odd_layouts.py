@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.placement.application_sets import may_be
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place
 from reconciler.placement.ownership import owners_of, possible_owners
@@ -263,3 +264,22 @@ def test_a_circle_of_kustomizations_is_told(build: Build, entry: str) -> None:
     fleet = build(files, {"prod": ["prod/**", "other/**"]})
     assert any("a cycle is never built" in str(finding) for finding in fleet.findings)
     assert "does not build" in held(fleet)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("apps/llama", "apps/llama", True),
+        ("./apps/llama/", "apps/llama", True),
+        ("apps/llama", "apps/llama/x", False),
+        ("apps/{{x}}", "apps/llama", True),
+        ("apps/{{x}}/{{y}}", "apps/llama", False),
+        ("{{x}}/llama", "apps/prod/llama", True),
+        ("a{{x}}a", "a", False),
+        ("${A}", "llama", True),
+        ("", "llama", False),
+        ("{{x}}a" * 1_000 + "b", "a" * 4_000, False),
+    ],
+)
+def test_a_text_with_parameters_may_be_what_they_leave_room_for(text: str, name: str, *, expected: bool) -> None:
+    assert may_be(text, name) is expected
