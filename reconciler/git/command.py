@@ -44,7 +44,7 @@ PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"returned error: 30\d|HTTP 30\d|redirection from"),
-        "the remote redirects to another address, which credentials never follow: name the final URL",
+        "the remote redirects elsewhere, where credentials never follow: name the final URL (GitLab's ends with .git)",
     ),
     (
         re.compile(r"not a git repository|detected dubious ownership"),

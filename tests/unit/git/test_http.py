@@ -241,7 +241,7 @@ def test_a_redirect_is_refused_and_the_token_stays_home(
     server: GitServer, elsewhere: GitServer, credentials: GitToken, tmp_path: Path
 ) -> None:
     server.redirect_to = elsewhere.url
-    with pytest.raises(ConfigurationError, match="final URL"):
+    with pytest.raises(ConfigurationError, match=r"final URL \(GitLab's ends with \.git\)"):
         clone_base(server.url, base="main", credentials=credentials, directory=tmp_path / "private")
     assert server.requests
     assert not any(request.authorization for request in elsewhere.requests)
