@@ -64,7 +64,7 @@ def push(fleet: Fleet, number: int, files: Mapping[str, str]) -> None:
     """Another commit on the head of a pull request."""
     server = server_of(fleet)
     stored = server.repositories[FULL_NAME].pull_requests[number]
-    made = commit(fleet, files, onto=f"refs/pull/{number}/head")
+    made = commit(fleet, files, onto=server.head_ref.format(number=number))
     if stored.head_repository is None:
         run_git(fleet.workshop.remote, "update-ref", f"refs/heads/{stored.head}", made)
     server.push_head(FULL_NAME, number, made)
@@ -92,7 +92,7 @@ def comments(fleet: Fleet, number: int) -> list[StoredComment]:
 def statuses(fleet: Fleet, number: int) -> list[tuple[str, str]]:
     repository = server_of(fleet).repositories[FULL_NAME]
     shown = repository.statuses.get(repository.pull_requests[number].head_commit, [])
-    return [(each["state"], each["description"]) for each in shown]
+    return [(each.get("state") or each["status"], each["description"]) for each in shown]
 
 
 def review_open(fleet: Fleet, *arguments: str) -> Outcome:
@@ -169,19 +169,49 @@ def test_a_merge_queue_gets_a_status_alone(fleet: Fleet, tmp_path: Path, monkeyp
     assert not repository.comments
 
 
-def test_a_job_of_gitlab_is_known_by_its_variables(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = commit(fleet, {DEPLOYMENT: sized(9)})
-    run_git(fleet.workshop.remote, "update-ref", "refs/merge-requests/7/head", made)
+@pytest.fixture
+def gitlab(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """The same on GitLab."""
+    made = make_fleet("gitlab")
+    made.go_to(Level.BUSY)
+    return made
+
+
+def test_a_pipeline_of_gitlab_comments_once(gitlab: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = propose(gitlab, {DEPLOYMENT: sized(1)})
     job = {
-        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_IID": str(number),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
-        "CI_COMMIT_SHA": made,
+        "CI_COMMIT_SHA": server_of(gitlab).repositories[FULL_NAME].pull_requests[number].head_commit,
         "CI_MERGE_REQUEST_PROJECT_ID": "1",
         "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "1",
     }
     for name, text in job.items():
         monkeypatch.setenv(name, text)
-    assert "sets chat/llama to 9 replicas" in fleet.invoke("review").out
+    assert gitlab.invoke("review", "--comment", "--fail-on", "slo").code == 3
+    (comment,) = comments(gitlab, number)
+    assert "sets chat/llama to 1 replica; its demand of" in comment.body
+    assert statuses(gitlab, number) == [("failed", "1 variant changes: −$6.88/h; 1 misses a target")]
+    with gitlab.writes() as writes:
+        assert gitlab.invoke("review", "--comment", "--fail-on", "slo").code == 3
+    assert writes == []
+    monkeypatch.setenv("CI_MERGE_REQUEST_SOURCE_PROJECT_ID", "77")
+    with gitlab.writes() as writes:
+        assert "a fork's job may not comment" in gitlab.invoke("review", "--comment").err
+    assert writes == []
+
+
+def test_all_open_merge_requests_are_reviewed_once_forks_too(gitlab: Fleet) -> None:
+    own, forks = propose(gitlab, {DEPLOYMENT: sized(1)}), propose(gitlab, {DEPLOYMENT: sized(9)}, fork=FORK)
+    server_of(gitlab).cut("POST", r"/notes$", applied=True)
+    outcome = review_open(gitlab, "--fail-on", "slo")
+    assert "reviewed, 0 already were" in outcome.out, outcome
+    outcome = review_open(gitlab, "--fail-on", "slo")
+    assert [len(comments(gitlab, number)) for number in (own, forks)] == [1, 1], outcome
+    assert [state for state, _ in statuses(gitlab, own)] == ["failed"]
+    with gitlab.writes() as writes:
+        assert "0 pull requests reviewed, 2 already were" in review_open(gitlab, "--fail-on", "slo").out
+    assert writes == []
 
 
 def test_a_comment_needs_a_job_and_a_token(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
