@@ -12,6 +12,7 @@ from tests.servers.fleet import CHAT_DEPLOYMENT, FULL_NAME, Fleet, Level, Outcom
 from tests.servers.forge_server import ForgeServer, StoredComment
 from tests.servers.git_workshop import run_git
 from tests.servers.github import OWN_ID
+from tests.servers.runner import Job, run_step
 
 pytestmark = pytest.mark.integration
 
@@ -221,6 +222,37 @@ def test_a_comment_needs_a_job_and_a_token(fleet: Fleet, tmp_path: Path, monkeyp
     monkeypatch.setenv("RECONCILER_PAUSED", "1")
     outcome = fleet.invoke("review", "--comment")
     assert (outcome.code, "RECONCILER_PAUSED" in outcome.err) == (5, True)
+
+
+def run_action(fleet: Fleet, **inputs: str) -> Job:
+    """The action on a checkout, with the token of a job and an operator's Prometheus."""
+    assert fleet.git
+    fleet.workshop.git("remote", "set-url", "origin", fleet.git.url)
+    server = server_of(fleet)
+    given = {"token": server.token, "trusted_origins": server.host, "prometheus": fleet.prometheus, **inputs}
+    return run_step(fleet.workshop.clone, **given)
+
+
+def test_the_action_comments_on_the_pull_request_of_its_job(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    start_job(fleet, number, tmp_path, monkeypatch)
+    fleet.workshop.git("fetch", "-q", "origin", "main:refs/remotes/origin/main", f"refs/pull/{number}/head")
+    job = run_action(fleet, mode="review", comment="true", event=str(tmp_path / "event.json"))
+    assert job.code == 3, job.log
+    assert "::error file=clusters/prod/chat/deployment.yaml,line=6,title=review-slo::sets chat/llama to 1" in job.log
+    assert job.page.startswith("### reconciler review\n\n1 variant changes: −$6.88/h; 1 misses a target")
+    assert "its demand of" in comments(fleet, number)[0].body
+    assert [state for state, _ in statuses(fleet, number)] == ["failure"]
+
+
+def test_the_action_reviews_all_that_is_open(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)}, fork=FORK)
+    job = run_action(fleet, mode="review-open")
+    assert (job.code, len(comments(fleet, number))) == (0, 1), job.log
+    assert f"#{number}  1 variant changes: −$6.88/h; 1 misses a target" in job.log
+    assert server_of(fleet).token not in job.log
 
 
 # One comment, whatever goes wrong
