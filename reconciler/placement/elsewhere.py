@@ -97,7 +97,7 @@ def _build_sets(job: Job, builds: Sequence[ClusterBuild]) -> Iterator[Root]:
     known |= {directory_of(path) for build in builds for path in build.plain}
     for text, words in _set_paths(repository):
         for directory in repository.directories:
-            if directory and directory not in known and may_be(text, directory):
+            if directory and directory not in known and _may_mean(text, directory):
                 files = [path for path in repository.files_in(directory) if is_yaml(path)]
                 is_kustomized = bool(repository.kustomizations_in(directory))
                 gathering = try_build(job, directory) if is_kustomized else job.builder.build_files(files)
@@ -110,3 +110,9 @@ def _build_sets(job: Job, builds: Sequence[ClusterBuild]) -> Iterator[Root]:
 def _written_as(built: BuiltObject) -> tuple[tuple[str, int], str, str, str]:
     """The document of an object, and what it is called in the cluster."""
     return built.source.address[:2], built.key.kind, built.key.namespace, built.key.name
+
+
+def _may_mean(text: str, directory: str) -> bool:
+    """Whether a path may become a directory when every parameter in it is a part of one name."""
+    wanted, found = text.removeprefix("./").strip("/").split("/"), directory.split("/")
+    return len(wanted) == len(found) and all(map(may_be, wanted, found))

@@ -246,6 +246,10 @@ def test_an_overlay_that_a_set_deploys_for_its_cluster_is_that_clusters_own(buil
     assert held(build({**BASE, **OVERLAY, "argocd/set.yaml": text}, PROD)) == ""
     named = text.replace('path: "{{ .name }}"', "path: prod")
     assert held(build({**BASE, **OVERLAY, "argocd/set.yaml": named}, PROD)) == ""
+    inner = {f"clusters/prod/{path}": body for path, body in BASE.items()}
+    inner["clusters/prod/kustomization.yaml"] = "namespace: llm\nresources: [base]\n"
+    parted = text.replace('path: "{{ .name }}"', "path: 'clusters/{{ .name }}'")
+    assert held(build({**inner, "argocd/set.yaml": parted})) == ""
 
 
 def test_a_chart_that_is_not_rendered_is_named_where_no_release_is(build: Build) -> None:
