@@ -47,8 +47,6 @@ def exit_of_checks(checks: Iterable[Check]) -> Exit:
 
 def exit_of_plan(plan: "Plan", *, detailed: bool = False, fails_when_held: bool = False) -> Exit:
     """The code of a finished plan; `detailed` tells changes apart, `fails_when_held` a plan that held everything."""
-    from reconciler.domain.plan import Outcome
-
     codes = [exit_of_findings(plan.findings)]
     if plan.refusals:
         codes.append(Exit.CONFIGURATION)
@@ -56,6 +54,6 @@ def exit_of_plan(plan: "Plan", *, detailed: bool = False, fails_when_held: bool 
         codes.append(Exit.TRANSIENT)
     if fails_when_held and plan.is_all_held:
         codes.append(Exit.INPUT)
-    if detailed and plan.with_outcome(Outcome.CHANGE):
+    if detailed and plan.proposes:
         codes.append(Exit.CHANGES)
     return max(codes)

@@ -42,7 +42,6 @@ def plan(
     from reconciler.cli.exits import exit_of_plan
     from reconciler.cli.presenting import present_plan
     from reconciler.cli.workflow import tell_workflow
-    from reconciler.domain.plan import Outcome
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
@@ -50,7 +49,7 @@ def plan(
         raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
     prepared = prepare_plan(common, record=record, replay=replay, prove=prove)
     present_plan(common, prepared)
-    tell_workflow(prepared.plan, is_changed=bool(prepared.plan.with_outcome(Outcome.CHANGE)))
+    tell_workflow(prepared.plan, is_changed=prepared.plan.proposes)
     return exit_of_plan(prepared.plan, detailed=detailed_exitcode)
 
 

@@ -312,6 +312,11 @@ class Plan:
         return {**counts, str(Outcome.UNCHANGED): counts[Outcome.UNCHANGED] - patient, "waiting": patient}
 
     @property
+    def proposes(self) -> bool:
+        """Whether there is anything to open a pull request for."""
+        return any(group.changes or group.flips for group in self.groups)
+
+    @property
     def is_all_held(self) -> bool:
         """Whether there are variants, and every one of them is held."""
         decisions = self.decisions

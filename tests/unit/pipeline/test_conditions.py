@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.cli.exits import Exit, exit_of_plan
 from reconciler.forge.marker import read_marker
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
@@ -130,6 +131,30 @@ def test_flux_applies_another_job_and_is_told_no_more_often(desk: Desk) -> None:
     assert told(delivered.run(seeing(delivered))) == []
     delivered.now_s += HOUR_S
     assert told(delivered.run(seeing(delivered))) != []
+
+
+def test_what_is_told_is_told_otherwise_a_day_later(delivered: Desk) -> None:
+    delivered.run(BLIND)
+    (before,) = (each for each in delivered.pull_requests() if each.is_open)
+    sees = seeing(delivered)
+    settings = at_base(delivered, "reconciler.yaml")
+    delivered.write("reconciler.yaml", settings.replace("itl: 60ms", "itl: 1ms"))
+    delivered.now_s += HOUR_S
+    result = delivered.run(sees)
+    assert told(result) == ["OptimizationReady True False"], "it is seen, and held"
+    (reason,) = (each.reason for each in result.published if each.reason)
+    assert reason == "conditions are told once a day, and #2 is not a day old"
+    assert [each for each in delivered.pull_requests() if each.is_open] == [before]
+    delivered.now_s += DAY_S
+    delivered.run(sees)
+    (after,) = (each for each in delivered.pull_requests() if each.is_open)
+    assert after.number == before.number
+    assert "`MetricsAvailable`" not in after.body
+
+
+def test_a_plan_that_only_tells_has_something_to_propose(delivered: Desk) -> None:
+    assert exit_of_plan(delivered.plan(BLIND).plan, detailed=True) is Exit.CHANGES
+    assert exit_of_plan(delivered.plan(seeing(delivered)).plan, detailed=True) is Exit.FINISHED
 
 
 def test_without_the_wish_no_flip_opens_one(delivered: Desk) -> None:
