@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.errors import RivalRunError
+from reconciler.errors import ConfigurationError, RivalRunError
 from reconciler.git.clone import clone_base
+from reconciler.git.merging import Merged, merge_into
+from reconciler.git.repository import open_directory
 from tests.servers.git_workshop import Workshop, run_git
 
 LINES = b"".join(b"line %d\n" % number for number in range(12))
@@ -117,3 +119,45 @@ def test_a_branch_that_moved_meanwhile_is_not_merged(workshop: Workshop, author:
     with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
         first.merge("reconciler/a", head, parent=first.commit, message="Merge", author=author, date_s=1)
     assert run_git(workshop.remote, "rev-parse", "main").strip() == first.commit
+
+
+def review_of(workshop: Workshop, ours: Callable[[Workshop], None], theirs: Callable[[Workshop], None]) -> Merged:
+    """What merging a person's branch into what others made of the base meanwhile would leave."""
+    workshop.write("a.yaml", LINES)
+    base = workshop.commit("Base")
+    ours(workshop)
+    head = workshop.commit("Ours", branch="change")
+    workshop.git("checkout", "-q", "--detach", base)
+    theirs(workshop)
+    workshop.commit("Theirs")
+    return merge_into(open_directory(workshop.remote, base="main"), open_directory(workshop.remote, base=head))
+
+
+def read(merged: Merged, path: str) -> bytes | None:
+    return merged.repository.read_file_at(merged.repository.commit, path)
+
+
+def test_what_both_changed_in_one_file_is_merged_line_by_line(workshop: Workshop) -> None:
+    merged = review_of(workshop, write("a.yaml", edited(2, b"ours")), write("a.yaml", edited(9, b"theirs")))
+    assert read(merged, "a.yaml") == edited(2, b"ours").replace(b"line 9\n", b"theirs\n")
+    assert merged.conflicts == ()
+    assert [entry.path for entry in merged.touched] == ["a.yaml"]
+
+
+def test_what_only_the_base_changed_is_the_bases(workshop: Workshop) -> None:
+    merged = review_of(workshop, write("b.yaml", b"ours"), write("a.yaml", edited(9, b"theirs")))
+    assert (read(merged, "a.yaml"), read(merged, "b.yaml")) == (edited(9, b"theirs"), b"ours")
+
+
+def test_a_conflict_is_told_and_the_heads_file_stands(workshop: Workshop) -> None:
+    merged = review_of(workshop, write("a.yaml", edited(2, b"ours")), write("a.yaml", edited(2, b"theirs")))
+    assert (read(merged, "a.yaml"), merged.conflicts) == (edited(2, b"ours"), ("a.yaml",))
+    merged = review_of(workshop, remove("a.yaml"), write("a.yaml", edited(3, b"theirs")))
+    assert (read(merged, "a.yaml"), merged.conflicts) == (None, ("a.yaml",))
+
+
+def test_without_a_common_ancestor_nothing_is_merged(workshop: Workshop) -> None:
+    stray = workshop.git("commit-tree", "HEAD^{tree}", "-m", "From nowhere")
+    workshop.git("push", "-q", "origin", f"{stray}:refs/heads/stray")
+    with pytest.raises(ConfigurationError, match="no common ancestor here: fetch their whole history"):
+        merge_into(open_directory(workshop.remote, base="main"), open_directory(workshop.remote, base="stray"))
