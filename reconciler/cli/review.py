@@ -67,7 +67,7 @@ def _review_one(
     comment: bool,
 ) -> int:
     from reconciler.cli.console import progress
-    from reconciler.pipeline.reviewing.comments import open_desk, tell_job
+    from reconciler.pipeline.reviewing.comments import tell_job
     from reconciler.pipeline.reviewing.reviewer import find_head, open_reviewer
     from reconciler.pipeline.session import open_session
 
@@ -86,9 +86,9 @@ def _review_one(
     ):
         reviewer = open_reviewer(session, flags, environment, time.time())
         found = reviewer.review(find_head(session, flags, named))
+        _present(common, found)
         if comment and event is not None:
-            tell_job(open_desk(session, asked), event, found, reviewer.base)
-    _present(common, found)
+            tell_job(session, asked, event, found, reviewer.base)
     return _exit_of(found, asked)
 
 
@@ -109,8 +109,10 @@ def _review_open(
         progress(common) as step,
         open_session(common.flags, environment, writes=True, progress=step) as session,
     ):
-        reviewer = open_reviewer(session, common.flags, environment, time.time())
         desk, only = open_desk(session, asked), event.only if event is not None else ""
+        if desk is None:
+            return Exit.FINISHED
+        reviewer = open_reviewer(session, common.flags, environment, time.time())
         reviewed = tuple(review_open(reviewer, desk, only=only))
     for each in reviewed:
         if each.reason:

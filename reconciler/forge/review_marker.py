@@ -62,8 +62,8 @@ def write_review_marker(marker: ReviewMarker) -> str:
 
 
 def is_marked(body: str) -> bool:
-    """Whether a comment is a review's, readable or not."""
-    return OPENING in body
+    """Whether a comment is a review's, its marker readable or not: a person who quotes one does not end with it."""
+    return body.rstrip().rpartition("\n")[2].startswith(OPENING.rstrip())
 
 
 def read_review_marker(body: str) -> ReviewMarker | None:

@@ -68,20 +68,27 @@ class Desk:
         return self.renderer.render_within(TEMPLATE, views, limit=self.forge.body_limit, marker=written)
 
 
-def open_desk(session: Session, fail_on: frozenset[Objection]) -> Desk:
-    """The desk of a session; ConfigurationError where nothing may or can be written."""
+def open_desk(session: Session, fail_on: frozenset[Objection]) -> Desk | None:
+    """The desk of a session; None while nothing may be written, which is said. ConfigurationError without a forge."""
     if session.paused:
-        raise ConfigurationError(f"nothing is commented while we are paused: {session.paused}")
+        logger.warning("nothing is written to pull requests: paused by %s", session.paused)
+        return None
     if session.doors.forge is None:
-        raise ConfigurationError("comments need a forge's token: set RECONCILER_FORGE_TOKEN or GITHUB_TOKEN")
+        raise ConfigurationError(
+            "comments need a forge's token: set RECONCILER_FORGE_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN"
+        )
     return Desk(forge=session.doors.forge, renderer=session.doors.renderer, fail_on=fail_on)
 
 
-def tell_job(desk: Desk, event: Event, review: Review, base: ReviewedBase) -> None:
+def tell_job(session: Session, fail_on: frozenset[Objection], event: Event, review: Review, base: ReviewedBase) -> None:
     """Tell the change that a job was started for: a merge queue's gets a status alone, a fork's job writes nothing."""
     if event.is_from_fork:
         logger.warning("a fork's job may not comment: `reconciler review --open` on a schedule does")
-    elif event.number:
+        return
+    desk = open_desk(session, fail_on)
+    if desk is None:
+        return
+    if event.number:
         desk.tell(event.number, review, base)
     else:
         desk.set_status(review)

@@ -35,6 +35,10 @@ def test_only_news_is_news(other: ReviewMarker, same: bool) -> None:
     assert MARKER.says(other) is same
 
 
+def test_who_quotes_a_marker_wrote_a_comment_of_their_own() -> None:
+    assert not is_marked(f"> {write_review_marker(MARKER)}\n\nWhat is this?")
+
+
 def test_a_held_variant_that_needs_none_is_news() -> None:
     held = replace(MARKER, needed={"prod/chat/llama": -1})
     assert not held.says(replace(MARKER, needed={"prod/chat/llama": 0}))
