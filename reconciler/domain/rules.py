@@ -173,6 +173,11 @@ class ChangeLimitRule:
     changes: int
     by_group: bool = False
 
+    def __str__(self) -> str:
+        return (
+            f"at most {self.changes} changes {'of its group' if self.by_group else 'of a run'}, others are more urgent"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorsRule:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from reconciler.decision.costs import cost_of
 from reconciler.decision.problem.needs import TOLERANCE
+from reconciler.decision.problem.shared_rules import SharedLimit
 from reconciler.decision.problem.sharing import is_short
 from reconciler.decision.problem.spot import spot_changes
 from reconciler.decision.staging.draining import keep_serving
@@ -83,16 +84,39 @@ def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
 
     What would change and may not at all says what it waits for.
     """
+    used_up = tuple(each for each in situation.formulated.guard.shared if _is_used_up(each, situation, staged))
     waiting = {
-        key: Hold(kind=HoldKind.RULE, words=f"rule {clamp.rule}: {clamp.words}", place=clamp.rule.place)
+        key: Hold(kind=HoldKind.RULE, words=f"rule {said.rule}: {said.words}", place=said.rule.place)
         for key in situation.formulated.guard.limits
         if key not in staged.waiting
         and staged.outcome(situation, key) is Outcome.UNCHANGED
-        and (clamp := _clamp(situation, staged, key)) is not None
+        and (said := _stopped(situation, staged, key, used_up)) is not None
     }
     staged = replace(staged, waiting={**waiting, **staged.waiting})
     verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
     return replace(staged, verdicts=verdicts)
+
+
+def _is_used_up(shared: SharedLimit, situation: Situation, staged: StagedPlan) -> bool:
+    """Whether as many variants change as a limit on changes admits."""
+    if not isinstance(shared.rule.asks, ChangeLimitRule):
+        return False
+    return sum(staged.outcome(situation, key) is Outcome.CHANGE for key in shared.members) >= shared.limit
+
+
+def _stopped(
+    situation: Situation, staged: StagedPlan, key: ResourceKey, used_up: Sequence[SharedLimit]
+) -> Spoken | None:
+    """The rule that keeps a variant as it is; None where it has what it needs."""
+    said = _clamp(situation, staged, key) or staged.clamped.get(key)
+    if said is not None or not used_up:
+        return said
+    limit = next((each for each in used_up if key in each.members), None)
+    wanted = _wanted(situation, staged, key)
+    if limit is None or wanted is None or wanted <= staged.allocations[key].replicas:
+        return None
+    words = f"{limit.rule.asks}, {wanted} would be needed"
+    return Spoken(rule=limit.rule, kind=VerdictKind.HOLD, words=words)
 
 
 def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:

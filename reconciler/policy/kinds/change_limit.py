@@ -24,9 +24,7 @@ class ChangeLimitSection(KindSection):
 def _judge(asks: ChangeLimitRule, rule: Rule, change: Change) -> Spoken | None:
     if change.ranks.get(rule.name, 0) < asks.changes:
         return None
-    where = "of its group" if asks.by_group else "of a run"
-    words = f"at most {asks.changes} changes {where}, others are more urgent"
-    return Spoken(rule=rule, kind=VerdictKind.HOLD, words=words)
+    return Spoken(rule=rule, kind=VerdictKind.HOLD, words=str(asks))
 
 
 CHANGE_LIMIT = RuleKind(name="changeLimit", asks=ChangeLimitRule, section=ChangeLimitSection, judge=_judge)
