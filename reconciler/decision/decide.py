@@ -25,6 +25,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.solutions import Solution
+from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
 from reconciler.manifests.wording import name_first
 from reconciler.optimizer import SOLVERS
@@ -106,7 +107,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         totals=_totals(snapshot, decisions),
         solver=solver,
         solve_status=solution.status,
-        gap=solution.gap,
+        gap=significant(solution.gap),
         objective=snapshot.settings.objective,
         assumptions=_assumptions(snapshot, decisions),
         findings=(*snapshot.findings, *unreadable(snapshot.settings.rules)),

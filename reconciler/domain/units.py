@@ -23,3 +23,8 @@ def per_minute_from_per_second(value_per_s: float) -> float:
 def cost_per_hour_from_cents(cents: float) -> float:
     """Cents an hour, as `accelerator-unit-costs` writes them in JSON, in currency units an hour."""
     return cents / CENTS_PER_UNIT
+
+
+def significant(value: float) -> float:
+    """A number with ten significant digits, as plans show it."""
+    return float(f"{value:.10g}")

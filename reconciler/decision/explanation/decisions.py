@@ -1,6 +1,7 @@
 """Tells the decision of one resource: its numbers, its verdict and the steps that led to it."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from reconciler.decision.context import DecisionContext
 from reconciler.decision.costs import cost_of
@@ -13,9 +14,10 @@ from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.loads import Observation
+from reconciler.domain.measured.loads import Observation, Performance
 from reconciler.domain.plan import RATE, Decision, Fullness, Outcome, SloProjection, Step, VerdictKind
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.units import significant
 
 
 def steps_of(context: DecisionContext, state: VariantState, outcome: Outcome) -> tuple[Step, ...]:
@@ -123,7 +125,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         fullness=_fullness(context, variant),
         cost_before_per_hour=_rounded(cost_of(variant, variant.current)),
         cost_after_per_hour=_rounded(cost_of(variant, desired)),
-        expected=context.after.performance(variant),
+        expected=_rounded_performance(context.after.performance(variant)),
         observed=observation.performance if observation is not None else None,
         max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
@@ -205,5 +207,11 @@ def _fullness(context: DecisionContext, variant: Variant) -> Fullness | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Ten significant digits: float noise of a platform must not reach the plan."""
-    return None if value is None else float(f"{value:.10g}")
+    """Float noise of a platform must not reach the plan."""
+    return None if value is None else significant(value)
+
+
+def _rounded_performance(expected: Performance | None) -> Performance | None:
+    if expected is None:
+        return None
+    return Performance(**{each.name: _rounded(getattr(expected, each.name)) for each in fields(expected)})

@@ -6,6 +6,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse
+from reconciler.domain.units import significant
 from reconciler.optimizer.device_use import Allocations, DeviceUse
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
@@ -67,8 +68,8 @@ def coverages(
             ModelCoverage(
                 model=model,
                 unit=requirement.unit,
-                needed=needed,
-                given=float(given),
+                needed=significant(needed),
+                given=significant(float(given)),
                 priority=requirement.priority,
                 competes_for=names,
                 rivals=tuple(each for _, each in rivals[:RIVALS]),
