@@ -8,6 +8,7 @@ from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse
 from reconciler.domain.units import significant
 from reconciler.optimizer.device_use import Allocations, DeviceUse
+from reconciler.optimizer.fleet.formulating import model_place
 
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
 """Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
@@ -56,14 +57,15 @@ def coverages(
 ) -> tuple[ModelCoverage, ...]:
     """What each model needs and gets; `scarce` are the shared rows without room for one more of its replicas."""
     everybody = {**problem.current, **allocations}
-    takers = _takers(problem, everybody, {name for names in scarce.values() for name in names})
+    ordered = sorted(problem.requirements, key=model_place)
+    takers = _takers(problem, ordered, everybody, {name for names in scarce.values() for name in names})
     found = []
-    for requirement in sorted(problem.requirements, key=lambda each: each.model):
+    for place, requirement in enumerate(ordered):
         fixed, model = requirement.fixed, requirement.model
         needed = requirement.amount if fixed is None else float(sum(fixed.values()))
         given = _carried(requirement, everybody) if fixed is None else sum(everybody[key].replicas for key in fixed)
         names = scarce.get(model, ()) if given < needed * (1 - _NOISE) else ()
-        rivals = sorted({each for name in names for each in takers[name][: RIVALS + 1] if each[1] != model})
+        rivals = sorted({each for name in names for each in takers[name][: RIVALS + 1] if each[1] != place})
         found.append(
             ModelCoverage(
                 model=model,
@@ -72,15 +74,21 @@ def coverages(
                 given=significant(float(given)),
                 priority=requirement.priority,
                 competes_for=names,
-                rivals=tuple(each for _, each in rivals[:RIVALS]),
-                decided_at=min((-last for name in names for last in _last_other(takers[name], model)), default=None),
+                rivals=tuple(ordered[each].model for _, each in rivals[:RIVALS]),
+                decided_at=min((-last for name in names for last in _last_other(takers[name], place)), default=None),
             )
         )
     return tuple(found)
 
 
-def _takers(problem: Problem, everybody: Allocations, names: Collection[str]) -> dict[str, list[tuple[int, ModelKey]]]:
-    """Of each shared row that is asked about who takes of it, the most urgent first, with the negative priority."""
+Taker = tuple[int, int]
+"""The negative priority of a model and its place among all: in this order the most urgent is first."""
+
+
+def _takers(
+    problem: Problem, ordered: Sequence[Requirement], everybody: Allocations, names: Collection[str]
+) -> dict[str, list[Taker]]:
+    """Of each shared row that is asked about who takes of it, the most urgent first."""
     device_use = DeviceUse.of(problem)
     shares = [(each.name, each.variants) for each in problem.budgets if each.name in names]
     shares += [(each.name, each.variants) for each in problem.change_limits if each.name in names]
@@ -88,9 +96,9 @@ def _takers(problem: Problem, everybody: Allocations, names: Collection[str]) ->
     for name, variants in shares:
         for key in variants:
             groups.setdefault(key, []).append(name)
-    found: dict[str, set[tuple[int, ModelKey]]] = {name: set() for name in names}
-    for requirement in problem.requirements if names else ():
-        urgency = (-requirement.priority, requirement.model)
+    found: dict[str, set[Taker]] = {name: set() for name in names}
+    for place, requirement in enumerate(ordered if names else ()):
+        urgency = (-requirement.priority, place)
         for key in (*(requirement.fixed or ()), *{key.variant for key in requirement.per_replica}):
             if key in everybody and everybody[key].replicas:
                 taken = device_use.devices(key, everybody[key].accelerator)
@@ -100,9 +108,9 @@ def _takers(problem: Problem, everybody: Allocations, names: Collection[str]) ->
     return {name: sorted(takers) for name, takers in found.items()}
 
 
-def _last_other(takers: Sequence[tuple[int, ModelKey]], model: ModelKey) -> Iterator[int]:
+def _last_other(takers: Sequence[Taker], place: int) -> Iterator[int]:
     """The negative priority of the least urgent besides a model; nothing where nobody else takes."""
-    last = next((each for each in reversed(takers) if each[1] != model), None)
+    last = next((each for each in reversed(takers) if each[1] != place), None)
     if last is not None:
         yield last[0]
 
