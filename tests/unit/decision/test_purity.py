@@ -136,4 +136,4 @@ def test_numbers_are_rounded_before_they_enter_the_plan(fleet: Any) -> None:
     fleet.offer(200 / 7, "b")
     found = list(unrounded(replace(fleet.plan(), histories={}, figures={})))
     found = [each for each in found if ".load." not in each]  # as it was measured
-    assert not found, '\n'.join(found)
+    assert not found, "\n".join(found)
