@@ -13,13 +13,14 @@ from reconciler.manifests.sections import (
     Section,
     SourceText,
     decode_source,
+    is_one_document,
     refuse_ambiguous_breaks,
     refuse_binary,
     split_sections,
 )
 
-# Inside double quotes these can spell a letter, or break a word over two lines.
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
+# Inside double quotes these can spell a letter, or break a word over two lines.
 _ESCAPE: Final = re.compile(r"\\[xuU\r\n]")
 _ESCAPE_BYTES: Final = re.compile(rb"\\[xuU\r\n]")
 
@@ -109,7 +110,7 @@ def _may_name_kind(data: bytes, kinds: frozenset[bytes]) -> bool:
 def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
     """Whether one of the words is in a document; a definition of kinds speaks of many, and is none of them."""
     start, end = section.start, section.end
-    if _DEFINITION.search(text, start, end) is not None:
+    if _DEFINITION.search(text, start, end) is not None and is_one_document(text, section):
         return False
     for word in words:
         if text.find(word, start, end) >= 0:

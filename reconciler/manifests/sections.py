@@ -82,6 +82,11 @@ def refuse_binary(path: str, data: bytes) -> None:
         raise InputError(path, data.count(b"\n", 0, position) + 1, "", "expected YAML text, got a NUL byte")
 
 
+def is_one_document(source: str, section: Section) -> bool:
+    """Whether a section cannot hold a second document."""
+    return _ENTANGLED.search(source, section.start, section.end) is None
+
+
 def split_sections(source: SourceText) -> tuple[Section, ...]:
     """Cut a file at its document starts; one section for the whole file when directives or `...` are about.
 

@@ -213,3 +213,5 @@ def test_a_definition_of_kinds_is_none_of_them() -> None:
     (found,) = parse_documents("crds.yaml", text.encode(), kinds=frozenset({b"Deployment"}))
     assert (found.index, found.value) == (1, {"kind": "Deployment"})
     assert len(parse_documents("crds.yaml", text.encode())) == 2
+    kept = parse_documents("crds.yaml", text.replace("---", "...\n---").encode(), kinds=frozenset({b"Deployment"}))
+    assert [each.index for each in kept] == [0, 1]
