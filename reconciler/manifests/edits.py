@@ -43,12 +43,16 @@ class ReplaceBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertItem:
-    """Add an item behind the last one of an existing block list: `index` is its number, `text` a list of it alone."""
+    """Add an item behind the last one of an existing block list: `index` is its number, `text` a list of it alone.
+
+    With `in_line` the list may be in flow style, too: the item is written on its line.
+    """
 
     document: int
     parent: Field
     index: int
     text: str
+    in_line: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,8 @@ def splice_item(located: Located, edit: InsertItem, current: Value) -> tuple[lis
     parent = locate(located.tree, located.root, edit.parent)[-1]
     if not isinstance(parent, SequenceNode) or not parent.items:
         raise ObstacleError("expected a list with items of its own", parent.start)
+    if parent.is_flow and not edit.in_line:
+        raise ObstacleError("the list is in flow style ([...]): write its items on lines of their own", parent.start)
     num_items = len(current) if isinstance(current, list) else 0
     if num_items != edit.index:
         raise ObstacleError(f"expected {edit.index} items, got {num_items}", parent.start)

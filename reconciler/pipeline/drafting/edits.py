@@ -62,7 +62,8 @@ class Editor:
             sheet = open_sheet(written.document)
             listed = sheet.find(*written.field)
             number = len(listed) if isinstance(listed, list) else 0
-            yield sheet.append(text, number, *written.field) if number else sheet.insert(text, *written.field)
+            add = sheet.append(text, number, *written.field, in_line=True) if number else None
+            yield add or sheet.insert(text, *written.field)
         elif written.embedding is None and open_sheet(written.document).find(*written.field) is None:
             yield open_sheet(written.document).insert(str(replicas), *written.field)
         else:

@@ -64,11 +64,11 @@ class Sheet:
         edit = InsertBlock(document=self.document.index, parent=(*self.prefix, *parent), key=str(key), text=text)
         return self._edit(edit)
 
-    def append(self, text: str, index: int, *field: str | int) -> FileEdit:
-        """Add an item, which becomes number `index`, to an existing list."""
-        return self._edit(
-            InsertItem(document=self.document.index, parent=(*self.prefix, *field), index=index, text=text)
-        )
+    def append(self, text: str, index: int, *field: str | int, in_line: bool = False) -> FileEdit:
+        """Add an item, which becomes number `index`, to an existing list; `in_line` also to one on a single line."""
+        parent = (*self.prefix, *field)
+        item = InsertItem(document=self.document.index, parent=parent, index=index, text=text, in_line=in_line)
+        return self._edit(item)
 
     def replace(self, text: str, *field: str | int) -> FileEdit:
         """Replace the whole value of an existing key."""

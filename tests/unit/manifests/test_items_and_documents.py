@@ -10,8 +10,8 @@ ITEM = "- path: ours.yaml\n"
 FIRST = "# first\na: 1\n"
 
 
-def insert(text: str, *others: Edit, index: int = 1, item: str = ITEM) -> str:
-    edit = InsertItem(document=0, parent=("patches",), index=index, text=item)
+def insert(text: str, *others: Edit, index: int = 1, item: str = ITEM, in_line: bool = False) -> str:
+    edit = InsertItem(document=0, parent=("patches",), index=index, text=item, in_line=in_line)
     return apply_edits("kustomization.yaml", text.encode(), [*others, edit]).decode()
 
 
@@ -44,12 +44,12 @@ def test_an_item_may_be_added_where_another_changes() -> None:
     ],
 )
 def test_an_item_stands_on_the_line_of_a_list_that_is_written_on_one(text: str, expected: str) -> None:
-    assert insert(text) == expected
+    assert insert(text, in_line=True) == expected
 
 
 def test_several_items_stand_one_behind_the_other() -> None:
-    more = InsertItem(document=0, parent=("patches",), index=2, text="- path: more.yaml\n")
-    first = InsertItem(document=0, parent=("patches",), index=1, text=ITEM)
+    more = InsertItem(document=0, parent=("patches",), index=2, text="- path: more.yaml\n", in_line=True)
+    first = InsertItem(document=0, parent=("patches",), index=1, text=ITEM, in_line=True)
     for text in ("patches:\n- a\n", "patches: [a]\n"):
         edited = apply_edits("kustomization.yaml", text.encode(), [first, more]).decode()
         assert yaml.safe_load(edited) == {"patches": ["a", {"path": "ours.yaml"}, {"path": "more.yaml"}]}
@@ -71,6 +71,7 @@ def test_a_text_that_is_an_item_of_a_list_is_edited_inside(header: str) -> None:
 @pytest.mark.parametrize(
     ("text", "index", "item", "reason"),
     [
+        ("patches: [a]\n", 1, ITEM, "flow style"),
         ("patches:\n", 0, ITEM, "expected a list"),
         ("patches: {}\n", 0, ITEM, "expected a list"),
         ("patches:\n- a\n", 2, ITEM, "expected 2 items, got 1"),
