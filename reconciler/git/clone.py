@@ -122,6 +122,10 @@ class Clone(Repository):
         trees = (self._files_of(parent), self._files_of(head), self._files_of(onto))
         return merges_cleanly(self, *trees)
 
+    def merged(self, head: str, *, parent: str) -> Mapping[str, bytes] | None:
+        """What a merge of `head`, a single commit on `parent`, makes of files; None for a conflict or a removal."""
+        return merged_files(self, self._files_of(parent), self._files_of(head), self._files_of(self.commit))
+
     def merge(self, branch: str, head: str, *, parent: str, message: str, author: Identity, date_s: int) -> "Clone":
         """Push a merge of `head`, a single commit on `parent` and the newest of `branch`; the clone as it then is.
 
@@ -130,13 +134,12 @@ class Clone(Repository):
         ref = branch_ref(branch)
         if _list_remote(self.git, ref).get(ref) != head:
             raise RivalRunError(f"merge {branch}: somebody pushed to it meanwhile; left alone")
-        entries = self._files_of(self.commit)
-        files = merged_files(self, self._files_of(parent), self._files_of(head), entries)
+        files = self.merged(head, parent=parent)
         if files is None:
             raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")
         stream = write_import(
             parent=self.commit,
-            entries=entries,
+            entries=self._files_of(self.commit),
             files=files,
             message=message,
             author=author,

@@ -11,6 +11,7 @@ from reconciler.forge.merging import MergeState
 from reconciler.forge.pull_requests import Forge, PullRequest
 from reconciler.git.clone import Clone
 from reconciler.git.commits import CommitRecord
+from reconciler.pipeline.drafting.sameness import says_the_same
 from reconciler.pipeline.group_states import GroupState, Operation, Published
 from reconciler.pipeline.observe import ForgeView
 from reconciler.report.plain import one_line
@@ -36,10 +37,12 @@ def take_back(forge: Forge, view: ForgeView) -> None:
 class Merger:
     """Merges part by part; each merge counts against what is left of the hour, and one of a group is enough.
 
-    `ordered` are merges of this run, and those that the forge still has to do, by group.
+    `base` is what the run decided from, `clone` the same after merges of this run. `ordered` are merges of this run and
+    those that the forge still has to do, by group.
     """
 
     forge: Forge
+    base: Clone
     clone: Clone
     now_s: float
     method: str
@@ -69,7 +72,21 @@ class Merger:
             return "another pull request of its group is being merged"
         if sum(self.ordered.values()) >= terms.left:
             return f"at most {terms.per_hour} of our pull requests are merged in an hour"
+        if not terms.waits and not self._is_as_drafted(state, tip):
+            return "it says something else than we would write: a person merges it"
         return terms.waits
+
+    def _is_as_drafted(self, state: GroupState, tip: CommitRecord) -> bool:
+        """Whether a merge brings what we would write now: anybody can commit in our name."""
+        files = self.base.merged(tip.oid, parent=tip.parents[0]) if len(tip.parents) == 1 else None
+        if files is None or state.draft is None:
+            return False
+        wanted = state.draft.change_set.files
+        for path in files.keys() | wanted.keys():
+            before = self.base.read_file_at(self.base.commit, path) or b""
+            if not says_the_same(path, files.get(path, before), wanted.get(path, before)):
+                return False
+        return True
 
     def _order(
         self, state: GroupState, pull_request: PullRequest, tip: CommitRecord, published: Published

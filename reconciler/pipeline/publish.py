@@ -143,6 +143,7 @@ class _Press:
         """Who merges at the end what this run left as it was."""
         return Merger(
             forge=self._forge,
+            base=self.clone,
             clone=self.clone,
             now_s=self.observed.recording.now_s,
             method=self.settings.merge_method,

@@ -243,6 +243,40 @@ def test_a_persons_commit_on_it_is_theirs(ruled: Desk) -> None:
     assert chat(ruled).is_open
 
 
+@pytest.mark.parametrize(
+    ("path", "old", "new", "is_merged"),
+    [
+        (CHAT, b"replicas:   4", b"replicas:   40", False),
+        (CHAT, b"vllm/vllm-openai:v0.11.0", b"evil/miner:latest", False),
+        (VARIANT, b"numReplicas: 4", b"numReplicas: 5", True),
+        ("clusters/prod/code/granite.yaml", b"", b"kind: ClusterRole\n", False),
+    ],
+)
+def test_a_commit_in_our_name_merges_only_what_we_would_write(
+    ruled: Desk, path: str, old: bytes, new: bytes, *, is_merged: bool
+) -> None:
+    """Whoever may push to our branch can sign as we do; a status says something else each time."""
+    branch = chat(ruled).head_branch
+    clone = ruled.clone()
+    (tip,) = clone.fetch_branches([branch]).values()
+    content = clone.read_file_at(tip.oid, path) or b""
+    assert old in content
+    forged = clone.write_commit(
+        parent=tip.parents[0],
+        files={
+            **{each: clone.read_file_at(tip.oid, each) or b"" for each in (CHAT, VARIANT)},
+            path: content.replace(old, new, 1) if old else new,
+        },
+        message=tip.message,
+        author=tip.author,
+        date_s=int(tip.committed_s),
+    )
+    clone.push(branch, forged, expected=tip.oid)
+    operation, reason = of_chat(ruled.run(BUSY))
+    assert (operation is Operation.MERGED) is is_merged, reason
+    assert is_merged or reason == "it says something else than we would write: a person merges it"
+
+
 def test_a_body_that_a_person_changed_is_put_right_before_anything_merges(ruled: Desk) -> None:
     path = ruled.workshop.remote / "reconciler" / "pulls" / "1.md"
     path.write_text(path.read_text().replace('"merges":true', '"merges":false'))
