@@ -12,6 +12,8 @@ class Cures:
 
     opening: str = "let TOKEN open pull requests"
     labelling: str = "let TOKEN label pull requests"
+    merging: str = "let TOKEN merge pull requests"
+    scheduling: str = "allow auto-merge"
     refusals: str = "let our account pass"
     signatures: str = "let our account pass"
     expiry: str = "renew TOKEN"

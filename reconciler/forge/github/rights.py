@@ -26,6 +26,7 @@ REFUSING: Mapping[str, str] = {
 }
 """Rules that, on a head branch, keep us from creating, updating or deleting it."""
 CURES = Cures(
+    scheduling="allow auto-merge (Settings, General, Pull Requests)",
     opening='let TOKEN write "Pull requests"; for a workflow\'s token, set `permissions: pull-requests: write` and '
     "allow Actions to create pull requests (Settings, Actions, General)",
     labelling='let TOKEN write "Pull requests" and "Issues"',

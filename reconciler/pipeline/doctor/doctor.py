@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.domain.plan import Plan
 from reconciler.domain.reported.checkup import Cause, Check, warning
+from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ReconcilerError
@@ -71,7 +72,11 @@ class _Doctor:
             return
         if forge is not None:
             prefix = self._settings.git.branch_prefix
-            yield from check_forge(forge, base=doors.repository.branch, prefix=prefix, now_s=self._now())
+            settings, base = self._settings, doors.repository.branch
+            merges = settings.pull_requests.auto_merge
+            if merges is None:
+                merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
+            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=self._now())
 
     def _paused(self) -> Iterator[Check]:
         if self._session.paused:

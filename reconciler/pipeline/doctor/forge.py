@@ -14,15 +14,19 @@ EXPIRES_SOON_S = 30 * 86_400.0
 TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
 
 
-def check_forge(forge: Forge, *, base: str, prefix: str, now_s: float) -> Iterator[Check]:
-    """What a run needs of the forge; `prefix` begins the names of our head branches, `now_s` is Unix time."""
+def check_forge(forge: Forge, *, base: str, prefix: str, merges: bool, now_s: float) -> Iterator[Check]:
+    """What a run needs of the forge; `prefix` begins the names of our head branches, `now_s` is Unix time.
+
+    `merges`: something is to merge by itself.
+    """
     try:
         forge.check_access()
         rights = forge.rights(base=base, head=f"{prefix}doctor")
     except ReconcilerError as error:
         yield failed_by(FORGE, "forge-access", error)
         return
-    troubles = [*_missing(rights), *_rules(rights, base=base, prefix=prefix), *_expiry(rights, now_s)]
+    merging = _merging(rights) if merges else ()
+    troubles = [*_missing(rights), *merging, *_rules(rights, base=base, prefix=prefix), *_expiry(rights, now_s)]
     yield from troubles
     if not troubles:
         yield well(FORGE, "forge-rights", f"{forge.name}, {_allowed(rights)}")
@@ -44,6 +48,16 @@ def _missing(rights: Rights) -> Iterator[Check]:
             "pull requests may not be labelled",
             f"{rights.cures.labelling.replace('TOKEN', TOKEN)}, or take pullRequests.labels out of reconciler.yaml",
         )
+
+
+def _merging(rights: Rights) -> Iterator[Check]:
+    """What keeps from merging what is to merge by itself."""
+    if rights.may_merge is False:
+        words = "rules let pull requests merge by themselves, which our credential may not do"
+        yield warning(FORGE, "merge-pull-requests", words, rights.cures.merging.replace("TOKEN", TOKEN))
+    elif rights.allows_auto_merge is False:
+        words = "auto-merge is switched off: what waits for rules of the base is merged by a later run"
+        yield warning(FORGE, "auto-merge", words, rights.cures.scheduling)
 
 
 def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:

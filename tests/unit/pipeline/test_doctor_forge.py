@@ -1,0 +1,37 @@
+"""What the doctor says of a forge on which something is to merge by itself."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reconciler.domain.reported.checkup import Level
+from reconciler.forge.pull_requests import Forge
+from reconciler.forge.rights import Rights
+from reconciler.pipeline.doctor.forge import check_forge
+
+ALL = Rights(allows_auto_merge=True)
+
+
+def checked(rights: Rights, *, merges: bool) -> list[tuple[Level, str]]:
+    forge: Any = SimpleNamespace(name="github", check_access=lambda: None, rights=lambda **_: rights)
+    found = check_forge(cast(Forge, forge), base="main", prefix="reconciler/", merges=merges, now_s=0.0)
+    return [(each.level, each.rule) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("rights", "merges", "rule"),
+    [
+        (ALL, True, "forge-rights"),
+        (Rights(may_merge=False, allows_auto_merge=True), True, "merge-pull-requests"),
+        (Rights(may_merge=False, allows_auto_merge=True), False, "forge-rights"),
+        (Rights(allows_auto_merge=False), True, "auto-merge"),
+        (Rights(allows_auto_merge=False), False, "forge-rights"),
+        (Rights(allows_auto_merge=None), True, "forge-rights"),
+    ],
+)
+def test_what_keeps_from_merging_is_told_where_something_is_to_merge(
+    rights: Rights, rule: str, *, merges: bool
+) -> None:
+    level = Level.OK if rule == "forge-rights" else Level.WARN
+    assert checked(rights, merges=merges) == [(level, rule)]
