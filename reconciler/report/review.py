@@ -173,6 +173,8 @@ def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
             yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
         return
     yield from remark.facts
+    if remark.added_cost_per_hour:
+        yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
     if decision.hold is not None:
         yield f"what that does cannot be told: {decision.hold.words}"
     else:

@@ -140,7 +140,7 @@ HEADS: Mapping[str, Head] = {
     "another accelerator": Head(
         files={DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "NVIDIA-L4")},
         code=3,
-        line=r"warning: moves chat/llama from H100 to 2 replicas on L4; nobody knows how fast L4 is for it",
+        line=r"warning: moves chat/llama from H100 to 2 replicas on L4; nobody knows how fast L4 is for it; −\$12.36/h",
     ),
     "an accelerator that nobody knows": Head(
         files={DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "Abacus-9000")},

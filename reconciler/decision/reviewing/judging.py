@@ -128,8 +128,21 @@ def _changed(judged: Plan, base: ReviewedBase, head: HeadView, gone: Set[Resourc
             demand=recommended.demand,
             needed=needed,
             breaks=breaks,
+            added_cost_per_hour=_added_by_move(decision, after, base, head) if is_unknown(decision) else None,
             facts=(f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else (),
         )
+
+
+def _added_by_move(decision: Decision, after: Variant | None, base: ReviewedBase, head: HeadView) -> float | None:
+    """What a move to an accelerator without a profile adds, at a price that the base knows too; None otherwise."""
+    name, before = decision.desired.accelerator, decision.cost_before_per_hour
+    prices = [
+        next((each.cost_per_hour for each in settings.accelerators if each.name == name), None)
+        for settings in (base.snapshot.settings, head.settings)
+    ]
+    if after is None or before is None or after.current_cost_per_hour is None or prices[0] != prices[1]:
+        return None
+    return after.current_cost_per_hour * after.current.replicas - before
 
 
 def is_unknown(decision: Decision) -> bool:
