@@ -336,7 +336,7 @@ HEADS: Mapping[str, Head] = {
             ),
         },
         code=3,
-        line=r"error: adds chat/extra with 2 replicas on H100; .*; a single request takes 100 ms a token",
+        line=r"error: adds chat/extra with 2 replicas on H100; .*profile a single request takes 100 ms a token",
     ),
 }
 CANARY = "canary-0d9f7c31-secret"
