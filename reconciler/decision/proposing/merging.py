@@ -33,12 +33,13 @@ def _merged_lately(situation: Situation) -> int:
 def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: int) -> MergeTerms | None:
     """How a part merges by itself: nothing in it needs a person, and the settings or a rule want each change to.
 
-    Of a change with a caution a person should know, who is about to merge it.
+    Of a change with a caution a person should know, who is about to merge it; and of one that serves a model worse, for
+    a rule or somebody more urgent has its replicas.
     """
     settings = situation.snapshot.settings.pull_requests
     changes = plan.changes
     needs_person = plan.part not in (Part.URGENT, Part.AUTO) or any(
-        not each.verdict.may_merge_itself or each.caution for each in changes
+        not each.verdict.may_merge_itself or each.caution or _takes_what_is_needed(each) for each in changes
     )
     if not changes or needs_person or settings.auto_merge is False:
         return None
@@ -48,6 +49,15 @@ def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: in
     limits = {str(each.rule): each.merges_per_hour or 0.0 for spoken in said for each in spoken}
     per_hour = int(min([settings.merges_per_hour, *limits.values()]))
     return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - lately, 0))
+
+
+def _takes_what_is_needed(change: Decision) -> bool:
+    """Whether less is carried than now, and less than the demand or without keeping a target that is kept now."""
+    before, after = change.capacity_before, change.capacity_after
+    if after is None or (before is not None and after >= before):
+        return False
+    is_missed = any(slo.is_met_after is False and slo.is_met_before is not False for slo in change.slos)
+    return is_missed or (change.demand is not None and change.demand > after)
 
 
 def _with_waits(

@@ -56,6 +56,7 @@ CURES: Mapping[HoldKind, Cure | None] = {
         words="find who writes them (kubectl get deployment -o yaml --show-managed-fields), end that, and write the "
         "live count into Git here"
     ),
+    HoldKind.PROMISE_BROKEN: Cure(words="find out why the change it names missed its target; it returns by itself"),
     HoldKind.SETTINGS_CONFLICT: _must("change one of the two"),
     HoldKind.RULES_CONFLICT: _must("relax one of the rules it names"),
     HoldKind.SERVICE_CLASS_MISSING: Cure(words="define it, or correct its name here"),

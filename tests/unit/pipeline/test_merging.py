@@ -164,6 +164,19 @@ def test_a_rule_that_objects_leaves_it_to_a_person(desk: Desk) -> None:
     assert chat(desk).is_open
 
 
+def test_what_a_model_needs_is_not_taken_without_a_person(desk: Desk) -> None:
+    rule(desk, "  - {name: cap, bounds: {maxReplicas: 1}}\n  - {name: all, autoMerge: {}}\n")
+    desk.run(BUSY)
+    later(desk)
+    result = desk.run(BUSY)
+    (change,) = (each for group in result.prepared.plan.groups for each in group.changes if each.group == "prod/chat")
+    assert (change.current.replicas, change.desired.replicas) == (2, 1)
+    assert change.verdict.may_merge_itself
+    assert of_chat(result)[0] is Operation.NONE
+    assert chat(desk).is_open
+    assert "Merges by itself" not in chat(desk).body
+
+
 def test_the_setting_merges_all_that_rules_allow(desk: Desk) -> None:
     rule(desk, "  - {name: few, changeLimit: {changes: 9}}\n", ", autoMerge: true")
     desk.run(BUSY)
