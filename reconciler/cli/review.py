@@ -20,6 +20,10 @@ HEADING = "reconciler review"
 Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed (= the job's change, else HEAD).")]
 Open = Annotated[bool, typer.Option("--open", help="Review all open pull requests, forks' too, and comment on each.")]
 Comment = Annotated[bool, typer.Option("--comment", help="Comment on the job's pull request, and set its status.")]
+Replay = Annotated[
+    Path | None,
+    typer.Option("--replay", metavar="FILE", help="The base as it was recorded; heads still come from --repo."),
+]
 FailOn = Annotated[
     list[str] | None,
     typer.Option("--fail-on", metavar="refuse|hold|slo", help="Exit 3 for such a remark (= refuse). Repeatable."),
@@ -33,6 +37,7 @@ def review(
     head: Head = "",
     open_ones: Open = False,
     comment: Comment = False,
+    replay: Replay = None,
     fail_on: FailOn = None,
 ) -> int:
     """Say what a change of the fleet would do, without making it."""
@@ -42,9 +47,11 @@ def review(
     environment = read_environment()
     asked = _objections(fail_on)
     event = find_event(environment.variables)
+    if open_ones and replay is not None:
+        raise typer.BadParameter("open pull requests are reviewed as things are now", param_hint="--replay")
     if open_ones:
         return _review_open(common, environment, asked, event)
-    return _review_one(common, environment, asked, event, head=head, comment=comment)
+    return _review_one(common, environment, asked, event, head=head, comment=comment, replay=replay)
 
 
 def _objections(fail_on: list[str] | None) -> "frozenset[Objection]":
@@ -65,14 +72,18 @@ def _review_one(
     *,
     head: str,
     comment: bool,
+    replay: Path | None,
 ) -> int:
     from reconciler.cli.console import progress
+    from reconciler.pipeline.recording import read_recording
     from reconciler.pipeline.reviewing.comments import tell_job
     from reconciler.pipeline.reviewing.reviewer import find_head, open_reviewer
     from reconciler.pipeline.session import open_session
 
     is_directory = Path(common.repo).exists()
-    base = common.base or (event.base_in(is_directory=is_directory) if event is not None else "")
+    recording = None if replay is None else read_recording(replay)
+    recorded = "" if recording is None else recording.commit
+    base = common.base or recorded or (event.base_in(is_directory=is_directory) if event is not None else "")
     if not base:
         raise typer.BadParameter("what the change would be merged into, such as origin/main", param_hint="--base")
     if comment and (event is None or head):
@@ -84,7 +95,7 @@ def _review_one(
         progress(common) as step,
         open_session(flags, environment, writes=False, with_forge=comment, progress=step) as session,
     ):
-        reviewer = open_reviewer(session, flags, environment, time.time())
+        reviewer = open_reviewer(session, flags, environment, time.time(), recording)
         found = reviewer.review(find_head(session, flags, named))
         _present(common, found)
         if comment and event is not None:

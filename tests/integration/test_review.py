@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -450,6 +451,23 @@ def test_every_output_says_the_same(fleet: Fleet) -> None:
     assert review(fleet, "-o", "markdown").out.startswith(
         "### reconciler review\n\n1 variant changes: −$6.88/h; 1 misses"
     )
+
+
+def test_a_recorded_base_needs_no_prometheus(fleet: Fleet, tmp_path: Path) -> None:
+    recording = str(tmp_path / "base.zip")
+    clone = str(fleet.workshop.clone)
+    run_here(
+        ["plan", "--repo", clone, "--prometheus", fleet.prometheus, "--base", "origin/main", "--record", recording]
+    )
+    propose(fleet, HEADS["too few"])
+    now = review(fleet)
+    replayed = run_here(["review", "--repo", clone, "--replay", recording])
+    assert (replayed.code, replayed.out) == (now.code, now.out)
+    elsewhere = run_here(["review", "--repo", clone, "--replay", recording, "--base", "HEAD"])
+    assert elsewhere.code == 5
+    assert "the recording is of commit" in elsewhere.err
+    every = run_here(["review", "--repo", clone, "--replay", recording, "--open"])
+    assert (every.code, "--replay" in every.err) == (5, True)
 
 
 def test_a_base_must_be_named(fleet: Fleet) -> None:

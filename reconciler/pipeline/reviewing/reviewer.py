@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.decision.reviewing.judging import ReviewedBase, review
+from reconciler.domain.recording import Recording
 from reconciler.domain.reported.review import Review
 from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
@@ -17,6 +18,7 @@ from reconciler.pipeline.reviewing.heads import HeadReader
 from reconciler.pipeline.run import paused_collector
 from reconciler.pipeline.session import Doors, Session
 from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +41,13 @@ class Reviewer:
         return review(self.base, self.reader.read(head), head_commit=head.commit)
 
 
-def open_reviewer(session: Session, flags: Flags, environment: Environment, now_s: float) -> Reviewer:
-    """Observe and decide the session's base; `now_s` is Unix seconds."""
+def open_reviewer(
+    session: Session, flags: Flags, environment: Environment, now_s: float, recording: Recording | None = None
+) -> Reviewer:
+    """Decide the session's base, as it was recorded, else as it is observed; `now_s` is Unix seconds.
+
+    Raises ConfigurationError for a recording of another commit.
+    """
     reader = HeadReader(
         base=session.doors.repository,
         settings=session.settings,
@@ -48,7 +55,11 @@ def open_reviewer(session: Session, flags: Flags, environment: Environment, now_
         environment=environment,
         name=session.repository,
     )
-    return Reviewer(base=decide_base(session.doors, session.settings, now_s, session.repository), reader=reader)
+    if recording is None:
+        base = decide_base(session.doors, session.settings, now_s, session.repository)
+    else:
+        base = _recorded_base(recording, session.doors.repository.commit)
+    return Reviewer(base=base, reader=reader)
 
 
 @paused_collector()
@@ -59,6 +70,19 @@ def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> Re
     snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
     logger.info("decided the base %s", recording.commit[:7])
     return ReviewedBase.of(snapshot)
+
+
+@paused_collector()
+def _recorded_base(recording: Recording, commit: str) -> ReviewedBase:
+    if recording.commit != commit:
+        raise ConfigurationError(
+            f"--replay: the recording is of commit {recording.commit[:7]}, the base is {commit[:7]}: "
+            f"leave --base out, or name that commit"
+        )
+    declaration = read_declaration(
+        recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
+    )
+    return ReviewedBase.of(read_snapshot(recording, declaration, fingerprint(recording)))
 
 
 def find_head(session: Session, flags: Flags, head: str) -> Repository:
