@@ -1,7 +1,7 @@
 """The effective place of a number: where an edit changes what the cluster gets, or why there is no such place."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
@@ -37,10 +37,11 @@ class EffectivePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlace:
-    """Why a number cannot be written, with what was considered."""
+    """Why a number cannot be written, with what was considered; `is_ignored`: a person said to leave it alone."""
 
     obstacle: Obstacle
     considered: tuple[ValueOrigin, ...] = ()
+    is_ignored: bool = False
 
     def __str__(self) -> str:
         return str(self.obstacle)
@@ -97,7 +98,10 @@ def judge(
     `others` are the objects that an edit there would change as well.
     """
     origin = chain[0]
-    reason = _unwritable(origin) or _ignored(fleet, origin) or _reaching(fleet, key, origin, others)
+    reason = _unwritable(origin)
+    if not reason and fleet.is_ignored(origin):
+        return replace(_no_place("ignored: the comment behind it says so", origin.place, chain), is_ignored=True)
+    reason = reason or _reaching(fleet, key, origin, others)
     if reason:
         return _no_place(reason, origin.place, chain)
     return EffectivePlace(origin=origin, considered=chain)
@@ -113,10 +117,6 @@ def _unwritable(origin: ValueOrigin) -> str:
     if not is_count and not (isinstance(value, str) and value.isascii() and value.isdigit()):
         return f"expected a whole number, got {describe(value)}"
     return ""
-
-
-def _ignored(fleet: Fleet, origin: ValueOrigin) -> str:
-    return "ignored: the comment behind it says so" if fleet.is_ignored(origin) else ""
 
 
 def _is_at(marker: MarkerComment, origin: ValueOrigin) -> bool:

@@ -233,7 +233,8 @@ def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
 
 def _not_writable(found: EffectivePlace | NoPlace) -> Hold:
     place = found.obstacle.place if isinstance(found, NoPlace) else found.place
-    return Hold(kind=HoldKind.NOT_WRITABLE, words=str(found), place=place)
+    is_ignored = isinstance(found, NoPlace) and found.is_ignored
+    return Hold(kind=HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE, words=str(found), place=place)
 
 
 def _word(written: WrittenField) -> str:

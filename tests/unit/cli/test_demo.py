@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
 from reconciler.domain.declared.declarations import Form
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import Part
@@ -108,16 +109,20 @@ def test_what_would_be_drained_too_early_waits(finished: Demo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "reason"),
+    ("label", "kind", "reason"),
     [
-        ("batch/qwen-7b", "last sample 11 min ago"),
-        ("code/granite-13b", "SLO unattainable"),
-        ("batch/llama-8b-nightly", "ignored: the comment behind it says so"),
+        ("batch/qwen-7b", HoldKind.METRICS_STALE, "last sample 11 min ago"),
+        ("code/granite-13b", HoldKind.SLO_UNATTAINABLE, "SLO unattainable"),
+        ("batch/llama-8b-nightly", HoldKind.IGNORED, "ignored: the comment behind it says so"),
     ],
 )
-def test_what_cannot_be_decided_is_held_with_its_reason(finished: Demo, label: str, reason: str) -> None:
+def test_what_cannot_be_decided_is_held_with_its_reason(
+    finished: Demo, label: str, kind: HoldKind, reason: str
+) -> None:
     decision = decisions_of(finished)[label]
     assert decision.outcome is Outcome.HELD
+    assert decision.hold is not None
+    assert decision.hold.kind is kind
     assert reason in str(decision.hold)
 
 
