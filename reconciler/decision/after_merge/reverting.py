@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.decision.after_merge.comparing import NOISE, ComparedLatency, compared, is_covered, load_of
 from reconciler.decision.after_merge.merges import Merge, merges_of
 from reconciler.decision.after_merge.outcomes import TOO_LATE_S, acts_after_s, told_latency
+from reconciler.decision.engines.registry import ENGINES
 from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -25,8 +26,6 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import AUTO, ENGINE, PAYBACK_S, Engine
 from reconciler.metrics.queries.expressions import duration
 
-FOLLOWED = (AUTO, Engine.QUEUEING, Engine.SATURATION)
-"""Engines beside whose answer a promise counts: the others follow upstream or somebody's targets to the letter."""
 MOST_GROWTH = 2
 """So many times the replicas that run are proposed at most."""
 MOST_LONGER = 1e6
@@ -45,7 +44,10 @@ def broken_promises(snapshot: Snapshot) -> dict[ResourceKey, BrokenPromise]:
 
 
 def _is_followed(variant: Variant) -> bool:
-    return not variant.is_autoscaled and variant.tracked_by is None and variant.settings[ENGINE].value in FOLLOWED
+    """Whether a promise counts beside its engine's answer: some follow upstream or somebody's targets to the letter."""
+    engine = variant.settings[ENGINE].value
+    is_ours = engine == AUTO or ENGINES[Engine(engine)].remembers
+    return is_ours and not variant.is_autoscaled and variant.tracked_by is None
 
 
 def _standing(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> BrokenPromise | None:
