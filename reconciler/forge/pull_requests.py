@@ -1,6 +1,7 @@
 """Pull requests, the repositories that they are in, and what every forge can do with them."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -129,6 +130,17 @@ class PullRequest:
     def is_open(self) -> bool:
         """Whether it can still be merged."""
         return self.state is PullRequestState.OPEN
+
+
+def ours_among(
+    shown: Iterable[PullRequest], *, head_prefix: str, base: str, closed_since_s: float
+) -> tuple[PullRequest, ...]:
+    """What `Forge.list_pull_requests` asks for among those shown; of two with one number the later word counts."""
+    found = {
+        each.number: each for each in shown if each.base_branch == base and each.head_branch.startswith(head_prefix)
+    }
+    recent = (each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s)
+    return tuple(sorted(recent, key=lambda each: each.number))
 
 
 class Forge(Protocol):

@@ -17,7 +17,13 @@ from reconciler.forge.github.merging import merge_one, unschedule_one
 from reconciler.forge.github.reviews import GitHubReviews
 from reconciler.forge.github.rights import read_rights
 from reconciler.forge.merging import MergeAnswer
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, RepositoryAddress
+from reconciler.forge.pull_requests import (
+    NEUTRAL_IDENTITY,
+    PullRequest,
+    PullRequestState,
+    RepositoryAddress,
+    ours_among,
+)
 from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
@@ -85,18 +91,12 @@ class GitHub:
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`; the merge queue is asked for open ones only."""
-        found: dict[int, PullRequest] = {}
         # Open ones first: one that is closed in between is then seen twice, and the later word counts.
-        for answer in (*self._open(base), *self._closed_since(base, closed_since_s)):
-            if not is_from(answer, self._address.full_name):
-                continue
-            pull_request = self._shown(answer)
-            if pull_request.base_branch == base and pull_request.head_branch.startswith(head_prefix):
-                found[pull_request.number] = pull_request
-        recent = [each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s]
+        answers = (*self._open(base), *self._closed_since(base, closed_since_s))
+        shown = (self._shown(answer) for answer in answers if is_from(answer, self._address.full_name))
+        recent = ours_among(shown, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
         queued = self._queued([each.number for each in recent if each.is_open])
-        marked = (replace(each, in_merge_queue=each.number in queued) for each in recent)
-        return tuple(sorted(marked, key=lambda each: each.number))
+        return tuple(replace(each, in_merge_queue=each.number in queued) for each in recent)
 
     def create(
         self,

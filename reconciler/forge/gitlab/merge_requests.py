@@ -25,6 +25,7 @@ from reconciler.forge.pull_requests import (
     PullRequestState,
     RepositoryAddress,
     host_and_path,
+    ours_among,
 )
 from reconciler.forge.rights import Rights
 
@@ -94,16 +95,10 @@ class GitLab:
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`."""
-        found: dict[int, PullRequest] = {}
         # Open ones first: one that is closed in between is then seen twice, and the later word counts.
-        for answer in (*self._open(base), *self._closed_since(base, closed_since_s)):
-            if not is_ours(answer):
-                continue
-            pull_request = pull_request_of(answer)
-            if pull_request.base_branch == base and pull_request.head_branch.startswith(head_prefix):
-                found[pull_request.number] = pull_request
-        recent = (each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s)
-        return tuple(sorted(recent, key=lambda each: each.number))
+        answers = (*self._open(base), *self._closed_since(base, closed_since_s))
+        shown = (pull_request_of(answer) for answer in answers if is_ours(answer))
+        return ours_among(shown, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
 
     def create(
         self,

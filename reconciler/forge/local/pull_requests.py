@@ -17,7 +17,7 @@ from reconciler.forge.local.files import MAX_FILE_BYTES, one_line, parse_pull_re
 from reconciler.forge.local.reviews import LocalReviews
 from reconciler.forge.local.writing import claim_number, replace_file
 from reconciler.forge.merging import MergeAnswer, MergeState, waiting
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, ours_among
 from reconciler.forge.rights import Rights
 
 logger = logging.getLogger(__name__)
@@ -69,13 +69,7 @@ class Local:
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`; a file counts as closed at the time of its last change."""
-        return tuple(
-            pull_request
-            for pull_request in self._read_all()
-            if pull_request.base_branch == base
-            and pull_request.head_branch.startswith(head_prefix)
-            and (pull_request.is_open or (pull_request.closed_at_s or 0.0) >= closed_since_s)
-        )
+        return ours_among(self._read_all(), head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
 
     def create(
         self,

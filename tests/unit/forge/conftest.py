@@ -49,10 +49,9 @@ class Stage:
 
 
 @dataclass(kw_only=True)
-class GitHubStage:
-    """The GitHub server with one repository, and how the client waits without time."""
+class ServedStage:
+    """A repository on a server, and how the client waits without time."""
 
-    server: GitHubServer
     repository: Path
     write_pause_s: float = 0.0
     clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
@@ -61,6 +60,17 @@ class GitHubStage:
     def waits_s(self) -> list[float]:
         """For how long it waited, each time."""
         return self.clock.slept
+
+    def push(self, branch: str) -> str:
+        """A head branch with one commit of its own."""
+        return push_branch(self.repository, branch)
+
+
+@dataclass(kw_only=True)
+class GitHubStage(ServedStage):
+    """The GitHub server with one repository, and how the client waits without time."""
+
+    server: GitHubServer
 
     def open(self, *, token: str | None = None, url: str | None = None, remote: str = FULL_NAME) -> GitHub:
         """The forge under test."""
@@ -76,24 +86,12 @@ class GitHubStage:
         )
         return GitHub(address, client)
 
-    def push(self, branch: str) -> str:
-        """A head branch with one commit of its own."""
-        return push_branch(self.repository, branch)
-
 
 @dataclass(kw_only=True)
-class GitLabStage:
+class GitLabStage(ServedStage):
     """The GitLab server with one project, and how the client waits without time."""
 
     server: GitLabServer
-    repository: Path
-    write_pause_s: float = 0.0
-    clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
-
-    @property
-    def waits_s(self) -> list[float]:
-        """For how long it waited, each time."""
-        return self.clock.slept
 
     def open(self, *, token: str | None = None, url: str | None = None, remote: str = PROJECT) -> GitLab:
         """The forge under test."""
@@ -108,10 +106,6 @@ class GitLabStage:
             clock=self.clock,
         )
         return GitLab(address, client)
-
-    def push(self, branch: str) -> str:
-        """A head branch with one commit of its own."""
-        return push_branch(self.repository, branch)
 
 
 @pytest.fixture(scope="session")
