@@ -104,7 +104,7 @@ def in_own_words(quantity: Quantity, own: Mapping[Name, str]) -> Quantity:
 
     `own` are PromQL by quantity. Who says how long a request is, is asked for tokens by what was finished.
     """
-    past = {**_SUMS_OF_PAST, **_SUMS_OF_DAYS}.get(quantity.name)
+    past = (_SUMS_OF_PAST | _SUMS_OF_DAYS).get(quantity.name)
     if past is None or past.present not in own:
         return quantity
     words = {name: f"({text})".replace("$", "$$") for name, text in own.items()}

@@ -9,7 +9,7 @@ from reconciler.metrics.quantities.history import LEARNING_WINDOW_S, SATURATION_
 from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
 from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name, Quantity
 from reconciler.metrics.quantities.saturation import RETENTION_S, SATURATION_QUANTITIES
-from reconciler.metrics.queries.expressions import label_names, matchers, render, stated
+from reconciler.metrics.queries.expressions import label_names, matchers, own_words, render, stated
 from reconciler.metrics.queries.ranges import (
     COARSE_STEP_S,
     NAMED_NAMESPACES,
@@ -98,9 +98,10 @@ def _built_in(
     wheres = [matchers(settings, batch) for batch in batches_of(namespaces, series_budget)]
     # what two batches would both find must not be asked twice
     anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
+    own = {where: own_words(settings, where) for where in (*anywhere, *wheres)}
     for quantity in asked:
         for where in anywhere if quantity.may_lack_namespace else wheres:
-            yield quantity.name, stated(quantity, settings, where, render(quantity, names, where))
+            yield quantity.name, stated(quantity, own[where], names, render(quantity, names, where))
 
 
 def _kept_for(retention_s: float) -> tuple[Quantity, ...]:

@@ -88,10 +88,10 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
     return _first_of(told, quantity, names)
 
 
-def stated(quantity: Quantity, settings: PrometheusSettings, where: str, rendered: str) -> str:
-    """What `queries` say of a quantity, then its own candidates as `rendered`: a series counts once, by the first."""
-    own = own_words(settings, where).get(quantity.name, "")
-    return _first_of([f"({own})", rendered], quantity, label_names(settings)) if own else rendered
+def stated(quantity: Quantity, own: Mapping[Name, str], names: LabelNames, rendered: str) -> str:
+    """What `own` words say of a quantity, then its candidates as `rendered`: a series counts once, by the first."""
+    said = own.get(quantity.name, "")
+    return _first_of([f"({said})", rendered], quantity, names) if said else rendered
 
 
 def own_words(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:

@@ -61,13 +61,14 @@ def history_queries(
     points = _points_per_query(grid, namespaces, sample_budget)
     wheres = [matchers(cluster.prometheus, batch) for batch in batches_of(namespaces, max(1, sample_budget // points))]
     names = label_names(cluster.prometheus)
+    own = {where: own_words(cluster.prometheus, where) for where in wheres}
     queries: list[Query] = []
     for name in quantities:
         quantity = _KNOWN[name]
         for where in wheres:
-            said = in_own_words(quantity, own_words(cluster.prometheus, where))
+            said = in_own_words(quantity, own[where])
             rendered = render(said, names, where, _span_s(quantity, grid, window_s))
-            text = stated(quantity, cluster.prometheus, where, rendered)
+            text = stated(quantity, own[where], names, rendered)
             queries += _asked(cluster.name, name, text, grid, points)
     return tuple(queries)
 
