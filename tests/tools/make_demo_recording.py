@@ -10,8 +10,10 @@ import hashlib
 import json
 import sys
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -85,28 +87,52 @@ class Fleet:
         """Requests in a replica's batch."""
         return self.per_s * self.output_tokens * self.itl_s
 
-    @property
-    def course(self) -> tuple[tuple[float, float], ...]:
-        """The part of the present load at some moments, in seconds since the beginning; in between it is a line."""
-        day = tuple((hour * HOUR_S, self.start * percent / 100) for hour, percent in enumerate(DAY))
-        return (*day, (BEFORE_S + CLIMB_S, 1.0), (BEFORE_S + HOUR_S, 1.0))
-
     def intensity(self, elapsed_s: float) -> float:
         """The part of the present load that long after the beginning."""
-        for (from_s, before), (to_s, after) in pairwise(self.course):
-            if elapsed_s <= to_s:
-                return before + (after - before) * (elapsed_s - from_s) / (to_s - from_s)
-        return 1.0
+        return _stretch_at(self.start, elapsed_s).intensity(elapsed_s)
 
     def requests(self, elapsed_s: float) -> float:
         """Requests that one replica finished since the beginning."""
-        done = 0.0
-        for (from_s, before), (to_s, _) in pairwise(self.course):
-            until_s = min(elapsed_s, to_s)
-            if until_s <= from_s:
-                break
-            done += (before + self.intensity(until_s)) / 2 * (until_s - from_s)
-        return self.per_s * done
+        return self.per_s * _stretch_at(self.start, elapsed_s).done(elapsed_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of the day in which the load follows a line, from one part of the present load to another.
+
+    `done_before` is what one replica of one request a second finished until it begins.
+    """
+
+    from_s: float
+    to_s: float
+    before: float
+    after: float
+    done_before: float
+
+    def intensity(self, elapsed_s: float) -> float:
+        """The part of the present load then."""
+        return self.before + (self.after - self.before) * (elapsed_s - self.from_s) / (self.to_s - self.from_s)
+
+    def done(self, elapsed_s: float) -> float:
+        """What such a replica finished until then."""
+        return self.done_before + (self.before + self.intensity(elapsed_s)) / 2 * (elapsed_s - self.from_s)
+
+
+@cache
+def _course(start: float) -> tuple[Stretch, ...]:
+    """The day and the last hour of a fleet."""
+    day = tuple((hour * HOUR_S, start * percent / 100) for hour, percent in enumerate(DAY))
+    edges = (*day, (BEFORE_S + CLIMB_S, 1.0), (BEFORE_S + HOUR_S, 1.0))
+    stretches: list[Stretch] = []
+    done = 0.0
+    for (from_s, before), (to_s, after) in pairwise(edges):
+        stretches.append(Stretch(from_s=from_s, to_s=to_s, before=before, after=after, done_before=done))
+        done = stretches[-1].done(to_s)
+    return tuple(stretches)
+
+
+def _stretch_at(start: float, elapsed_s: float) -> Stretch:
+    return _course(start)[bisect_left(_course(start), elapsed_s, key=lambda each: each.to_s)]
 
 
 LLAMA_H100 = Profile(alpha_s=0.006958, beta_s=0.000042)
