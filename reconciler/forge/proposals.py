@@ -1,6 +1,7 @@
 """From a pull request and the tip of its head branch to the proposal that decide sees."""
 
 import re
+from collections.abc import Sequence
 from typing import Protocol
 
 from reconciler.domain.proposals import Proposal, ProposalState
@@ -10,6 +11,10 @@ from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 TRAILER = "Reconciler-Decision"
 TRAILER_LINE = re.compile(rf"{TRAILER}: ([0-9a-f]{{64}})")
+PUSHES = "Reconciler-Earlier-Pushes"
+"""A branch has one commit of ours, so it tells of those that it had in the hour before, in Unix seconds."""
+MAX_PUSHES = 100
+PUSHES_LINE = re.compile(rf"{PUSHES}: ([0-9]{{1,12}}(?: [0-9]{{1,12}}){{0,{MAX_PUSHES - 1}}})")
 MAX_MESSAGE_LENGTH = 100_000
 
 
@@ -27,6 +32,9 @@ class BranchTip(Protocol):
 
     @property
     def message(self) -> str: ...
+
+    @property
+    def committed_s(self) -> float: ...
 
 
 def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity) -> Proposal:
@@ -51,6 +59,8 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         labels=pull_request.labels,
         in_merge_queue=pull_request.in_merge_queue,
         closed_at_s=pull_request.closed_at_s,
+        opened_at_s=pull_request.opened_at_s,
+        pushes_s=pushes_of(tip) if tip else (),
         title=pull_request.title,
         body_digest=body_digest(pull_request.body),
         url=pull_request.url,
@@ -62,9 +72,27 @@ def decision_of_commit(message: str) -> str:
 
     Only the last paragraph holds trailers: a revert quotes the message that it reverts further up.
     """
-    paragraphs = message[-MAX_MESSAGE_LENGTH:].replace("\r\n", "\n").strip().split("\n\n")
-    decisions = {match[1] for line in paragraphs[-1].split("\n") if (match := TRAILER_LINE.fullmatch(line.rstrip()))}
-    return decisions.pop() if len(decisions) == 1 and len(paragraphs) > 1 else ""
+    decisions = {match[1] for line in _trailers(message) if (match := TRAILER_LINE.fullmatch(line))}
+    return decisions.pop() if len(decisions) == 1 else ""
+
+
+def pushes_of(tip: BranchTip) -> tuple[float, ...]:
+    """When a branch was pushed, as far as its newest commit tells: that one's time, and the earlier ones it names.
+
+    Anybody may write such a commit: it can only make us push later.
+    """
+    if not decision_of_commit(tip.message) or tip.committed_s <= 0:
+        return ()
+    found = (match[1] for line in _trailers(tip.message) if (match := PUSHES_LINE.fullmatch(line)))
+    return tuple(sorted((tip.committed_s, *(float(each) for line in found for each in line.split()))))
+
+
+def with_pushes(message: str, pushes_s: Sequence[float]) -> str:
+    """A commit message of ours that tells when its branch was pushed before; without any as it was."""
+    if not pushes_s:
+        return message
+    times = " ".join(str(int(each)) for each in sorted(pushes_s)[-MAX_PUSHES:])
+    return f"{message.rstrip()}\n{PUSHES}: {times}\n"
 
 
 def stranger_of(tip: BranchTip, ours: Identity) -> str:
@@ -82,3 +110,9 @@ def _state(pull_request: PullRequest, marker: Marker | None) -> ProposalState:
         return ProposalState.MERGED
     was_ours = marker is not None and marker.state is MarkerState.WITHDRAWN
     return ProposalState.WITHDRAWN if was_ours else ProposalState.CLOSED
+
+
+def _trailers(message: str) -> list[str]:
+    """The lines of a message's last paragraph; none where it is the only one."""
+    paragraphs = message[-MAX_MESSAGE_LENGTH:].replace("\r\n", "\n").strip().split("\n\n")
+    return [line.rstrip() for line in paragraphs[-1].split("\n")] if len(paragraphs) > 1 else []

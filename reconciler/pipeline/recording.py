@@ -29,6 +29,8 @@ from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN = "committed_s", "written"
+LATER = ("promises", "opened_at_s", "pushes_s")
+"""What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
 DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)
 """What reading a hostile zip file and the JSON in it raises: encryption and deep nesting are runtime errors."""
@@ -139,9 +141,9 @@ def _header(recording: Recording) -> dict[str, object]:
 
 
 def _proposal(proposal: Proposal) -> object:
-    # likewise: what was recorded before pull requests kept their promises
+    # likewise: what was recorded before pull requests kept their promises, and before anybody counted them
     dumped = cast(dict[str, object], codec.dump(Proposal, proposal))
-    return {key: value for key, value in dumped.items() if key != "promises" or value}
+    return {key: value for key, value in dumped.items() if key not in LATER or value}
 
 
 def _index_entry(number: int, answer: Answer) -> dict[str, object]:

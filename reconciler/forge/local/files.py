@@ -1,6 +1,7 @@
 """The text of one local pull request: YAML front matter, then the body. People edit it, so it is read with care."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -30,6 +31,7 @@ def render_pull_request(pull_request: PullRequest) -> bytes:
         f"title: {json.dumps(pull_request.title, ensure_ascii=False)}",
         f"labels: {json.dumps(list(pull_request.labels), ensure_ascii=False)}",
         *(["draft: true"] if pull_request.is_draft else []),
+        *([] if pull_request.opened_at_s is None else [f"opened: {_moment(pull_request.opened_at_s)}"]),
         FENCE,
         "",
     ]
@@ -55,6 +57,7 @@ def parse_pull_request(content: bytes, path: Path) -> PullRequest:
         body=body,
         labels=tuple(labels),
         is_draft=fields.get("draft") == "true",
+        opened_at_s=_opened_at_s(fields, path),
         url=path.absolute().as_uri(),
     )
 
@@ -104,6 +107,24 @@ def _state(fields: dict[str, object], path: Path) -> PullRequestState:
     except ValueError:
         known = ", ".join(PullRequestState)
         raise ConfigurationError(f"{path}: state: expected one of {known}, found {text[:40]!r}") from None
+
+
+def _moment(time_s: float) -> str:
+    return datetime.fromtimestamp(int(time_s), UTC).isoformat().replace("+00:00", "Z")
+
+
+def _opened_at_s(fields: dict[str, object], path: Path) -> float | None:
+    """When it was opened, in Unix seconds; None where it does not say. One without a zone is UTC."""
+    if "opened" not in fields:
+        return None
+    text = _text(fields, "opened", path)
+    try:
+        moment = datetime.fromisoformat(text)
+        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        _moment(time_s)  # as it will be written again
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{path}: opened: expected a time, found {text[:40]!r}") from None
+    return time_s
 
 
 def _text(fields: dict[str, object], name: str, path: Path) -> str:

@@ -19,6 +19,7 @@ from reconciler.forge.local.writing import claim_number, replace_file
 from reconciler.forge.merging import MergeAnswer, MergeState, waiting
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState, ours_among
 from reconciler.forge.rights import Rights
+from reconciler.http.limits import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,9 @@ class Local:
     body_limit = 250_000
     draws_mermaid = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
+        self._clock = clock or Clock()
         self._folder = directory / FOLDER
         self.reviews = LocalReviews(directory)
 
@@ -98,6 +100,7 @@ class Local:
             body=body,
             labels=tuple(one_line(label) for label in labels),
             is_draft=draft,
+            opened_at_s=self._clock.now_s(),
         )
         return self._claim_number(wanted)
 

@@ -55,6 +55,14 @@ def test_a_created_pull_request_is_listed_as_it_was_written(stage: Any) -> None:
     assert listed(stage) == (created,)
 
 
+def test_when_it_was_opened_stays_whatever_becomes_of_it(stage: Any) -> None:
+    opened_at_s = propose(stage).opened_at_s
+    assert opened_at_s is not None
+    assert stage.forge.update(1, title="Another title").opened_at_s == opened_at_s
+    stage.forge.update(1, close=True)
+    assert [each.opened_at_s for each in listed(stage)] == [opened_at_s]
+
+
 def test_creating_again_finds_the_open_one_and_adds_only_missing_labels(stage: Any) -> None:
     first = propose(stage, labels=("a",))
     second = propose(stage, labels=("a", "b"), title="Another title")

@@ -9,6 +9,17 @@ import pytest
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.local.pull_requests import Local
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from reconciler.http.limits import Clock
+
+NOON_S = 1_795_176_000.0
+"""2026-11-20 12:00 UTC."""
+
+
+class Noon(Clock):
+    """A clock that stands."""
+
+    def now_s(self) -> float:
+        return NOON_S + 0.75
 
 
 def create(forge: Local, head: str = "reconciler/a", body: str = "A body\n") -> PullRequest:
@@ -23,7 +34,7 @@ def listed(forge: Local) -> tuple[PullRequest, ...]:
 
 @pytest.fixture
 def forge(bare_repository: Path) -> Local:
-    return Local(bare_repository)
+    return Local(bare_repository, clock=Noon())
 
 
 @pytest.fixture
@@ -41,6 +52,7 @@ def test_the_file_reads_as_documented(forge: Local, folder: Path) -> None:
         'base: "main"\n'
         'title: "Scale \\"llama\\": +$3"\n'
         'labels: ["a"]\n'
+        "opened: 2026-11-20T12:00:00Z\n"
         "---\n"
         "\n"
         "A body\n"
@@ -84,6 +96,9 @@ VALID = "---\nnumber: 1\nstate: open\nhead: reconciler/a\nbase: main\ntitle: A\n
         (VALID.replace("title: A", "title: " + "[" * 10_000).encode(), "not valid YAML"),
         (VALID.replace("title: A", "title: *a").encode(), "not valid YAML"),
         (b"---\n- a\n---\n", "not a mapping"),
+        (VALID.replace("labels: []", "opened: noon").encode(), "opened: expected a time, found 'noon'"),
+        (VALID.replace("labels: []", "opened: [2026-11-20]").encode(), "opened: expected a text"),
+        (VALID.replace("labels: []", "opened: 9999-12-31T23:59:59-23:59").encode(), "opened: expected a time"),
         (b"---\n" + b"a: b\n" * 5000 + b"---\n", "front matter of at most"),
         (b"x" * (2 * 1024 * 1024 + 1), "expected at most 2097152 bytes"),
     ],
@@ -94,6 +109,25 @@ def test_a_broken_file_is_named_with_what_to_correct(forge: Local, folder: Path,
     with pytest.raises(ConfigurationError, match=message) as caught:
         listed(forge)
     assert str(folder / "1.md") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "opened_at_s"),
+    [
+        ("labels: []", None),
+        ("opened: 2026-11-20T12:00:00Z", NOON_S),
+        ("opened: 2026-11-20T13:00:00+01:00", NOON_S),
+        ("opened: 2026-11-20 12:00", NOON_S),
+        ("opened: 2026-11-20", NOON_S - 43_200),
+    ],
+)
+def test_when_it_was_opened_may_be_missing_or_told_otherwise(
+    forge: Local, folder: Path, line: str, opened_at_s: float | None
+) -> None:
+    folder.mkdir(parents=True)
+    (folder / "1.md").write_text(VALID.replace("labels: []", line))
+    assert [each.opened_at_s for each in listed(forge)] == [opened_at_s]
+    assert forge.update(1, title="B").opened_at_s == opened_at_s
 
 
 def test_aliases_in_front_matter_do_not_grow(forge: Local, folder: Path) -> None:

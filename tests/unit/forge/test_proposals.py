@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.proposals import ProposalState, ProposedChange
 from reconciler.domain.settings import Identity
 from reconciler.forge.marker import Marker, MarkerState, write_marker
-from reconciler.forge.proposals import decision_of_commit, proposal_of
+from reconciler.forge.proposals import decision_of_commit, proposal_of, with_pushes
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 OURS = Identity(name="Reconciler", email="reconciler@example.com")
@@ -25,6 +25,7 @@ class Tip:
     author: Identity = OURS
     committer: Identity = OURS
     message: str = MESSAGE
+    committed_s: float = 1000.0
 
 
 def pull_request(
@@ -112,3 +113,41 @@ def test_a_trailer_stands_among_others_and_survives_carriage_returns() -> None:
     message = f"Subject\n\nBody\n\nReconciler-Decision: {DECISION}\nSigned-off-by: R <r@example.com>\n"
     assert decision_of_commit(message) == DECISION
     assert decision_of_commit(message.replace("\n", "\r\n")) == DECISION
+
+
+def test_a_branch_tells_when_it_was_pushed_before() -> None:
+    signed = f"{MESSAGE}Signed-off-by: Ann <ann@example.com>\n"
+    for message in (MESSAGE, signed):
+        assert with_pushes(message, ()) == message
+        assert proposal_of(pull_request(), Tip(message=message), OURS).pushes_s == (1000.0,)
+        told = Tip(message=with_pushes(message, (900.7, 400.0, 900.7)))
+        proposal = proposal_of(pull_request(), told, OURS)
+        assert proposal.pushes_s == (400.0, 900.0, 900.0, 1000.0)
+        assert (proposal.branch_decision, proposal.touched_by) == (DECISION, "")
+
+
+def test_only_so_many_pushes_are_told_the_last_ones() -> None:
+    proposal = proposal_of(pull_request(), Tip(message=with_pushes(MESSAGE, range(1, 500))), OURS)
+    assert proposal.pushes_s == (*map(float, range(400, 500)), 1000.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Reconciler-Earlier-Pushes: -5",
+        "Reconciler-Earlier-Pushes: 1e9",
+        "Reconciler-Earlier-Pushes: 1,2",
+        "Reconciler-Earlier-Pushes: 9999999999999",
+        f"Reconciler-Earlier-Pushes: {' '.join(['1'] * 101)}",
+        "Reconciler-Earlier-Pushes: \u0661",
+        "reconciler-earlier-pushes: 5",
+        " Reconciler-Earlier-Pushes: 5",
+    ],
+)
+def test_what_is_not_as_we_write_it_tells_of_no_push(line: str) -> None:
+    assert proposal_of(pull_request(), Tip(message=f"{MESSAGE}{line}\n"), OURS).pushes_s == (1000.0,)
+
+
+def test_a_commit_that_is_none_of_ours_or_has_no_time_tells_of_no_push() -> None:
+    for tip in (None, Tip(message="Merge branch main"), Tip(committed_s=0.0)):
+        assert proposal_of(pull_request(), tip, OURS).pushes_s == ()

@@ -61,6 +61,21 @@ def test_an_older_recording_that_does_not_say_it_is_read_and_keeps_its_fingerpri
     assert len(prepare(recording, Renderer()).plan.decisions) == len(recorded[0].plan.decisions)
 
 
+def test_an_older_recording_does_not_say_when_a_pull_request_was_opened_and_pushed(
+    recorded: tuple[Prepared, Path],
+) -> None:
+    (proposal,) = read_recording(recorded[1]).proposals
+    assert proposal.opened_at_s is not None
+    assert len(proposal.pushes_s) == 1
+    with zipfile.ZipFile(recorded[1]) as archive:
+        (shown,) = json.loads(archive.read("proposals.json"))
+    del shown["opened_at_s"], shown["pushes_s"]
+    content = json.dumps([shown], sort_keys=True, indent=1, ensure_ascii=False).encode()
+    older = read_recording(rewritten(recorded[1], "proposals.json", content))
+    assert (older.proposals[0].opened_at_s, older.proposals[0].pushes_s) == (None, ())
+    assert dict(entries_of(older))["proposals.json"] == content
+
+
 def test_a_file_with_a_secret_is_named_in_it_and_nothing_more(recorded: tuple[Prepared, Path]) -> None:
     _, path = recorded
     with zipfile.ZipFile(path) as archive:
