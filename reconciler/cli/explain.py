@@ -30,14 +30,18 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     variants = {variant.key: variant for variant in prepared.snapshot.variants}
     rows = tuple(setting_rows(variants[decision.variant], decision)) if decision.variant in variants else ()
     figures = prepared.plan.figures.get(decision.variant, ())
+    groups = (group for group in prepared.plan.groups if decision in group.changes)
+    put_back = next((group.put_back for group in groups), "")
     chain = Chain(figures=figures, queries=asked_queries(prepared.snapshot, decision, figures))
     if common.output == "json":
-        write_json(explain_json(decision, rows, chain, solver=solver_json(prepared.plan)))
+        write_json(explain_json(decision, rows, chain, solver=solver_json(prepared.plan), put_back=put_back))
     else:
         fleet = (proof(prepared.plan), *fleet_lines(prepared.plan))
         label = decision.variant.label
         shown = tuple(filter(None, fleet))
         is_full = common.verbose > 0
-        text = explain_text(decision, rows, chain, label=label, fleet=shown, width=width(), is_full=is_full)
+        text = explain_text(
+            decision, rows, chain, label=label, fleet=shown, put_back=put_back, width=width(), is_full=is_full
+        )
         write(painted(common, text))
     return 0

@@ -11,7 +11,8 @@ from reconciler.domain.settings import PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
-_MERGING = ("auto_merge", "merge_method", "merges_per_hour")
+_LATER = ("auto_merge", "merge_method", "merges_per_hour", "open_at_once", "created_per_hour", "pushes_per_hour")
+"""Settings of pull requests that there were not from the beginning."""
 
 
 def dump(kind: type[Value], value: Value) -> object:
@@ -36,13 +37,13 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Of rules and of merging by itself nothing is said where nobody wants it: what was recorded before there was any
-    keeps its fingerprint.
+    Of rules, limits and merging by itself nothing is said where nobody wants another: what was recorded before there
+    was any keeps its fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
     defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
-    kept = {key: value for key, value in pull_requests.items() if key not in _MERGING or value != defaults[key]}
+    kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}
     return {key: value for key, value in (dumped | {"pull_requests": kept}).items() if key != "rules" or value}
 
 

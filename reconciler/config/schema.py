@@ -26,6 +26,7 @@ from reconciler.config.section import ConfigSection, VariantSection
 from reconciler.config.values import (
     Branch,
     BranchPrefix,
+    Count,
     Currency,
     Days,
     Email,
@@ -146,9 +147,12 @@ class ForgeSection(ConfigSection):
 class LimitsSection(ConfigSection):
     """How much of it there is at once."""
 
-    open: NotYet = None
-    created_per_hour: NotYet = None
-    pushes_per_hour: NotYet = None
+    open: Count = _PULL_REQUESTS.open_at_once
+    """a whole number: pull requests that are open at once; 0 is no limit (= 20)"""
+    created_per_hour: Count = _PULL_REQUESTS.created_per_hour
+    """a whole number: pull requests that are opened in an hour; 0 is no limit (= 10)"""
+    pushes_per_hour: Count = _PULL_REQUESTS.pushes_per_hour
+    """a whole number: pushes to one pull request in an hour, its first with them; 0 is no limit (= 4)"""
     merges_per_hour: PositiveCount = _PULL_REQUESTS.merges_per_hour
     """a whole number: pull requests that merge by themselves in an hour (= 12)"""
 

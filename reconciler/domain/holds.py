@@ -54,6 +54,7 @@ class HoldKind(StrEnum):
     WAITING_FOR_MERGE = "waiting-for-merge"
     WAITING_FOR_DEVICES = "waiting-for-devices"
     DECLINED = "declined"
+    PUT_BACK = "put-back"
     PROMISE_BROKEN = "promise-broken"
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.holds import Hold
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
@@ -236,6 +236,11 @@ class GroupPlan:
     blocked: Hold | None = None
     flips: tuple[ConditionFlip, ...] = ()
     merges: MergeTerms | None = None
+
+    @property
+    def put_back(self) -> str:
+        """Why it is not opened or pushed now, although nothing else stands against it; empty where it may be."""
+        return self.blocked.words if self.blocked is not None and self.blocked.kind is HoldKind.PUT_BACK else ""
 
     @property
     def changes(self) -> tuple[Decision, ...]:

@@ -191,7 +191,8 @@ class PullRequestSettings:
     """How proposals are grouped, presented and merged; `labels` None are ours and what kinds of changes there are.
 
     `auto_merge`: all that rules allow merges by itself, nothing does, or what a rule says (None). `merge_method` empty
-    is the first that the repository allows of merge, squash and rebase.
+    is the first that the repository allows of merge, squash and rebase. Of ours at most `open_at_once` are open,
+    `created_per_hour` are opened in an hour, and `pushes_per_hour` times one of them is pushed; 0 is no limit.
     """
 
     group_by: tuple[str, ...] = ("cluster", "namespace")
@@ -201,6 +202,9 @@ class PullRequestSettings:
     reopen_after_s: float = 7 * 86400.0
     auto_merge: bool | None = None
     merge_method: str = ""
+    open_at_once: int = 20
+    created_per_hour: int = 10
+    pushes_per_hour: int = 4
     merges_per_hour: int = 12
 
 

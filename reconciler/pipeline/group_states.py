@@ -27,12 +27,13 @@ class Operation(StrEnum):
     SCHEDULED = "merge scheduled"
     WAITING = "waits to merge"
     LEFT = "left alone"
+    PUT_BACK = "put back"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The outcome for one part of a group; `reason` says why something was left alone or failed.
+    """The outcome for one part of a group; `reason` says why something was left alone, was put back or failed.
 
     `part` is None for a branch that the plan knows nothing of.
     """
@@ -75,6 +76,11 @@ class GroupState:
     def pull_request(self) -> PullRequest | None:
         """The open proposal as the forge showed it."""
         return None if self.proposal is None else self.observed.forge.pull_requests.get(self.proposal.number)
+
+    @property
+    def is_put_back(self) -> bool:
+        """Whether limits alone keep it from being opened or pushed now."""
+        return self.group is not None and bool(self.group.put_back)
 
     @property
     def tip_oid(self) -> str:

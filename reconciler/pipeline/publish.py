@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from reconciler.decision.proposing.limits import recent, why_not_pushed
 from reconciler.decision.staging.branches import branches_of
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
@@ -14,7 +15,7 @@ from reconciler.domain.proposals import Draft, ProposalState
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.marker import withdrawn
-from reconciler.forge.proposals import proposal_of
+from reconciler.forge.proposals import proposal_of, with_pushes
 from reconciler.forge.pull_requests import Forge, PullRequest
 from reconciler.git.clone import Clone
 from reconciler.pipeline.group_states import GroupState, Operation, Published
@@ -154,11 +155,13 @@ class _Press:
         reason = state.reason_to_leave()
         self._take_back(state, reason)
         if reason:
-            return state.outcome(Operation.LEFT, reason=reason)
+            return state.outcome(Operation.PUT_BACK if state.is_put_back else Operation.LEFT, reason=reason)
         if state.draft is None:
             return self._withdraw(state)
         if state.is_pushed and self._still_merges(state):
             return self._write_body(state, state.draft, pushed=False)
+        if state.proposal is not None and (late := why_not_pushed(state.proposal, self.settings, self.date_s)):
+            return state.outcome(Operation.PUT_BACK, reason=late)
         commit = self._push(state, state.draft)
         return self._write_body(state, state.draft, pushed=True, commit=commit)
 
@@ -194,10 +197,11 @@ class _Press:
 
     def _push(self, state: GroupState, draft: Draft) -> str:
         self._check_access()
+        pushes_s = state.proposal.pushes_s if state.proposal is not None and self.settings.pushes_per_hour else ()
         commit = self.clone.write_commit(
             parent=self.clone.commit,
             files=draft.change_set.files,
-            message=draft.commit_message,
+            message=with_pushes(draft.commit_message, recent(pushes_s, self.date_s)),
             author=self.doors.author,
             date_s=self.date_s,
         )

@@ -42,14 +42,15 @@ def explain_text(
     *,
     label: str = "",
     fleet: Sequence[str] = (),
+    put_back: str = "",
     width: int = 0,
     is_full: bool = False,
 ) -> str:
     """The steps to the decision, the query that told its load, and the settings with their places.
 
     `is_full` adds what is known or asked everywhere: every figure, settings that nobody made, every query, what the
-    whole plan shows of itself (`fleet`). `label` is the name as the plan prints it. All wraps between words at `width`
-    cells; 0 is unlimited.
+    whole plan shows of itself (`fleet`). `label` is the name as the plan prints it, `put_back` why its pull request is
+    not opened or pushed now. All wraps between words at `width` cells; 0 is unlimited.
     """
     name = label or labels_of([decision.variant])[decision.variant]
     accelerator = one_line(decision.current.accelerator or "an unknown accelerator")
@@ -60,6 +61,8 @@ def explain_text(
         lines.extend(wrapped(f"{decision.outcome}: {one_line(decision.hold.words)}", indent=0, width=width))
     if decision.waiting is not None:
         lines.extend(wrapped(f"waiting: {one_line(decision.waiting.words)}", indent=0, width=width))
+    if put_back:
+        lines.extend(wrapped(f"put back: {one_line(put_back)}", indent=0, width=width))
     if not is_full:
         lines.extend(query_lines(_first_query(chain), width=width, is_full=False))
     else:
@@ -88,7 +91,12 @@ def _first_query(chain: Chain) -> Mapping[str, tuple[str, ...]]:
 
 
 def explain_json(
-    decision: Decision, settings: Sequence[SettingRow], chain: Chain = NO_CHAIN, *, solver: Mapping[str, object]
+    decision: Decision,
+    settings: Sequence[SettingRow],
+    chain: Chain = NO_CHAIN,
+    *,
+    solver: Mapping[str, object],
+    put_back: str = "",
 ) -> Mapping[str, object]:
     """The same as a document: settings, figures and queries beside decision and solver as `plan -o json` has them."""
     rows = [
@@ -101,6 +109,7 @@ def explain_json(
         "figures": [figure_json(figure) for figure in chain.figures],
         "queries": {name: " or ".join(texts) for name, texts in chain.queries.items()},
         "decision": decision_json(decision),
+        **({"put_back": put_back} if put_back else {}),
         "solver": solver,
     }
 

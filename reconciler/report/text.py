@@ -42,6 +42,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _named("Held", held, name_width, width),
         _named("Waiting", waiting, name_width, width),
         _section("Conditions to deliver", _flips(plan, labels), width),
+        _section("Put back", tuple(_put_back(plan)), width),
         _section("Merges by itself", tuple(_merging(plan)), width),
     )
     blocks = ["\n".join(section) for section in sections if section]
@@ -175,6 +176,13 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
     if not texts:
         return ()
     return (heading, *(line for text in texts for line in hung("   ", one_line(text), width=width)))
+
+
+def _put_back(plan: Plan) -> Iterator[str]:
+    """Each pull request that is not opened or pushed now, for which limit, and until when."""
+    for group in plan.groups:
+        if group.put_back:
+            yield f"{group.name} {group.part}: {group.put_back}"
 
 
 def _merging(plan: Plan) -> Iterator[str]:

@@ -146,7 +146,7 @@ FAULTS: Mapping[str, Planted] = {
     ),
     "approvals that every push drops": Planted(
         break_servers=lambda fleet: forge_of(fleet, rules={"main": ["pull_request"]}),
-        line=r"^warn  forge +main drops approvals on every push: merge soon after approving",
+        line=r"^warn  forge +main drops approvals on every push: lower pullRequests.limits.pushesPerHour",
     ),
     "rules on our branches": Planted(
         break_servers=lambda fleet: forge_of(fleet, rules={"": ["non_fast_forward", "creation"]}),
@@ -201,7 +201,7 @@ FAULTS: Mapping[str, Planted] = {
     "approvals that GitLab drops": Planted(
         forge="gitlab",
         break_servers=lambda fleet: gitlab_of(fleet, resets_approvals=True),
-        line=r"^warn  forge +main drops approvals on every push: merge soon after approving",
+        line=r"^warn  forge +main drops approvals on every push: lower pullRequests.limits.pushesPerHour",
     ),
     # settings
     "a key that is misspelt": Planted(

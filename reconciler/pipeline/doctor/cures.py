@@ -27,6 +27,7 @@ def _set(words: str) -> Cure:
 CURES: Mapping[HoldKind, Cure | None] = {
     HoldKind.IGNORED: None,
     HoldKind.DECLINED: None,
+    HoldKind.PUT_BACK: None,
     HoldKind.RULE: None,
     HoldKind.REFUSED: None,
     HoldKind.WAITING_FOR_REPLICAS: None,

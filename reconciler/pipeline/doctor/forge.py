@@ -73,7 +73,8 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             FORGE,
             "dropped-approvals",
             f"{base} drops approvals on every push",
-            "merge soon after approving, or label what is approved stop-updating: nothing is pushed to it then",
+            "lower pullRequests.limits.pushesPerHour in reconciler.yaml, merge soon after approving, or label what is "
+            "approved stop-updating: nothing is pushed to it then",
         )
     if rights.needs_signatures:
         yield warning(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.decision.after_merge.promising import promise_of
 from reconciler.decision.decide import solve
+from reconciler.decision.proposing.limits import within_limits
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import GroupPlan, Outcome, Plan
@@ -39,7 +40,8 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
         plan = solved.plan_of(solved.staged, bonds)
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
-            return _tell_files(plan, edited), edited
+            told = _tell_files(plan, edited)
+            return replace(told, groups=within_limits(solved.situation, told.groups)), edited
         if edited.refused:  # who is only bound to others gets what was decided
             refused.update(edited.refused)
             solved = solve(snapshot, refused)

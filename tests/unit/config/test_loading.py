@@ -128,6 +128,9 @@ def test_the_supported_part_of_the_full_example_reaches_the_domain(load: Load, t
         reviewers=("alice", "team:inference"),
         auto_merge=False,
         merge_method="squash",
+        open_at_once=7,
+        created_per_hour=3,
+        pushes_per_hour=0,
         merges_per_hour=4,
     )
 

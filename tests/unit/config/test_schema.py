@@ -194,9 +194,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
         ("git: {signing: {method: ssh}}", "git.signing: "),
         ("forge: {kind: gitea}", 'forge.kind: "gitea" is '),
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
-        ("pullRequests: {limits: {open: 1}}", "pullRequests.limits.open: "),
-        ("pullRequests: {limits: {createdPerHour: 1}}", "pullRequests.limits.createdPerHour: "),
-        ("pullRequests: {limits: {pushesPerHour: 1}}", "pullRequests.limits.pushesPerHour: "),
         ("templates: .reconciler/templates/", "templates: "),
     ],
 )

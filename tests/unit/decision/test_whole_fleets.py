@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.decide import solve
+from reconciler.decision.proposing.limits import within_limits
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Plan
 
@@ -318,3 +320,76 @@ def test_models_that_wait_for_each_other_keep_nobody_short(
     fleet, plan = at_rest(empty, make, seed)
 
     assert served(fleet, {each.variant.name: each.current for each in plan.decisions})[model] >= least
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A pull request as it stands after a run: what it says, and whether that is what it said before."""
+
+    says: dict[str, Allocation]
+    is_old: bool
+
+
+def limited(empty: Any, make: Any, seed: int) -> tuple[Drawn, Plan, list[Shown], int]:
+    """A run within limits an hour after the plan of a seed was proposed whole: others ask now, some were just pushed.
+
+    What it decides, every pull request as it stands then, and how many were put back.
+    """
+    draw = random.Random(f"limits/{seed}")  # noqa: S311 - the same in every run
+    fleet = drawn(seed)
+    first = built(empty, make, fleet).plan()
+    fleet.proposed.clear()
+    fleet.rates = {
+        model: round(rate * draw.choice((0.3, 0.7, 1.0, 1.5, 2.0)), 1) for model, rate in fleet.rates.items()
+    }
+    made = built(empty, make, fleet)
+    limits = {"open_at_once": draw.choice((0, 2, 5)), "created_per_hour": draw.choice((0, 1)), "pushes_per_hour": 1}
+    made.set(pull_requests=replace(made.settings.pull_requests, **limits))
+    for number, group in enumerate((each for each in first.groups if each.changes), start=1):
+        made.propose(
+            *(change.change.proposed for change in group.changes),
+            group=group.name,
+            part=group.part,
+            number=number,
+            branch_decision=group.fingerprint,
+            pushes_s=(made.now_s - 60,) if draw.random() < 0.5 else (),
+            opened_at_s=made.now_s - 5400,
+        )
+    solved = solve(made.snapshot(), {})
+    plan = solved.plan_of(solved.staged)
+    standing = {each.head_branch: each for each in made.proposals}
+    shown, put_back = [], 0
+    for each in within_limits(solved.situation, plan.groups):
+        put_back += bool(each.put_back)
+        old = standing.get(each.head_branch)
+        if old is not None and (each.blocked is not None or old.branch_decision == each.fingerprint):
+            after = old.merged(solved.situation.current)
+            told = {change.resource for change in old.changes}
+            shown.append(Shown({key.name: value for key, value in after.items() if str(key) in told}, is_old=True))
+        elif each.blocked is None and each.changes:
+            shown.append(Shown({change.variant.name: change.desired for change in each.changes}, is_old=False))
+    return fleet, plan, shown, put_back
+
+
+def test_every_subset_of_what_limits_leave_fits_and_serves(empty: Any, make: Any, seeds: range) -> None:
+    """Or is no worse than what stayed as it stood: nothing that is opened or pushed beside that adds to it."""
+    all_put_back = 0
+    for seed in seeds:
+        fleet, plan, shown, put_back = limited(empty, make, seed)
+        all_put_back += put_back
+        before = {each.variant.name: each.current for each in plan.decisions}
+        now, running = served(fleet, before), used(fleet, before, before)
+        given = {each.model.model_id: each.given for each in plan.coverages}
+        for size in range(1, 6):
+            for merged in combinations(shown, size):
+                placed, old = dict(before), dict(before)
+                for each in merged:
+                    placed |= each.says
+                    old |= each.says if each.is_old else {}
+                by_old, of_old = served(fleet, old), used(fleet, old, before)
+                for pool, count in used(fleet, placed, before).items():
+                    assert count <= max(fleet.stock[pool], running[pool], of_old[pool]), (seed, pool, placed)
+                for model, carried in served(fleet, placed).items():
+                    aim = min(fleet.rates[model], now[model], given.get(model, 0.0), by_old[model])
+                    assert carried >= aim * (1 - NOISE), (seed, model, carried, aim, placed)
+    assert all_put_back

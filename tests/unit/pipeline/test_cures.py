@@ -9,6 +9,7 @@ def test_every_kind_of_hold_says_what_to_do_or_that_there_is_nothing() -> None:
     assert {kind for kind, cure in CURES.items() if cure is None} == {
         HoldKind.IGNORED,
         HoldKind.DECLINED,
+        HoldKind.PUT_BACK,
         HoldKind.REFUSED,
         HoldKind.RULE,
         HoldKind.WAITING_FOR_DEVICES,

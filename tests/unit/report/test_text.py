@@ -4,7 +4,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.provenance import Figure
-from reconciler.report.explain import Chain, SettingRow, explain_text
+from reconciler.report.explain import Chain, SettingRow, explain_json, explain_text
 from reconciler.report.plain import display_width
 from reconciler.report.text import plan_text
 
@@ -92,6 +92,15 @@ def test_explain_shows_steps_then_settings(plan: Plan, match_golden: Callable[[s
 def test_explain_says_why_a_variant_is_held(plan: Plan) -> None:
     decision = next(each for each in plan.decisions if each.variant.name == "phi-4")
     assert explain_text(decision, ()).splitlines()[-2] == f"held: {decision.hold}"
+
+
+def test_a_change_whose_pull_request_is_put_back_says_until_when(plan: Plan) -> None:
+    text = explain_text(plan.decisions[0], (), put_back="20 are open: until one of them is closed")
+    assert text.splitlines()[-2] == "put back: 20 are open: until one of them is closed"
+    assert "put back" not in explain_text(plan.decisions[0], ())
+    document = explain_json(plan.decisions[0], (), solver={}, put_back="20 are open")
+    assert document["put_back"] == "20 are open"
+    assert "put_back" not in explain_json(plan.decisions[0], (), solver={})
 
 
 def test_explain_wraps_reasons_below_their_column(decide: Callable[..., Decision]) -> None:

@@ -1,0 +1,120 @@
+"""How many pull requests are opened and pushed: what is put back, why, and when it can come."""
+
+import math
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from reconciler.decision.proposing.merging import HOUR_S
+from reconciler.decision.proposing.standing import Written, put_back_beside
+from reconciler.decision.staging.staged_plan import Situation
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.plan import GroupPlan
+from reconciler.domain.proposals import Part, Proposal, ProposalState
+from reconciler.domain.settings import PullRequestSettings
+
+MINUTE_S = 60
+PARTS = tuple(Part)
+
+
+def within_limits(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
+    """The plans of all pull requests, some of them put back: repairs go first, then whose model is most urgent.
+
+    What is not pushed stays as it stands, and may no longer go with what else was decided: that is put back with it.
+    """
+    urgency = {plan.head_branch: _urgency(situation, plan) for plan in plans}
+    written = sorted(_written(situation, plans), key=lambda each: urgency[each.plan.head_branch])
+    settings, now_s = situation.snapshot.settings.pull_requests, situation.snapshot.now_s
+    late = {
+        each.branch: words
+        for each in written
+        if each.proposal is not None and (words := _pushed_too_often(each.proposal, settings, now_s))
+    }
+    put_back = dict(put_back_beside(situation, written, late) if late else ())
+    openings = [each for each in written if each.proposal is None and each.branch not in put_back]
+    put_back |= dict(_without_slot(situation, openings))
+    return tuple(
+        replace(plan, blocked=_hold(put_back[plan.head_branch])) if plan.head_branch in put_back else plan
+        for plan in plans
+    )
+
+
+def why_not_pushed(proposal: Proposal, settings: PullRequestSettings, now_s: float) -> str:
+    """Why nothing is pushed to an open pull request now; empty where it may be."""
+    words = _pushed_too_often(proposal, settings, now_s)
+    return f"#{proposal.number} {words}" if words else ""
+
+
+def recent(times_s: Iterable[float], now_s: float) -> list[float]:
+    """Those of the last hour, in their order; what a clock that runs ahead calls later is of it, too."""
+    return sorted(each for each in times_s if abs(now_s - each) < HOUR_S)
+
+
+def _urgency(situation: Situation, plan: GroupPlan) -> tuple[int, int, str]:
+    needs = (situation.formulated.needs.of_variant(change.variant) for change in plan.changes)
+    priority = max((need.priority for need in needs if need is not None), default=0)
+    return PARTS.index(plan.part), -priority, plan.name
+
+
+def _written(situation: Situation, plans: Iterable[GroupPlan]) -> Iterator[Written]:
+    """What is to be opened, or pushed."""
+    for plan in plans:
+        if plan.blocked is None and plan.fingerprint:
+            on_branch = (each for each in situation.proposals[plan.name] if each.head_branch == plan.head_branch)
+            proposal = next((each for each in on_branch if each.state is ProposalState.OPEN), None)
+            is_same = proposal is not None and proposal.branch_decision == plan.fingerprint
+            if not is_same and (proposal is None or not proposal.is_left_alone):
+                yield Written(plan, proposal)
+
+
+def _pushed_too_often(proposal: Proposal, settings: PullRequestSettings, now_s: float) -> str:
+    pushes, most = recent(proposal.pushes_s, now_s), settings.pushes_per_hour
+    if not most or len(pushes) < most:
+        return ""
+    times = "once" if len(pushes) == 1 else f"{len(pushes)} times"
+    return _words(f"was pushed {times} in an hour", "pushesPerHour", most, _moment(pushes[-most] + HOUR_S))
+
+
+def _without_slot(situation: Situation, openings: Iterable[Written]) -> Iterator[tuple[str, str]]:
+    """The branches for which no pull request is opened now, of all that wait for one in this order."""
+    settings, now_s = situation.snapshot.settings.pull_requests, situation.snapshot.now_s
+    ours = [each for each in situation.snapshot.proposals if each.decision or each.branch_decision]
+    opened = recent((_opened_by_s(each, now_s) for each in ours), now_s)
+    lately, are_open = len(opened), sum(each.state is ProposalState.OPEN for each in ours)
+    most, per_hour = settings.open_at_once, settings.created_per_hour
+    for each in openings:
+        comes_s = now_s
+        if most and are_open >= most:
+            are = "of our pull requests are open, or are opened before it"
+            yield each.branch, _words(f"{are_open} {are}", "open", most, "one of them is merged or closed")
+            continue
+        if per_hour and len(opened) >= per_hour:
+            comes_s = max(opened[-per_hour] + HOUR_S, now_s)
+            words = f"{max(lately, per_hour)} of our pull requests were opened in an hour, or are before it"
+            yield each.branch, _words(words, "createdPerHour", per_hour, _moment(comes_s))
+        else:
+            are_open += 1
+        insort(opened, comes_s)
+
+
+def _opened_by_s(proposal: Proposal, now_s: float) -> float:
+    """When it was opened at the latest: where the forge does not say, before its last pushes, and before it closed."""
+    if proposal.opened_at_s is not None:
+        return proposal.opened_at_s
+    closed = () if proposal.closed_at_s is None else (proposal.closed_at_s,)
+    return min((*proposal.pushes_s, *closed), default=now_s)
+
+
+def _words(what: str, setting: str, most: int, until: str) -> str:
+    return f"{what}, and pullRequests.limits.{setting} is {most}: until {until}"
+
+
+def _moment(time_s: float) -> str:
+    """The first full minute that is not before a time."""
+    full_s = math.ceil(time_s / MINUTE_S) * MINUTE_S
+    return datetime.fromtimestamp(full_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _hold(words: str) -> Hold:
+    return Hold(kind=HoldKind.PUT_BACK, words=words)

@@ -1,0 +1,153 @@
+"""How many pull requests are opened, and how often one is pushed, run after run."""
+
+from dataclasses import dataclass
+from itertools import cycle
+
+import pytest
+
+from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.proposals import PUSHES
+from reconciler.http.limits import Clock
+from reconciler.pipeline.publish import Operation
+from reconciler.pipeline.run import RunResult
+from reconciler.pipeline.session import Ask
+from reconciler.report.text import plan_text
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk, at
+from tests.servers.fleet import CHAT_DEPLOYMENT
+from tests.servers.git_workshop import run_git
+
+CHAT = "reconciler/prod-chat-urgent-705ae555"
+LABELS = "pullRequests: {labels: [reconciler]"
+
+
+@dataclass
+class DeskClock(Clock):
+    """The time of a desk's runs."""
+
+    desk: Desk
+
+    def now_s(self) -> float:
+        return self.desk.now_s
+
+
+def limit(desk: Desk, limits: str) -> None:
+    desk.configure(LABELS, f"{LABELS}, limits: {{{limits}}}")
+
+
+def run(desk: Desk, load: Ask) -> dict[str, tuple[Operation, str]]:
+    """What happened to each part of a group that something happened to, and why."""
+    return happened(result_of(desk, load))
+
+
+def result_of(desk: Desk, load: Ask) -> RunResult:
+    return desk.run(load, Local(desk.workshop.remote, DeskClock(desk)))
+
+
+def happened(result: RunResult) -> dict[str, tuple[Operation, str]]:
+    found = (each for each in result.published if each.operation is not Operation.NONE)
+    return {f"{each.group} {each.part}": (each.operation, each.reason) for each in found}
+
+
+def body(desk: Desk) -> str:
+    return next(each.body for each in desk.pull_requests() if each.is_open and each.head_branch == CHAT)
+
+
+def message(desk: Desk) -> str:
+    return run_git(desk.workshop.remote, "log", "-1", "--format=%B", CHAT)
+
+
+def test_a_pull_request_is_pushed_four_times_in_an_hour(desk: Desk) -> None:
+    """A minute apart; the fifth waits for the first to be an hour ago, and its text waits with it."""
+    loads = cycle((BUSY, PEAK))
+    made = [run(desk, next(loads)) for _ in range(4)]
+    assert [operation for each in made for operation, _ in each.values()] == [
+        Operation.CREATED,
+        *[Operation.UPDATED] * 3,
+    ]
+    times = [desk.now_s - 60 * ago for ago in (3, 2, 1)]
+    assert f"\n{PUSHES}: {' '.join(f'{each:.0f}' for each in times)}" in message(desk)
+    before, branches = body(desk), desk.branches()
+    result = result_of(desk, next(loads))
+    words = "#1 was pushed 4 times in an hour, and pullRequests.limits.pushesPerHour is 4: until 2026-09-21 15:15 UTC"
+    assert happened(result) == {"prod/chat urgent": (Operation.PUT_BACK, words)}
+    assert f"\nPut back\n   prod/chat urgent: {words}\n" in plan_text(result.prepared.plan)
+    assert (body(desk), desk.branches()) == (before, branches)
+    desk.now_s += 3300  # and a minute by the run: to the second an hour after the first
+    assert run(desk, BUSY)["prod/chat urgent"][0] is Operation.UPDATED
+    assert len(message(desk).partition(f"{PUSHES}: ")[2].split()) == 3
+
+
+def test_without_a_limit_no_pushes_are_told(desk: Desk) -> None:
+    limit(desk, "pushesPerHour: 0")
+    for load in (BUSY, PEAK) * 4:
+        assert run(desk, load)["prod/chat urgent"][0] in (Operation.CREATED, Operation.UPDATED)
+    assert PUSHES not in message(desk)
+
+
+def test_what_is_decided_already_is_no_push(desk: Desk) -> None:
+    limit(desk, "pushesPerHour: 1")
+    assert run(desk, BUSY) == {"prod/chat urgent": (Operation.CREATED, "")}
+    assert run(desk, BUSY) == {}
+
+
+def test_closing_is_no_push_and_another_pull_request_begins_anew(desk: Desk) -> None:
+    limit(desk, "pushesPerHour: 1")
+    run(desk, BUSY)
+    assert run(desk, QUIET)["prod/chat urgent"][0] is Operation.CLOSED
+    assert run(desk, PEAK) == {"prod/chat urgent": (Operation.CREATED, "")}
+    assert PUSHES not in message(desk)
+
+
+def test_a_branch_that_somebody_deleted_is_pushed_again_at_once(desk: Desk) -> None:
+    limit(desk, "pushesPerHour: 1")
+    run(desk, BUSY)
+    run_git(desk.workshop.remote, "branch", "-D", CHAT)
+    assert run(desk, BUSY)["prod/chat urgent"][0] is not Operation.PUT_BACK
+    assert CHAT in desk.branches()
+
+
+def test_a_branch_that_conflicts_waits_for_its_next_push(desk: Desk) -> None:
+    """Which no plan knows of: it is decided as before, and only git sees that it does not merge."""
+    limit(desk, "pushesPerHour: 1")
+    run(desk, BUSY)
+    desk.write("clusters/prod/chat/deployment.yaml", CHAT_DEPLOYMENT.replace(b"# since June", b"# since July"))
+    branches = desk.branches()
+    operation, words = run(desk, BUSY)["prod/chat urgent"]
+    assert (operation, words.partition(",")[0]) == (Operation.PUT_BACK, "#1 was pushed once in an hour")
+    assert desk.branches() == branches
+    desk.now_s += 3600
+    assert run(desk, BUSY)["prod/chat urgent"][0] is Operation.UPDATED
+
+
+@pytest.mark.parametrize("limits", ["open: 1", "createdPerHour: 1"])
+def test_one_is_opened_and_the_other_waits(desk: Desk, limits: str) -> None:
+    limit(desk, limits)
+    found = run(desk, BUSY_TWICE)
+    assert {operation for operation, _ in found.values()} == {Operation.CREATED, Operation.PUT_BACK}
+    assert len(desk.pull_requests()) == 1
+    before = desk.state()
+    assert Operation.CREATED not in {operation for operation, _ in run(desk, BUSY_TWICE).values()}
+    assert desk.state() == before
+
+
+def test_what_was_closed_makes_room_for_what_is_open_and_not_for_what_was_opened(desk: Desk) -> None:
+    limit(desk, "open: 1, createdPerHour: 2")
+    assert len(run(desk, BUSY_TWICE)) == 2
+    desk.forge.update(1, close=True)
+    found = run(desk, BUSY_TWICE)
+    assert [each.number for each in desk.pull_requests()] == [1, 2]
+    desk.forge.update(2, close=True)
+    found = run(desk, at(250.0))
+    assert {operation for operation, _ in found.values()} >= {Operation.PUT_BACK}
+    assert "createdPerHour" in str(found)
+    desk.now_s += 3600
+    assert Operation.CREATED in {operation for operation, _ in run(desk, at(250.0)).values()}
+
+
+def test_a_push_of_a_clock_that_runs_ahead_counts_and_one_far_ahead_does_not(desk: Desk) -> None:
+    limit(desk, "pushesPerHour: 1")
+    run(desk, BUSY)
+    desk.now_s -= 1800
+    assert run(desk, PEAK)["prod/chat urgent"][0] is Operation.PUT_BACK
+    desk.now_s -= 7200
+    assert run(desk, PEAK)["prod/chat urgent"][0] is Operation.UPDATED
