@@ -1,5 +1,6 @@
 """Pull requests on GitHub and GitHub Enterprise Server."""
 
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -9,7 +10,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.answers import flag_of, needed_text, number_of, text_of, time_of
 from reconciler.forge.creating import create_once
-from reconciler.forge.failures import ForbiddenError
+from reconciler.forge.failures import ForbiddenError, NotFoundError
 from reconciler.forge.github.answers import is_from, pull_request_of
 from reconciler.forge.github.client import GitHubClient
 from reconciler.forge.github.failures import UnprocessableError
@@ -231,14 +232,15 @@ class GitHub:
         return replace(pull_request, labels=(*pull_request.labels, *missing))
 
     def _unlabel(self, pull_request: PullRequest, labels: tuple[str, ...]) -> PullRequest:
-        gone = [label for label in labels if label in pull_request.labels]
+        gone = []
         try:
-            for label in gone:
+            for label in [each for each in labels if each in pull_request.labels]:
                 path = self._path(f"issues/{pull_request.number}/labels/{quote(label, safe='')}")
-                self._client.delete(path, action=f"take label {label} from pull request {pull_request.number}")
+                with contextlib.suppress(NotFoundError):  # it is gone: an answer was lost, or a person was faster
+                    self._client.delete(path, action=f"take label {label} from pull request {pull_request.number}")
+                gone.append(label)
         except ReconcilerError as error:
             logger.warning("pull request %d keeps a label that fits no more: %s", pull_request.number, error)
-            return pull_request
         return replace(pull_request, labels=tuple(label for label in pull_request.labels if label not in gone))
 
     def _request_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:

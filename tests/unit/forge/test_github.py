@@ -221,6 +221,33 @@ def test_labels_and_reviewers_that_are_refused_are_only_warnings(
     assert all(f"pull request {created.number}" in warning for warning in warnings)
 
 
+LABELS = r"/issues/\d+/labels/"
+
+
+def test_a_label_whose_removal_was_not_answered_is_gone(github: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The second attempt finds it no more, which is what was wanted."""
+    github.push(HEAD)
+    forge = github.open()
+    number = create(forge, labels=("saving", "looked at", "move")).number
+    github.server.cut("DELETE", LABELS, applied=True)
+    assert forge.update(number, unlabel=("saving", "move")).labels == ("looked at",)
+    assert listed(forge)[0].labels == ("looked at",)
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def test_a_label_that_may_not_be_removed_is_told_and_those_before_it_are_gone(
+    github: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    github.push(HEAD)
+    forge = github.open()
+    number = create(forge, labels=("saving", "move")).number
+    github.server.fail("DELETE", rf"{LABELS}move", status=403)
+    assert forge.update(number, unlabel=("saving", "move")).labels == ("move",)
+    assert listed(forge)[0].labels == ("move",)
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert warning.startswith(f"pull request {number} keeps a label that fits no more")
+
+
 def test_a_create_whose_answer_was_lost_finds_what_it_created(github: Any) -> None:
     github.push(HEAD)
     github.server.cut("POST", CREATE, applied=True)
