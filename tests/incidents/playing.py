@@ -109,7 +109,6 @@ class Outcome:
 def remembered(incidents: Sequence[Incident], directory: Path) -> Iterator[str]:
     """The base URL of one Prometheus that remembers all of them."""
     blocks = directory / "blocks"
-    blocks.mkdir()
     with ThreadPoolExecutor() as pool:
         list(pool.map(_write, range(len(incidents)), incidents, repeat(blocks)))
     with serve_blocks(blocks, directory) as url:

@@ -190,7 +190,6 @@ def remembered(moments: Sequence[Moment], folder: Path) -> Iterator[str]:
     """The base URL of one Prometheus that remembers all moments, which lie a day or more apart."""
     assert all(later.at_s - sooner.at_s > 24 * HOUR_S for sooner, later in pairwise(sorted(moments, key=_time_of)))
     blocks = folder / "blocks"
-    blocks.mkdir()
     with ThreadPoolExecutor() as pool:
         sources = [folder / f"{number}.om" for number in range(len(moments))]
         list(pool.map(write_blocks, [moment.history() for moment in moments], sources, repeat(blocks)))
