@@ -102,6 +102,7 @@ def serve_git(
 
 class _GitHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body are two writes: the second would wait 40 ms
 
     @property
     def git(self) -> GitServer:

@@ -111,6 +111,7 @@ def serve_script(respond: Respond) -> Iterator[ScriptedServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # header and body are two writes: the second would wait 40 ms
 
         def do_GET(self) -> None:
             self._answer()
