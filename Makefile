@@ -2,7 +2,8 @@
 
 SHELL := /bin/sh
 PYTHONS ?= python3.13 python3.12 python3.11 python3
-PYTEST_ARGS ?= -n auto
+# Each worker has its half and takes of the other's when it is done: a file's server is seldom started twice.
+PYTEST_ARGS ?= -n auto --dist worksteal
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
