@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,7 +26,7 @@ class Renderer:
     """Renders templates by name; `templates` (name -> text) replaces the shipped ones."""
 
     def __init__(self, templates: Mapping[str, str] | None = None) -> None:
-        self._environment = _environment(shipped_templates() if templates is None else templates)
+        self._environment = _shipped_environment() if templates is None else _environment(templates)
 
     def render(self, name: str, view: "DataclassInstance") -> str:
         """The text of template `name`, its variables the fields of `view`.
@@ -64,6 +65,12 @@ def _cut(text: str, room: int) -> str:
         kept += "\n```"
     open_details = kept.count("<details>") - kept.count("</details>")
     return kept + ("\n" + "</details>" * open_details if open_details > 0 else "")
+
+
+@cache
+def _shipped_environment() -> ImmutableSandboxedEnvironment:
+    """Read and compiled once in a process: nothing that is rendered changes it."""
+    return _environment(shipped_templates())
 
 
 def _environment(templates: Mapping[str, str]) -> ImmutableSandboxedEnvironment:

@@ -84,3 +84,9 @@ def test_a_text_never_exceeds_its_limit_and_keeps_its_marker(template: str, limi
     text = Renderer({"t.j2": template}).render_within("t.j2", [View(name="a")], limit=limit, marker="<!-- m -->")
     assert len(text) <= limit
     assert text.endswith("<!-- m -->\n")
+
+
+def test_shipped_templates_are_read_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Renderer()
+    monkeypatch.setattr("reconciler.rendering.renderer.shipped_templates", lambda: pytest.fail("read again"))
+    Renderer()
