@@ -10,7 +10,7 @@ an error that says so. Nothing is converted: text is no number and the other way
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -45,6 +45,7 @@ from reconciler.config.values import (
 )
 from reconciler.domain.settings import DELIVER, GitSettings, PullRequestSettings, Settings
 from reconciler.policy.reading.files import PolicyFile
+from reconciler.resources.field_texts import described_fields
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"
@@ -262,6 +263,15 @@ class _EditorSchema(GenerateJsonSchema):
         shown = super().default_schema(schema)
         if shown.get("default") in (None, []) or isinstance(shown["default"], dict):
             shown.pop("default", None)
+        return shown
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Every key with its meaning."""
+        shown = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        for name, info in described_fields(model).items():
+            if info.description:
+                shown["properties"][name]["description"] = info.description
         return shown
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:

@@ -43,7 +43,6 @@ class ConfigSection(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         alias_generator=to_camel,
-        use_attribute_docstrings=True,
         model_title_generator=lambda model: re.sub("(Section|Entry|File)$", "", model.__name__),
         field_title_generator=lambda name, field: field.alias or to_camel(name),
     )

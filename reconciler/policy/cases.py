@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.places import DocumentRef
@@ -27,11 +27,7 @@ _BY = {True: "by itself", False: "by a person"}
 _STOPS = (VerdictKind.REFUSE, VerdictKind.HOLD)
 
 
-class _Section(Shape):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class GivenSection(_Section):
+class GivenSection(Shape):
     """A change: what there is, and what the optimizer would have it be."""
 
     cluster: str = "default"
@@ -68,7 +64,7 @@ class GivenSection(_Section):
         return value
 
 
-class ExpectSection(_Section):
+class ExpectSection(Shape):
     """What rules are to say of it."""
 
     verdict: Literal["refuse", "hold", "clamp", "needs approval", "allow"]
@@ -80,7 +76,7 @@ class ExpectSection(_Section):
     """whether a rule lets it merge by itself, and none leaves it to a person (= either)"""
 
 
-class CaseSection(_Section):
+class CaseSection(Shape):
     """One case."""
 
     name: Name
@@ -88,7 +84,7 @@ class CaseSection(_Section):
     expect: ExpectSection
 
 
-class CasesFile(_Section):
+class CasesFile(Shape):
     """Cases for the rules of a repository."""
 
     api_version: Literal["reconciler.io/v1alpha1"]

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pydantic import ConfigDict
-
 from reconciler.domain.rules import Asks, Rule
 from reconciler.policy.subjects import Change, Range, Spoken, Subject
 from reconciler.resources.validation import Shape
@@ -15,8 +13,6 @@ Own = TypeVar("Own")
 
 class KindSection(Shape):
     """What stands below the name of a kind in a policy file."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     def asks(self) -> Asks:
         """The same as a rule asks it."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from reconciler.manifests.wording import describe, join_words
+from reconciler.resources.field_texts import described_fields
 
 _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 _DEFAULT = re.compile(r" \(= .*\)$")
@@ -23,7 +24,7 @@ def describe_expected(model: type[BaseModel], field: Sequence[str | int]) -> str
 def list_names(model: type[BaseModel], field: Sequence[str | int]) -> tuple[str, ...]:
     """The names of the fields that may stand in the mapping at `field`."""
     models = (inner for annotation in _resolve(model, field) for inner, _ in _unwrap(annotation))
-    return tuple(name for inner in models if _is_model(inner) for name in _fields_of(inner))
+    return tuple(name for inner in models if _is_model(inner) for name in described_fields(inner))
 
 
 def is_secret(model: type[BaseModel], field: Sequence[str | int]) -> bool:
@@ -46,7 +47,7 @@ def _resolve(model: type[BaseModel], field: Sequence[str | int]) -> tuple[object
 
 def _children(annotation: object, part: str | int) -> Iterator[object]:
     if _is_model(annotation):
-        info = _fields_of(annotation).get(str(part))
+        info = described_fields(annotation).get(str(part))
         if info is not None:
             yield Annotated[info.annotation, info]
         return
@@ -97,7 +98,3 @@ def _describe_type(annotation: object) -> str:
 
 def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {info.alias or name: info for name, info in model.model_fields.items()}

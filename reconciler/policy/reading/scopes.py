@@ -5,8 +5,6 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict
-
 from reconciler.domain.rules import Direction, Scope
 from reconciler.policy.reading.values import Glob, Priority
 from reconciler.resources.validation import Shape
@@ -14,8 +12,6 @@ from reconciler.resources.validation import Shape
 
 class PrioritySection(Shape):
     """Bounds of a priority."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     at_least: Priority | None = None
     """the lowest priority"""
@@ -25,8 +21,6 @@ class PrioritySection(Shape):
 
 class ScopeSection(Shape):
     """Which changes a rule is for: every key that is given must fit."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     cluster: Glob | None = None
     """a glob on the cluster"""

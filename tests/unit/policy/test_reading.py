@@ -28,6 +28,7 @@ from reconciler.domain.rules import (
 from reconciler.domain.settings import Settings
 from reconciler.policy.reading.files import ReadPolicy, join_policies, read_policy
 from reconciler.policy.registry import KINDS
+from reconciler.resources.field_texts import described_fields
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
 SHIPPED = Path(__file__).parents[3] / "policies"
@@ -188,4 +189,4 @@ def test_every_kind_says_what_it_is_called_and_what_its_fields_mean() -> None:
     for name, kind in KINDS.items():
         assert kind.name == name
         assert kind.section.__doc__
-        assert all(field.description for field in kind.section.model_fields.values()), name
+        assert all(field.description for field in described_fields(kind.section).values()), name
