@@ -1,5 +1,6 @@
 """The command `reconciler`: commands, exit codes, and errors as sentences."""
 
+import gc
 import logging
 import os
 import signal
@@ -34,6 +35,8 @@ STOPPED = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
 AFTER_STOP = "stopped; temporary files are gone; what was published stays, and the next run goes on from there"
 
 HELP_WIDTH = 100
+COLLECTED_AFTER = 100_000
+"""New objects: what is imported stays, and looking through it again and again was a seventh of a start."""
 
 app = typer.Typer(
     name="reconciler",
@@ -96,6 +99,7 @@ def about(*, version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    gc.set_threshold(COLLECTED_AFTER)
     reserve_stdout()
     for number in STOPPED:
         signal.signal(number, _stop)
