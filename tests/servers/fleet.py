@@ -24,7 +24,7 @@ from reconciler.cli.main import invoke
 from reconciler.forge.local.files import parse_pull_request
 from tests.servers.forge_server import ForgeServer
 from tests.servers.git_http import GitServer, serve_git
-from tests.servers.git_workshop import Workshop, run_git
+from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 from tests.servers.github import serve_github
 from tests.servers.gitlab import serve_gitlab
 from tests.servers.prometheus import History, Points
@@ -390,6 +390,11 @@ class Fleet:
             text=True,
         )
 
+    def configure(self, settings: str) -> None:
+        """Commit the repository's configuration, on top of what the clone holds."""
+        self.workshop.write("reconciler.yaml", settings.encode())
+        self.workshop.commit("A person's change")
+
     def write(self, path: str, content: str | bytes, message: str = "A person's change") -> str:
         """Commit a file to the base branch, as a person."""
         self.workshop.git("fetch", "-q", "origin", "main")
@@ -552,11 +557,7 @@ def make_template(folder: Path) -> Workshop:
     """The fleet repository with its manifests, to be copied for each test."""
     owner = folder / "acme"
     owner.mkdir()
-    remote, clone = owner / "fleet.git", owner / "person"
-    run_git(owner, "init", "-q", "--bare", "--initial-branch=main", str(remote))
-    run_git(owner, "init", "-q", "--initial-branch=main", str(clone))
-    run_git(clone, "remote", "add", "origin", f"../{remote.name}")
-    workshop = Workshop(remote=remote, clone=clone)
+    workshop = empty_workshop(owner)
     for path, content in MANIFESTS.items():
         workshop.write(path, content)
     workshop.write("reconciler.yaml", SETTINGS.encode())
@@ -573,7 +574,7 @@ def open_fleet(
     copied = Workshop(remote=folder / "acme" / template.remote.name, clone=folder / "acme" / template.clone.name)
     fleet = Fleet(folder=folder, workshop=copied, prometheus=prometheus, day=day)
     if forge == "local":
-        fleet.write("reconciler.yaml", SETTINGS + settings)
+        fleet.configure(SETTINGS + settings)
         yield fleet
         return
     with SERVED[forge]() as server:
@@ -581,7 +582,7 @@ def open_fleet(
         server.add_repository(FULL_NAME, copied.remote)
         with serve_git(copied.remote, root=folder, token=server.token) as git:
             fleet = replace(fleet, git=git, forge=server)
-            fleet.write("reconciler.yaml", f'{SETTINGS}forge: {{kind: {forge}, url: "{server.url}"}}\n{settings}')
+            fleet.configure(f'{SETTINGS}forge: {{kind: {forge}, url: "{server.url}"}}\n{settings}')
             fleet.environment = {
                 "RECONCILER_FORGE_TOKEN": server.token,
                 "RECONCILER_TRUSTED_ORIGINS": server.host,

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -68,12 +69,16 @@ class GitServer:
     closing: threading.Event = field(default_factory=threading.Event)
 
 
+@cache
+def backend() -> str:
+    """Where git has its HTTP backend: `git http-backend` is a process more for each request."""
+    exec_path = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+    return str(Path(exec_path, "git-http-backend"))
+
+
 def is_available() -> bool:
     """Whether git brought its HTTP backend along."""
-    if shutil.which("git") is None:
-        return False
-    exec_path = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
-    return Path(exec_path, "git-http-backend").exists()
+    return shutil.which("git") is not None and Path(backend()).exists()
 
 
 @contextmanager
@@ -162,9 +167,7 @@ class _GitHandler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _run_backend(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        answer = subprocess.run(
-            ["git", "http-backend"], input=body, capture_output=True, env=self._backend_environment(len(body))
-        )
+        answer = subprocess.run([backend()], input=body, capture_output=True, env=self._backend_environment(len(body)))
         head, _, content = answer.stdout.partition(b"\r\n\r\n")
         pairs = [line.partition(": ") for line in head.decode("latin-1").split("\r\n") if line]
         headers = [(name, value) for name, _, value in pairs if name != "Status"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MANIFEST = b"kind: Deployment\r\nspec:\n  replicas: 3  # kept\n\n"
+WITHOUT_UPKEEP = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
 ODD_PATH = 'apps/odd "name"\\\nhere.yaml'
 
 
@@ -50,19 +51,27 @@ def run_git(directory: Path, *arguments: str) -> str:
     return completed.stdout.decode("utf-8", "replace").strip()
 
 
+def empty_workshop(folder: Path) -> Workshop:
+    """A remote without a commit, and a clone of it; no upkeep by git itself, which every push would wait for."""
+    workshop = Workshop(remote=folder / "fleet.git", clone=folder / "person")
+    run_git(folder, "init", "-q", "--bare", "--template=", "--initial-branch=main", str(workshop.remote))
+    run_git(folder, "init", "-q", "--template=", "--initial-branch=main", str(workshop.clone))
+    run_git(workshop.clone, "remote", "add", "origin", f"../{workshop.remote.name}")
+    for configuration in (workshop.remote / "config", workshop.clone / ".git" / "config"):
+        with configuration.open("a") as file:
+            file.write(WITHOUT_UPKEEP)
+    return workshop
+
+
 def open_workshop(folder: Path) -> Workshop:
     """Two commits: `README.md`, then `apps/llama.yaml`, an executable `run.sh` and a file with an odd name."""
-    remote, clone = folder / "fleet.git", folder / "person"
-    run_git(folder, "init", "-q", "--bare", "--initial-branch=main", str(remote))
-    run_git(folder, "init", "-q", "--initial-branch=main", str(clone))
-    run_git(clone, "remote", "add", "origin", f"../{remote.name}")
-    workshop = Workshop(remote=remote, clone=clone)
+    workshop = empty_workshop(folder)
     workshop.write("README.md", b"first\n")
     workshop.commit("First")
     workshop.write("apps/llama.yaml", MANIFEST)
     workshop.write(ODD_PATH, b"odd\n")
     workshop.write("run.sh", b"#!/bin/sh\n")
-    (clone / "run.sh").chmod(0o755)
+    (workshop.clone / "run.sh").chmod(0o755)
     workshop.commit("Second")
     return workshop
 

@@ -21,7 +21,7 @@ from reconciler.domain.proposals import ProposedChange
 from reconciler.forge.marker import read_marker
 from reconciler.http.limits import Clock as DoorClock
 from tests.servers.fleet import HOUR_S, STEP_S, Day, Fleet, Outcome, write_replica
-from tests.servers.git_workshop import Workshop, run_git
+from tests.servers.git_workshop import empty_workshop
 from tests.servers.prometheus import History, serve_blocks, write_blocks
 from tests.servers.speeds import GRANITE_A100, LLAMA_H100, Speed
 
@@ -293,10 +293,6 @@ def at_work(
     """A team at a moment, whose repository began two years ago with these rules."""
     owner = folder / "acme"
     owner.mkdir(parents=True)
-    remote, clone = owner / "fleet.git", owner / "person"
-    run_git(owner, "init", "-q", "--bare", "--initial-branch=main", str(remote))
-    run_git(owner, "init", "-q", "--initial-branch=main", str(clone))
-    run_git(clone, "remote", "add", "origin", f"../{remote.name}")
     models = sorted({each.model or each.name for each in moment.served})
     told = f", learned: {{date: {learned}, {LEARNED}}}" if learned else ""
     listed = "".join(MODEL.replace("NAME", each).replace("LEARNED", told) for each in models)
@@ -305,7 +301,7 @@ def at_work(
         assert old in text
         text = text.replace(old, new)
     files = {each.path: each.manifest(each.phases[0].replicas) for each in moment.served}
-    workshop = Workshop(remote=remote, clone=clone)
+    workshop = empty_workshop(owner)
     with pytest.MonkeyPatch.context() as patch:
         day = Day(start_s=moment.at_s)
         team = Team(folder=folder, workshop=workshop, prometheus=prometheus, day=day, moment=moment, patch=patch)

@@ -14,7 +14,7 @@ from reconciler.pipeline.observe import read_files
 from reconciler.pipeline.written_counts import read_written
 from reconciler.policy.reading.files import read_policy
 from reconciler.snapshot.declarations import fold
-from tests.servers.git_workshop import Workshop, run_git
+from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 
 DAY_S = 86_400.0
 NOW_S = 1_790_000_000.0
@@ -45,11 +45,7 @@ def manifest(replicas: int, name: str = "chat") -> bytes:
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workshop, Callable[[float], None]]:
     """Somebody who began a repository 40 days ago, and a way to have them commit days ago."""
-    remote, clone = tmp_path / "fleet.git", tmp_path / "person"
-    run_git(tmp_path, "init", "-q", "--bare", "--initial-branch=main", str(remote))
-    run_git(tmp_path, "init", "-q", "--initial-branch=main", str(clone))
-    run_git(clone, "remote", "add", "origin", f"../{remote.name}")
-    workshop = Workshop(remote=remote, clone=clone)
+    workshop = empty_workshop(tmp_path)
 
     def ago(days: float) -> None:
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"{NOW_S - days * DAY_S:.0f} +0000")
