@@ -68,7 +68,8 @@ class Proposal:
     (empty: no branch, or a commit without our trailer). `changes` and `promises` (one a change, or none) come from the
     marker, which anybody may have edited: they can only make us do less. `touched_by` names a person whose commit is on
     the branch. Times are Unix seconds: `opened_at_s` is None where the forge does not say, `pushes_s` are those of the
-    last hour's pushes as far as its branch tells them, and at least the last one's.
+    last hour's pushes as far as its branch tells them, and at least the last one's; `reverted_at_s` is when a person
+    took back what was merged.
     """
 
     group: str
@@ -86,6 +87,7 @@ class Proposal:
     closed_at_s: float | None = None
     opened_at_s: float | None = None
     pushes_s: tuple[float, ...] = ()
+    reverted_at_s: float | None = None
     title: str = ""
     body_digest: str = ""
     url: str = ""

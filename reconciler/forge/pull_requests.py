@@ -107,7 +107,7 @@ class PullRequest:
     `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
     `opened_at_s` where the forge does not say. `is_from_fork`: `head_branch` is not one of this repository, and its
     name anybody's. `is_scheduled`: whoever opened it told the forge to merge it once the rules of its base are
-    met.
+    met. `merged_as` are the commits that its merge made on the base, as far as the forge tells.
     """
 
     number: int
@@ -124,6 +124,7 @@ class PullRequest:
     is_scheduled: bool = False
     closed_at_s: float | None = None
     opened_at_s: float | None = None
+    merged_as: tuple[str, ...] = ()
     url: str = ""
 
     @property

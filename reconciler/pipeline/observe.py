@@ -24,6 +24,7 @@ from reconciler.metrics.queries.ranges import live_queries
 from reconciler.metrics.reading.decoding import clusters_seen
 from reconciler.metrics.tracked.queries import tracking_queries
 from reconciler.pipeline.base_history import ComparedBranches, compare_with_base
+from reconciler.pipeline.reverts import note_reverts
 from reconciler.pipeline.session import Doors, Progress, no_progress
 from reconciler.pipeline.unread import (
     ATTRIBUTES,
@@ -260,9 +261,18 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
         else each
         for each in found
     )
+    shown = {each.number: each for each in known}
+    proposals = [proposal_of(each, tips.get(each.head_branch), doors.author) for each in known]
     return ForgeView(
-        proposals=tuple(proposal_of(each, tips.get(each.head_branch), doors.author) for each in known),
-        pull_requests={each.number: each for each in known},
+        proposals=note_reverts(
+            doors.repository,
+            proposals,
+            shown,
+            since_s=now_s - settings.pull_requests.reopen_after_s,
+            listed_since_s=now_s - window_s,
+            now_s=now_s,
+        ),
+        pull_requests=shown,
         branches=branches,
         tips={name: tip for name, tip in tips.items() if name not in compared.merged},
         merged_in_git=tuple(each.number for each in found if each.is_open and each.head_branch in compared.merged),

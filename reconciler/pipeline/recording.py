@@ -29,7 +29,7 @@ from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN = "committed_s", "written"
-LATER = ("promises", "opened_at_s", "pushes_s")
+LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s")
 """What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
 DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)

@@ -14,13 +14,14 @@ CLOSED_BAND = 0.1
 
 
 def why_declined(situation: Situation, group: str, changes: Sequence[AllocationChange]) -> Hold | None:
-    """That a person closed a pull request of the group that said the same; None where nobody did.
+    """That a person closed a pull request of the group that said the same, or reverted it; None where nobody did.
 
     A person's word against a change is held against its verdict, too.
     """
     for proposal in situation.proposals[group] if changes else ():
         if _is_rejection(proposal, situation) and _is_like(changes, proposal):
-            words = f"a person closed pull request #{proposal.number} for this decision"
+            did = "closed" if proposal.state is ProposalState.CLOSED else "reverted the merge of"
+            words = f"a person {did} pull request #{proposal.number} for this decision"
             return Hold(kind=HoldKind.DECLINED, words=words)
     return None
 
@@ -78,11 +79,13 @@ def _in_short(key: ResourceKey, hold: Hold) -> str:
 
 
 def _is_rejection(proposal: Proposal, situation: Situation) -> bool:
-    """Whether a person said no not long ago; at an unknown time counts as now."""
-    if proposal.state is not ProposalState.CLOSED:
+    """Whether a person said no not long ago, before the merge or after it; at an unknown time counts as now."""
+    is_closed = proposal.state is ProposalState.CLOSED
+    if not is_closed and proposal.reverted_at_s is None:
         return False
     reopen_after_s = situation.snapshot.settings.pull_requests.reopen_after_s
-    return proposal.closed_at_s is None or situation.snapshot.now_s - proposal.closed_at_s < reopen_after_s
+    at_s = proposal.closed_at_s if is_closed else proposal.reverted_at_s
+    return at_s is None or situation.snapshot.now_s - at_s < reopen_after_s
 
 
 def _is_like(changes: Sequence[AllocationChange], closed: Proposal) -> bool:

@@ -24,6 +24,7 @@ def pull_request_of(answer: object, full_name: str) -> PullRequest:
         is_scheduled=_is_scheduled(answer),
         closed_at_s=time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
+        merged_as=_merged_as(answer),
         url=needed_text(answer, "html_url"),
     )
 
@@ -37,6 +38,12 @@ def _state(answer: object) -> PullRequestState:
     if text_of(answer, "merged_at"):
         return PullRequestState.MERGED
     return PullRequestState.OPEN if needed_text(answer, "state") == "open" else PullRequestState.CLOSED
+
+
+def _merged_as(answer: object) -> tuple[str, ...]:
+    """The merge, the squashed commit, or the last of those that were rebased; before the merge it is only tried."""
+    commit = text_of(answer, "merge_commit_sha")
+    return (commit,) if commit and text_of(answer, "merged_at") else ()
 
 
 def _is_scheduled(answer: object) -> bool:

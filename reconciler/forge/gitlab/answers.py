@@ -49,6 +49,7 @@ def pull_request_of(answer: object) -> PullRequest:
         is_scheduled=is_open and is_scheduled,
         closed_at_s=None if is_open else time_of(answer, "merged_at") or time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
+        merged_as=tuple(filter(None, (text_of(answer, f"{name}_commit_sha") for name in ("merge", "squash")))),
         url=needed_text(answer, "web_url"),
     )
 

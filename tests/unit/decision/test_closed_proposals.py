@@ -103,3 +103,16 @@ def test_nothing_to_change_is_not_blocked(closed: Any) -> None:
     fleet.add(replicas=20)
     fleet.offer(199.0)
     assert blocked(fleet) == ""
+
+
+@pytest.mark.parametrize(("days_ago", "is_blocked"), [(None, False), (0.0, True), (6.9, True), (7.0, False)])
+def test_what_a_person_reverted_after_its_merge_counts_from_then(
+    fleet: Any, make: Any, days_ago: float | None, *, is_blocked: bool
+) -> None:
+    fleet.add(replicas=30)
+    fleet.offer(199.0)
+    reverted_at_s = None if days_ago is None else fleet.now_s - days_ago * DAY_S
+    told = {"state": ProposalState.MERGED, "closed_at_s": fleet.now_s - 20 * DAY_S, "reverted_at_s": reverted_at_s}
+    fleet.propose(make.change("llama", "30 x H100", "20 x H100"), **told)
+    words = "a person reverted the merge of pull request #7 for this decision"
+    assert blocked(fleet) == (words if is_blocked else "")

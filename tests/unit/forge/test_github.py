@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge.github.answers import pull_request_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
 from reconciler.forge.reviews import CommitStatus, Verdict
 from tests.servers.forge_server import Answer, Fault
@@ -534,3 +535,20 @@ def test_a_status_that_somebody_else_set_under_our_name_is_set_again(github: Any
     statuses[0]["creator"]["id"] = 666
     github.open().reviews.set_status(commit, status)
     assert len(statuses) == 2
+
+
+def test_what_a_merge_came_to_is_known_once_it_is_merged() -> None:
+    """Before, GitHub names a merge that it only tried."""
+    answer = {
+        "number": 1,
+        "state": "closed",
+        "title": "A title",
+        "html_url": "https://github.com/acme/fleet/pull/1",
+        "head": {"ref": HEAD, "sha": "a" * 40},
+        "base": {"ref": "main"},
+        "merge_commit_sha": "b" * 40,
+    }
+    assert pull_request_of(answer, "acme/fleet").merged_as == ()
+    assert pull_request_of(answer | {"merged_at": "2026-11-20T12:00:00Z"}, "acme/fleet").merged_as == ("b" * 40,)
+    answer |= {"merged_at": "2026-11-20T12:00:00Z", "merge_commit_sha": None}
+    assert pull_request_of(answer, "acme/fleet").merged_as == ()

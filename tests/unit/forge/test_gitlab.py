@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge.gitlab.answers import pull_request_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
@@ -560,3 +561,24 @@ def test_the_token_is_in_no_representation_and_no_address(gitlab: GitLabStage) -
     assert "canary" not in repr(vars(forge))
     assert all("canary" not in request.path + str(request.query) for request in gitlab.server.requests)
     assert any("canary" in str(request.headers) for request in gitlab.server.requests)
+
+
+@pytest.mark.parametrize(
+    ("told", "merged_as"),
+    [
+        ({}, ()),
+        ({"merge_commit_sha": "b" * 40, "squash_commit_sha": None}, ("b" * 40,)),
+        ({"merge_commit_sha": "b" * 40, "squash_commit_sha": "c" * 40}, ("b" * 40, "c" * 40)),
+        ({"merge_commit_sha": None, "squash_commit_sha": "c" * 40}, ("c" * 40,)),
+    ],
+)
+def test_what_a_merge_came_to_is_known(told: dict[str, object], merged_as: tuple[str, ...]) -> None:
+    answer = {
+        "iid": 1,
+        "state": "merged",
+        "title": "A title",
+        "source_branch": HEAD,
+        "target_branch": "main",
+        "web_url": "https://gitlab.example.com/acme/fleet/-/merge_requests/1",
+    }
+    assert pull_request_of(answer | told).merged_as == merged_as
