@@ -11,6 +11,7 @@ from reconciler.domain.settings import Identity
 from reconciler.forge.merging import MergeAnswer
 from reconciler.forge.reviews import Reviews
 from reconciler.forge.rights import Rights
+from reconciler.forge.schedules import PipelineSchedule
 
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
@@ -168,6 +169,10 @@ class Forge(Protocol):
 
     def rights(self, *, base: str, head: str) -> Rights:
         """What may be done with a pull request from a branch like `head` to `base`; nothing is changed by asking."""
+        ...
+
+    def schedules(self) -> tuple[PipelineSchedule, ...] | None:
+        """When it starts pipelines by itself; None where files of the repository say it, or we are not told."""
         ...
 
     def commit_address(self, commit: str) -> str:

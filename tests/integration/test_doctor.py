@@ -12,7 +12,7 @@ from tests.integration.conftest import OpenFleet
 from tests.servers.clinic import FLEET, HEALTHY, SLOW, Ward, write_wards
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, FULL_NAME, Day, Fleet, Outcome
 from tests.servers.git_http import Fault as GitFault
-from tests.servers.gitlab import protection
+from tests.servers.gitlab import protection, schedule
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 from tests.servers.tampering import Change, Tampering, tamper_with
 
@@ -49,6 +49,11 @@ on:
   schedule: [{cron: "*/10 * * * *"}]
 jobs: {run: {runs-on: ubuntu-24.04, steps: [{run: reconciler run --repo .}]}}
 """
+PIPELINE = """\
+reconciler-run:
+  rules: [{if: $CI_PIPELINE_SOURCE == "schedule"}]
+  script: [reconciler run --repo "$CI_PROJECT_URL.git"]
+"""
 HPA = """\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -61,6 +66,7 @@ GRANITE = "clusters/prod/code/granite.yaml"
 QWEN = "clusters/prod/batch/qwen.yaml"
 CRON = "clusters/prod/ops/cron-job.yaml"
 HEALTHY_FILES: Mapping[str, str] = {CRON: CRON_JOB, ".github/workflows/reconcile.yml": WORKFLOW}
+PIPELINE_ALONE = {CRON: "", ".github/workflows/reconcile.yml": "", ".gitlab/reconciler.yml": PIPELINE}
 CHAT = CHAT_DEPLOYMENT.decode()
 H100_SELECTOR = "      nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}\r\n"
 
@@ -217,6 +223,27 @@ FAULTS: Mapping[str, Planted] = {
         files={CRON: CRON_JOB.replace("*/10", "*/30")},
         line=r'^warn  settings +cron "\*/30 \* \* \* \*" starts a run every 30m, and runInterval is 10m: '
         rf"set runInterval: 30m in reconciler.yaml, .*\({CRON}:5\)",
+    ),
+    "a job on GitLab that no schedule starts": Planted(
+        forge="gitlab",
+        files=PIPELINE_ALONE,
+        line=r"^warn  settings +reconciler-run is never started: no pipeline schedule of main: make one \(Build, "
+        r"Pipeline schedules\): \*/10 \* \* \* \* \(.gitlab/reconciler.yml:1\)",
+    ),
+    "a pipeline schedule that is switched off": Planted(
+        forge="gitlab",
+        files=PIPELINE_ALONE,
+        break_servers=lambda fleet: gitlab_of(
+            fleet, schedules=[schedule("*/10 * * * *", active=False), schedule("*/10 * * * *", ref="dev")]
+        ),
+        line=r"^warn  settings +reconciler-run is never started: pipeline schedule Reconcile is not active: activate",
+    ),
+    "another cron of a pipeline schedule": Planted(
+        forge="gitlab",
+        files=PIPELINE_ALONE,
+        break_servers=lambda fleet: gitlab_of(fleet, schedules=[schedule("0 * * * *", ref="main")]),
+        line=r'^warn  settings +cron "0 \* \* \* \*" starts a run every 1h\S*, and runInterval is 10m: '
+        r"set runInterval: 1h\S* in reconciler.yaml, .*\(.gitlab/reconciler.yml:1\)",
     ),
     # Prometheus
     "no Prometheus": Planted(
@@ -423,6 +450,18 @@ def test_a_healthy_fleet_has_nothing_to_be_told(visit: Callable[..., Outcome], f
     assert all(line.startswith("ok ") for line in lines[:-1]), outcome.out
     assert lines[-1] == f"{len(lines) - 1} ok, 0 warnings, 0 failures"
     assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_a_pipeline_schedule_of_the_base_starts_runs(visit: Callable[..., Outcome]) -> None:
+    started = Planted(
+        line="",
+        forge="gitlab",
+        files=PIPELINE_ALONE,
+        break_servers=lambda fleet: gitlab_of(fleet, schedules=[schedule("*/10 * * * *")]),
+    )
+    outcome = visit(started)
+    assert 'ok    settings  a run is started every 10m (cron "*/10 * * * *")' in outcome.out
+    assert ", 0 warnings, 0 failures" in outcome.out
 
 
 @pytest.mark.parametrize("name", FAULTS)

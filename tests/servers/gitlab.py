@@ -85,6 +85,7 @@ class GitLabServer(ForgeServer):
         self.expires_on = ""
         self.can_merge = True
         self.pipelines: dict[int, tuple[str, str]] = {}
+        self.schedules: Sequence[Json] = ()
 
     def error(self, message: str) -> Json:
         """See `ForgeServer`."""
@@ -138,6 +139,7 @@ class GitLabServer(ForgeServer):
             ("GET", "/repository/compare", lambda: self._compare(repository, query["from"], query["to"])),
             ("GET", r"/repository/branches/([^/]+)", lambda name: self._branch(repository, unquote(name))),
             ("GET", "/protected_branches", self._protected_branches),
+            ("GET", "/pipeline_schedules", self._schedules),
             ("GET", "/push_rule", lambda: self._paid(self.push_rule)),
             ("GET", "/approvals", self._approvals),
             ("GET", r"/members/all/(\d+)", self._member),
@@ -367,6 +369,11 @@ class GitLabServer(ForgeServer):
             return Answer(status=403, body=self.error("403 Forbidden"))
         return Answer(status=200, body=list(self.protections))
 
+    def _schedules(self) -> Answer:
+        if (self.access_level or 0) < DEVELOPER:
+            return Answer(status=403, body=self.error("403 Forbidden"))
+        return Answer(status=200, body=list(self.schedules))
+
     def _approvals(self) -> Answer:
         told = {"reset_approvals_on_push": self.resets_approvals, "approvals_before_merge": 0}
         return self._paid(None if self.resets_approvals is None else told)
@@ -430,6 +437,13 @@ def protection(name: str, *, push: int = MAINTAINER, merge: int = MAINTAINER, fo
         "merge_access_levels": [{"access_level": merge}],
         "allow_force_push": force,
     }
+
+
+def schedule(cron: str, *, ref: str = "refs/heads/main", active: bool = True) -> Json:
+    """A pipeline schedule."""
+    times = dict.fromkeys(("next_run_at", "created_at", "updated_at"), "2026-01-15T14:00:00.000Z")
+    told = {"id": 13, "description": "Reconcile", "ref": ref, "cron": cron, "cron_timezone": "UTC", "active": active}
+    return {**told, **times, "owner": {"id": 7, "username": "alice"}}
 
 
 def _merge_status(stored: StoredPullRequest) -> str:

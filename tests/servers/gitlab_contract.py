@@ -252,6 +252,25 @@ PATHS: Json = {
     "/projects/{id}/protected_branches": {
         "get": operation("protected-branches/list", many(PROTECTION), query={**PAGE, "search": TEXT})
     },
+    "/projects/{id}/pipeline_schedules": {
+        "get": operation(
+            "pipeline-schedules/list",
+            many(
+                objects(
+                    {
+                        "id": NUMBER,
+                        "description": TEXT,
+                        "ref": TEXT,
+                        "cron": TEXT,
+                        "cron_timezone": TEXT,
+                        "next_run_at": or_null(TIME),
+                        "active": FLAG,
+                    }
+                )
+            ),
+            query={**PAGE, "scope": one_of("active", "inactive")},
+        )
+    },
     "/projects/{id}/push_rule": {"get": operation("push-rule/get", or_null(objects({"id": NUMBER})))},
     "/projects/{id}/approvals": {"get": operation("approvals/get", objects({"reset_approvals_on_push": FLAG}))},
     "/projects/{id}/members/all/{user_id}": {

@@ -69,6 +69,9 @@ class GitHub:
         """See `Forge`."""
         return read_rights(self._client, self._path(), base=base, head=head)
 
+    def schedules(self) -> None:
+        """See `Forge`: workflows say it."""
+
     def commit_address(self, commit: str) -> str:
         """A page of the repository."""
         return f"https://{self._address}/commit/{commit}"

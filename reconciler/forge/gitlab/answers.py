@@ -4,6 +4,7 @@ import re
 
 from reconciler.forge.answers import find, flag_of, list_of, needed_text, number_of, number_or_none, text_of, time_of
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from reconciler.forge.schedules import PipelineSchedule
 
 DRAFT = "Draft: "
 DRAFTS = re.compile(r"(?:\s*(?:\[draft\]|\(draft\)|draft:)\s*)+", re.IGNORECASE)
@@ -64,6 +65,16 @@ def is_ours(answer: object) -> bool:
     """Whether the head branch is in the project itself; a deleted fork has no number."""
     source = number_or_none(answer, "source_project_id")
     return source is not None and source == number_or_none(answer, "target_project_id")
+
+
+def schedule_of(answer: object) -> PipelineSchedule:
+    """The pipeline schedule in an answer; GitLab names its branch whole or in short."""
+    return PipelineSchedule(
+        name=text_of(answer, "description"),
+        cron=needed_text(answer, "cron"),
+        branch=needed_text(answer, "ref").removeprefix("refs/heads/"),
+        is_active=flag_of(answer, "active"),
+    )
 
 
 def reviewers_of(answer: object) -> tuple[int, ...]:

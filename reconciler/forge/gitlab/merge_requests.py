@@ -10,7 +10,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError, TransientErro
 from reconciler.forge.answers import find, flag_of, flag_or_none, list_of, number_of, text_of
 from reconciler.forge.creating import create_once
 from reconciler.forge.failures import ForbiddenError, NotFoundError
-from reconciler.forge.gitlab.answers import CLOSED_STATES, OPEN_STATES, is_ours, pull_request_of
+from reconciler.forge.gitlab.answers import CLOSED_STATES, OPEN_STATES, is_ours, pull_request_of, schedule_of
 from reconciler.forge.gitlab.attached import LabelsAndReviewers
 from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.gitlab.failures import ConflictError
@@ -28,6 +28,7 @@ from reconciler.forge.pull_requests import (
     ours_among,
 )
 from reconciler.forge.rights import Rights
+from reconciler.forge.schedules import PipelineSchedule
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,15 @@ class GitLab:
     def rights(self, *, base: str, head: str) -> Rights:
         """See `Forge`."""
         return read_rights(self._client, self._path(), base=base, head=head)
+
+    def schedules(self) -> tuple[PipelineSchedule, ...] | None:
+        """See `Forge`; told from the role Developer on, and not where pipelines are switched off."""
+        try:
+            pages = self._client.pages(self._path("pipeline_schedules"), action="ask for pipeline schedules", query={})
+            return tuple(schedule_of(answer) for page in pages for answer in page)
+        except (ForbiddenError, NotFoundError) as error:
+            logger.debug("no pipeline schedules are told: %s", error)
+            return None
 
     def commit_address(self, commit: str) -> str:
         """A page of the project."""

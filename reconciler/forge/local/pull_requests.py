@@ -55,6 +55,9 @@ class Local:
         del base, head
         return Rights()
 
+    def schedules(self) -> None:
+        """See `Forge`: a directory starts nothing."""
+
     def commit_address(self, commit: str) -> str:
         """None: a directory has no pages."""
         del commit

@@ -11,6 +11,8 @@ from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ReconcilerError
+from reconciler.forge.pull_requests import Forge
+from reconciler.forge.schedules import PipelineSchedule
 from reconciler.http.limits import Clock
 from reconciler.metrics.queries.expressions import names_in
 from reconciler.metrics.queries.survey import survey_queries
@@ -52,6 +54,7 @@ class _Doctor:
         self._environment = environment
         self._now = now
         self._settings = session.settings
+        self._opened: Forge | None = None
 
     def examine(self) -> Iterator[Check]:
         """Every check but those that keep a session from being opened."""
@@ -60,7 +63,7 @@ class _Doctor:
         yield from self._forge(doors)
         yield from self._paused()
         yield from check_findings(self._session.findings, SETTINGS)
-        yield from check_schedule(doors.repository, self._session.run_interval_s)
+        yield from check_schedule(doors.repository, self._session.run_interval_s, self._pipelines())
         yield from self._observed(doors)
 
     def _forge(self, doors: Doors) -> Iterator[Check]:
@@ -70,6 +73,7 @@ class _Doctor:
         except ReconcilerError as error:
             yield failed_by(FORGE, "forge-access", error)
             return
+        self._opened = forge
         if forge is not None:
             prefix = self._settings.git.branch_prefix
             settings, base = self._settings, doors.repository.branch
@@ -77,6 +81,12 @@ class _Doctor:
             if merges is None:
                 merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
             yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=self._now())
+
+    def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
+        try:
+            return None if self._opened is None else self._opened.schedules()
+        except ReconcilerError:  # what keeps it from answering is told by its own checks, or passes
+            return None
 
     def _paused(self) -> Iterator[Check]:
         if self._session.paused:

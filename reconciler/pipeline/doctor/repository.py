@@ -1,15 +1,16 @@
 """Checks of what Git holds: whether we may push, versions of APIs, what cannot be read, how often we are started."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.reported.checkup import Cause, Check, warning, well
 from reconciler.errors import ReconcilerError
+from reconciler.forge.schedules import PipelineSchedule
 from reconciler.git.clone import Clone
 from reconciler.git.repository import Repository
 from reconciler.pipeline.doctor.failures import failed, failed_by
-from reconciler.pipeline.doctor.schedules import find_schedules
+from reconciler.pipeline.doctor.schedules import Schedule, find_pipeline_job, find_schedules, gap_s
 from reconciler.pipeline.observe import Files
 from reconciler.report.numbers import duration
 from reconciler.resources.registry import KINDS
@@ -71,10 +72,22 @@ def check_findings(findings: Iterable[Finding], subject: str = GIT) -> Iterator[
             yield warning(subject, rule, words, "mend the file, or see what validate says of it", finding.place)
 
 
-def check_schedule(repository: Repository, run_interval_s: float) -> Iterator[Check]:
-    """Whether what starts us does so as often as `runInterval` says."""
-    schedules = find_schedules(repository)
-    stated = duration(run_interval_s)
+def check_schedule(
+    repository: Repository, run_interval_s: float, pipelines: Iterable[PipelineSchedule] | None
+) -> Iterator[Check]:
+    """Whether what starts us does so as often as `runInterval` says.
+
+    `pipelines` are what the forge starts by itself: they count where a job of its pipeline starts us; None: not told.
+    """
+    schedules, stated = find_schedules(repository), duration(run_interval_s)
+    job = None if pipelines is None else find_pipeline_job(repository)
+    if pipelines is not None and job is not None:
+        of_base = [each for each in pipelines if each.branch == repository.branch]
+        active = [each for each in of_base if each.is_active]
+        schedules = (*schedules, *(Schedule(text=each.cron, place=job, every_s=gap_s(each.cron)) for each in active))
+        if not schedules:
+            yield _never_started(job, repository.branch, [each.name or each.cron for each in of_base])
+            return
     for schedule in schedules:
         if schedule.every_s is None or schedule.every_s == run_interval_s:
             continue
@@ -87,3 +100,12 @@ def check_schedule(repository: Repository, run_interval_s: float) -> Iterator[Ch
     elif all(schedule.every_s in (None, run_interval_s) for schedule in schedules):
         crons = ", ".join(f'"{schedule.text}"' for schedule in schedules)
         yield well(SETTINGS, "run-interval", f"a run is started every {stated} (cron {crons})")
+
+
+def _never_started(job: Place, branch: str, paused: Sequence[str]) -> Check:
+    """A job that no pipeline schedule starts; those of the branch that are switched off could."""
+    if paused:
+        words = f"{job.field} is never started: pipeline schedule {paused[0]} is not active"
+        return warning(SETTINGS, "run-interval", words, "activate it (Build, Pipeline schedules)", job)
+    words = f"{job.field} is never started: no pipeline schedule of {branch}"
+    return warning(SETTINGS, "run-interval", words, "make one (Build, Pipeline schedules): */10 * * * *", job)

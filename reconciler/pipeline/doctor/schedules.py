@@ -1,4 +1,7 @@
-"""How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us."""
+"""How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us.
+
+On GitLab the repository has the job alone, and the forge says when its pipeline is started.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +18,10 @@ from reconciler.manifests.documents import Document, parse_readable
 from reconciler.pipeline.observe import is_manifest
 
 OURS = "reconciler"
+RUN = f"{OURS} run"
 WORKFLOWS = ".github/workflows/"
+PIPELINES = (".gitlab-ci.yml", ".gitlab/")
+"""Where GitLab's jobs stand: the root's file, and those that it includes, as `init` writes them."""
 LOOKED_AT = 200
 """Starts: of a cron that rests at night or on weekends most are a day's."""
 ON = "true"
@@ -44,6 +50,21 @@ def find_schedules(repository: Repository) -> tuple[Schedule, ...]:
         if OURS.encode() in body and (b"CronJob" in body or entry.path.startswith(WORKFLOWS))
         for schedule in _schedules_in(entry.path, body)
     )
+
+
+def find_pipeline_job(repository: Repository) -> Place | None:
+    """The job of a GitLab pipeline that starts `reconciler run`; None where no file of the commit has one."""
+    entries = [
+        each for each in repository.list_files() if each.path.startswith(PIPELINES) and each.kind is EntryKind.FILE
+    ]
+    bodies = repository.read_files(each.oid for each in entries)
+    for entry, (_, body) in zip(entries, bodies, strict=True):
+        documents, _ = parse_readable(entry.path, body, kinds=None) if RUN.encode() in body else ((), ())
+        for document in documents:
+            for name, job in document.value.items() if _is_mapping(document.value) else ():
+                if RUN in _text(job):
+                    return Place(path=entry.path, line=document.line_of((name,)), field=str(name))
+    return None
 
 
 def gap_s(cron: str) -> float | None:
@@ -93,7 +114,7 @@ def _steps(jobs: object) -> Iterator[Mapping[str, object]]:
 def _starts_us(step: Mapping[str, object]) -> bool:
     given = step.get("with")
     mode = given.get("mode") if _is_mapping(given) else None
-    return f"{OURS} run" in str(step.get("run", "")) or (OURS in str(step.get("uses", "")) and mode == "run")
+    return RUN in str(step.get("run", "")) or (OURS in str(step.get("uses", "")) and mode == "run")
 
 
 def _schedule(document: Document, text: str, field: tuple[str | int, ...]) -> Schedule:

@@ -13,7 +13,7 @@ from reconciler.forge.gitlab.answers import pull_request_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
-from tests.servers.gitlab import OWN_ID
+from tests.servers.gitlab import OWN_ID, schedule
 from tests.servers.scripted import reply, serve_script
 from tests.unit.forge.conftest import PROJECT, GitLabStage
 
@@ -582,3 +582,14 @@ def test_what_a_merge_came_to_is_known(told: dict[str, object], merged_as: tuple
         "web_url": "https://gitlab.example.com/acme/fleet/-/merge_requests/1",
     }
     assert pull_request_of(answer | told).merged_as == merged_as
+
+
+def test_pipeline_schedules_are_told_to_developers(gitlab: Any) -> None:
+    gitlab.server.schedules = [schedule("*/10 * * * *"), schedule("0 3 * * *", ref="dev", active=False)]
+    told = gitlab.open().schedules()
+    assert [(each.cron, each.branch, each.is_active) for each in told] == [
+        ("*/10 * * * *", "main", True),
+        ("0 3 * * *", "dev", False),
+    ]
+    gitlab.server.access_level = 20
+    assert gitlab.open().schedules() is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.repository import open_directory
-from reconciler.pipeline.doctor.schedules import find_schedules, gap_s
+from reconciler.pipeline.doctor.schedules import find_pipeline_job, find_schedules, gap_s
 from tests.servers.git_workshop import open_workshop
 
 CRON_JOB = """\
@@ -73,3 +73,22 @@ def test_only_what_runs_us_counts(tmp_path: Path) -> None:
         (".github/workflows/run.yml:4", 3600.0),
         ("ops/ours.yaml:5", 1200.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "place"),
+    [
+        (".gitlab-ci.yml", "a: {script: [make]}\nours:\n  script: [reconciler run --repo x]\n", ".gitlab-ci.yml:2"),
+        (".gitlab/reconciler.yml", "ours:\n  script: 'reconciler run'\n", ".gitlab/reconciler.yml:1"),
+        (".gitlab-ci.yml", "# reconciler run\nours: {script: [reconciler validate]}\n", ""),
+        ("ci/jobs.yml", "ours: {script: [reconciler run]}\n", ""),
+        (".gitlab-ci.yml", "ours: [reconciler run\n", ""),
+    ],
+)
+def test_a_job_of_a_pipeline_that_runs_us_is_found(tmp_path: Path, path: str, text: str, place: str) -> None:
+    workshop = open_workshop(tmp_path)
+    workshop.write(path, text.encode())
+    workshop.commit()
+    found = find_pipeline_job(open_directory(workshop.clone))
+    assert ("" if found is None else f"{found.path}:{found.line}") == place
+    assert found is None or found.field == "ours"
