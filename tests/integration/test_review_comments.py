@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -272,6 +273,65 @@ def test_a_lost_answer_leaves_one_comment(fleet: Fleet) -> None:
     review_open(fleet)
     assert review_open(fleet).code == 0
     assert len(comments(fleet, number)) == 1
+
+
+def kill_review(fleet: Fleet, step: str) -> None:
+    """A review of all open ones that ends by SIGKILL right after `step`."""
+    process = fleet.start(step, "--open", command="review")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, (out, err)
+
+
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+@pytest.mark.parametrize("step", ["comment", "edit", "status"])
+def test_a_review_that_was_killed_between_two_writes_is_completed_by_the_next(
+    make_fleet: Callable[..., Fleet], forge: str, step: str
+) -> None:
+    """The status was set and the comment not written or edited; or both were, and nobody heard of it."""
+    fleet = make_fleet(forge)
+    fleet.go_to(Level.BUSY)
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    if step == "edit":
+        assert review_open(fleet).code == 0
+        push(fleet, number, {DEPLOYMENT: sized(9)})
+    kill_review(fleet, step)
+    left = comments(fleet, number)
+    assert review_open(fleet).code == 0
+    (comment,) = comments(fleet, number)
+    assert left == ([] if step == "status" else [comment]), "it is not written twice"
+    assert f"{9 if step == 'edit' else 1} replica" in comment.body
+    assert len(statuses(fleet, number)) == 1, "a comment says that all was done"
+    with fleet.writes() as writes:
+        assert review_open(fleet).code == 0
+    assert writes == []
+
+
+def test_a_review_that_was_killed_while_it_tidied_up_leaves_the_oldest_to_the_next(fleet: Fleet) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    review_open(fleet)
+    (first,) = comments(fleet, number)
+    for _ in range(2):
+        server_of(fleet).comment(FULL_NAME, number, first.body, login="reconciler-bot", user_id=OWN_ID)
+    push(fleet, number, {DEPLOYMENT: sized(9)})
+    kill_review(fleet, "tidy")
+    assert len(comments(fleet, number)) == 2
+    assert review_open(fleet).code == 0
+    (kept,) = comments(fleet, number)
+    assert (kept.number, "9 replicas" in kept.body) == (first.number, True)
+    assert len(statuses(fleet, number)) == 1
+
+
+@pytest.mark.parametrize(("status", "told"), [(502, 0), (403, 1)])
+def test_a_status_that_fails_for_now_is_set_by_the_next_and_one_that_is_refused_keeps_no_comment_back(
+    fleet: Fleet, status: int, told: int
+) -> None:
+    number = propose(fleet, {DEPLOYMENT: sized(1)})
+    server_of(fleet).fail("POST", r"/statuses/", status=status, times=99)
+    assert review_open(fleet).code == (4 if status == 502 else 5)
+    assert len(comments(fleet, number)) == told
+    server_of(fleet).faults.clear()
+    assert review_open(fleet).code == 0
+    assert (len(comments(fleet, number)), len(statuses(fleet, number))) == (1, 1 - told)
 
 
 def test_a_rivals_comment_is_folded_into_the_oldest(fleet: Fleet) -> None:

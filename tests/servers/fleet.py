@@ -379,11 +379,11 @@ class Fleet:
         """Run `run`."""
         return self.invoke("run", *arguments)
 
-    def start(self, halt: str, *arguments: str, later_s: float = 0.0) -> "subprocess.Popen[str]":
-        """Start `run` as a process of its own that `halted_run` stops, `later_s` after the fleet's time."""
+    def start(self, halt: str, *arguments: str, command: str = "run", later_s: float = 0.0) -> "subprocess.Popen[str]":
+        """Start a command as a process of its own that `halted_run` stops, `later_s` after the fleet's time."""
         script = [sys.executable, "-m", "tests.servers.halted_run", halt, str(self.now_s + later_s)]
         return subprocess.Popen(
-            [*script, *self.command("run", *arguments)],
+            [*script, *self.command(command, *arguments)],
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

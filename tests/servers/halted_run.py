@@ -3,7 +3,7 @@
     halted_run STEP NOW_S ARGUMENT...       SIGKILL right after the step took effect
     halted_run meet:FOLDER NOW_S ARGUMENT...  before the first push, wait until two processes are there
 
-Steps: commit, push, create, update, mark, close, delete; `none` runs through.
+Steps: commit, push, create, update, mark, close, delete; of reviews comment, edit, tidy, status; `none` runs through.
 """
 
 import functools
@@ -16,10 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import reconciler.cli.review
 import reconciler.cli.run
 from reconciler.cli.main import invoke
 from reconciler.forge.github.pull_requests import GitHub
+from reconciler.forge.github.reviews import GitHubReviews
 from reconciler.forge.gitlab.merge_requests import GitLab
+from reconciler.forge.gitlab.reviews import GitLabReviews
 from reconciler.forge.local.pull_requests import Local
 from reconciler.git.clone import Clone
 from reconciler.http.limits import Clock
@@ -63,6 +66,10 @@ def halt_at(step: str) -> None:
     methods = {"commit": "write_commit", "push": "push", "delete": "delete_branch"}
     if step in methods:
         kill_after(Clone, methods[step])
+    told = {"comment": "write_comment", "edit": "edit_comment", "tidy": "delete_comment", "status": "set_status"}
+    if step in told:
+        for reviews in (GitHubReviews, GitLabReviews):
+            kill_after(reviews, told[step])
     for forge in (GitHub, GitLab, Local):
         if step == "create":
             kill_after(forge, "create")
@@ -78,7 +85,8 @@ def main() -> None:
     """Run the command line at the given time."""
     step, now_s, *arguments = sys.argv[1:]
     halt_at(step)
-    setattr(reconciler.cli.run, "time", SimpleNamespace(time=lambda: float(now_s)))  # noqa: B010  # the fleet's time
+    for module in (reconciler.cli.run, reconciler.cli.review):
+        setattr(module, "time", SimpleNamespace(time=lambda: float(now_s)))  # noqa: B010  # the fleet's time
     setattr(Clock, "sleep", lambda _clock, _seconds: None)  # noqa: B010  # no pause takes time
     sys.exit(invoke(arguments))
 

@@ -46,7 +46,12 @@ class Desk:
         return found[0] if found else None
 
     def tell(self, number: int, review: Review, base: ReviewedBase) -> None:
-        """Comment on a pull request and set the status of its head, as far as people learn something by it."""
+        """Set the status of a pull request's head and comment on it, as far as people learn something by it.
+
+        The comment comes last: its marker tells the next run that nothing is left to do. Where statuses are refused to
+        us for good it comes all the same.
+        """
+        refusal = self._refusal_of_status(review)
         marker = marker_of(review, base)
         present = self.find(number)
         said = read_review_marker(present.body) if present is not None else None
@@ -55,7 +60,15 @@ class Desk:
             self.find(number)  # a rival, or a request that was sent twice, may have written one too
         elif present is not None and (said is None or not said.says(marker)):
             self.forge.reviews.edit_comment(number, present.key, self._body(review, marker))
-        self.set_status(review)
+        if refusal is not None:
+            raise refusal
+
+    def _refusal_of_status(self, review: Review) -> ConfigurationError | None:
+        try:
+            self.set_status(review)
+        except ConfigurationError as error:
+            return error
+        return None
 
     def set_status(self, review: Review) -> None:
         """Say on the head whether it may pass."""
