@@ -23,6 +23,7 @@ from reconciler.report.summary import (
     month_amount,
     of_outcome,
     proof,
+    put_back_lines,
     shortcoming,
     subject,
     title,
@@ -128,6 +129,7 @@ class PullRequestView:
     fingerprint: str
     recording: str
     is_proposal: bool
+    put_back: tuple[str, ...] = ()
     merges: MergeRow | None = None
     marker: str = ""
     cut: tuple[str, ...] = ()
@@ -158,7 +160,8 @@ def plan_view(plan: Plan) -> PullRequestView:
     changes = plan.with_outcome(Outcome.CHANGE)
     heading = title(changes, plan.branch, currency_of(plan, changes))
     problems = (*plan.refusals, *plan.failures, *map(str, plan.findings), *plan.warnings)
-    return replace(_view(plan, plan.decisions, heading, PLAIN), problems=tuple(map(one_line, problems)))
+    view = _view(plan, plan.decisions, heading, PLAIN)
+    return replace(view, problems=tuple(map(one_line, problems)), put_back=tuple(put_back_lines(plan)))
 
 
 def commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
@@ -188,7 +191,7 @@ def reductions(view: PullRequestView) -> Iterator[PullRequestView]:
 _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ...] = (
     ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=(), queries=())),
     ("the picture", lambda view: replace(view, picture=None)),
-    ("what is held", lambda view: replace(view, held=(), waiting=())),
+    ("what is held", lambda view: replace(view, held=(), waiting=(), put_back=())),
     ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
     ("what a merge restarts", lambda view: replace(view, restarted=(), cautions=())),
 )

@@ -1,6 +1,6 @@
 """The sentences that alone must be enough to approve or reject."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
@@ -269,3 +269,10 @@ def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
     )
     kinds = zip(LABELS_OF_KINDS, ("Scale up" in verbs, saves, "Move" in verbs), strict=True)
     return ("reconciler", *(name for name, applies in kinds if applies))
+
+
+def put_back_lines(plan: Plan) -> Iterator[str]:
+    """Each pull request that is not opened or pushed now, for which limit, and until when."""
+    for group in plan.groups:
+        if group.put_back:
+            yield one_line(f"{group.name} {group.part}: {group.put_back}")

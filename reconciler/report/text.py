@@ -11,7 +11,7 @@ from reconciler.report.numbers import count
 from reconciler.report.plain import GAP, Column, display_width, hung, labels_of, lines_of, one_line, pad, wrapped
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.scarcity import losers
-from reconciler.report.summary import cost_unit, proof, totals_text
+from reconciler.report.summary import cost_unit, proof, put_back_lines, totals_text
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3
@@ -42,7 +42,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _named("Held", held, name_width, width),
         _named("Waiting", waiting, name_width, width),
         _section("Conditions to deliver", _flips(plan, labels), width),
-        _section("Put back", tuple(_put_back(plan)), width),
+        _section("Put back", tuple(put_back_lines(plan)), width),
         _section("Merges by itself", tuple(_merging(plan)), width),
     )
     blocks = ["\n".join(section) for section in sections if section]
@@ -176,13 +176,6 @@ def _section(heading: str, texts: Sequence[str], width: int) -> tuple[str, ...]:
     if not texts:
         return ()
     return (heading, *(line for text in texts for line in hung("   ", one_line(text), width=width)))
-
-
-def _put_back(plan: Plan) -> Iterator[str]:
-    """Each pull request that is not opened or pushed now, for which limit, and until when."""
-    for group in plan.groups:
-        if group.put_back:
-            yield f"{group.name} {group.part}: {group.put_back}"
 
 
 def _merging(plan: Plan) -> Iterator[str]:

@@ -11,8 +11,9 @@ from reconciler.http.limits import Clock
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
+from reconciler.report.pull_request import plan_view
 from reconciler.report.text import plan_text
-from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk, at
+from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, RENDERER, Desk, at
 from tests.servers.fleet import CHAT_DEPLOYMENT
 from tests.servers.git_workshop import run_git
 
@@ -71,6 +72,9 @@ def test_a_pull_request_is_pushed_four_times_in_an_hour(desk: Desk) -> None:
     words = "#1 was pushed 4 times in an hour, and pullRequests.limits.pushesPerHour is 4: until 2026-09-21 15:15 UTC"
     assert happened(result) == {"prod/chat urgent": (Operation.PUT_BACK, words)}
     assert f"\nPut back\n   prod/chat urgent: {words}\n" in plan_text(result.prepared.plan)
+    page = RENDERER.render("pull_request/body.md.j2", plan_view(result.prepared.plan))
+    told = words.replace("#", r"\#&#8203;")
+    assert f"\n\n**Put back**: not opened or pushed now\n- prod/chat urgent: {told}\n" in page
     assert (body(desk), desk.branches()) == (before, branches)
     desk.now_s += 3300  # and a minute by the run: to the second an hour after the first
     assert run(desk, BUSY)["prod/chat urgent"][0] is Operation.UPDATED
