@@ -93,15 +93,16 @@ class Clone(Repository):
         content = self.git.run("cat-file", "commit", check_object_id(oid), action=f"read commit {oid}")
         return parse_commit(oid, content)
 
-    def fetch_history(self, since_s: float) -> None:
+    def fetch_history(self, since_s: float, *, most: int = DEPTHS[-1]) -> None:
         """Fetch the base's commits since then: a fresh clone has its newest alone, and knows nothing of its past.
 
-        By depth, for git loses its way in merges that `--shallow-since` cut and a later fetch deepens.
+        Of a base that is committed to all day no more than `most` come. By depth, for git loses its way in merges that
+        `--shallow-since` cut and a later fetch deepens.
         """
         since = min(since_s, self.committed_s()) - CLOCKS_DIFFER_S
         ref, action = branch_ref(self.branch), f"fetch the history of {self.branch}"
         for depth in DEPTHS:
-            if self._reaches(since):
+            if depth > most or self._reaches(since):
                 return
             arguments = (*FETCH, f"--depth={depth}", *_upload_pack(self.git), "--", self._url, ref)
             self.git.run(*arguments, action=action)

@@ -20,6 +20,9 @@ from reconciler.git.repository import Repository
 
 logger = logging.getLogger(__name__)
 
+MOST_COMMITS = 1000
+"""Fetched by every run that has a merge to look after: of a base with more in a week the last ones must do."""
+
 COMMIT = re.compile(r"^This reverts commit ([0-9a-f]{7,64})\b", re.MULTILINE)
 NUMBER = re.compile(
     r"^(?:Reverts [^\s#]{0,200}#|This reverts merge request [^\s!]{0,200}!)([0-9]{1,9})\s*$", re.MULTILINE
@@ -61,7 +64,7 @@ def note_reverts(
 
 def _read(repository: Repository, since_s: float) -> tuple[LoggedCommit, ...]:
     if isinstance(repository, Clone):
-        repository.fetch_history(since_s)
+        repository.fetch_history(since_s, most=MOST_COMMITS)
     return read_log(repository, since_s)
 
 

@@ -10,7 +10,7 @@ from reconciler.decision.decide import solve
 from reconciler.decision.proposing.limits import within_limits
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import GroupPlan
-from reconciler.domain.proposals import STOP_LABEL, Part, ProposalState
+from reconciler.domain.proposals import STOP_LABEL, ConditionFlip, Part, ProposalState
 
 NOW_S = 1_800_000_000.0
 """2027-01-15 08:00 UTC."""
@@ -229,3 +229,12 @@ def test_devices_of_a_pull_request_that_stays_as_it_stands_are_no_room_for_other
 
 def test_where_nothing_is_put_back_plans_are_the_same(needy: Any) -> None:
     assert tuple(replace(each, blocked=None) for each in planned(needy)) == needy.plan().groups
+
+
+def test_what_only_tells_of_conditions_goes_last(needy: Any) -> None:
+    limit(needy, open_at_once=3)
+    solved = solve(needy.snapshot(), {})
+    flip = ConditionFlip(variant=planned(needy)[0].changes[0].variant, type="Ready", before="", after="True", reason="")
+    status = GroupPlan(name="a", part=Part.STATUS, head_branch="reconciler/a-status", decisions=(), flips=(flip,))
+    found = within_limits(solved.situation, (status, *solved.plan_of(solved.staged).groups))
+    assert [each.part for each in found if each.put_back] == [Part.STATUS]

@@ -6,6 +6,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
+from reconciler.git.log import read_log
 from reconciler.git.repository import EntryKind, open_directory
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 
@@ -253,3 +254,28 @@ def test_a_branch_that_vanished_is_a_rivals_doing(clone: Clone) -> None:
 def test_objects_of_other_kinds_do_not_confuse_the_list(workshop: Workshop, clone: Clone) -> None:
     assert {entry.kind for entry in clone.list_files()} == {EntryKind.FILE}
     assert clone.list_files() is clone.list_files(workshop.head())
+
+
+@pytest.mark.parametrize(("most", "fetched"), [(50, 50), (1000, 63)])
+def test_history_comes_as_far_as_it_is_wanted_and_no_further_than_so_many_commits(
+    workshop: Workshop, tmp_path: Path, most: int, fetched: int
+) -> None:
+    for _ in range(60):
+        workshop.git("commit", "-q", "--allow-empty", "-m", "On")
+    workshop.commit()
+    made = clone_base(str(workshop.remote), base="main", credentials=None, directory=tmp_path / "deep")
+    assert run_git(tmp_path / "deep", "rev-list", "--count", made.commit) == "1"
+    made.fetch_history(0.0, most=most)
+    assert run_git(tmp_path / "deep", "rev-list", "--count", made.commit) == str(fetched)
+
+
+def test_a_log_holds_what_came_by_merges_children_first(workshop: Workshop) -> None:
+    workshop.git("switch", "-q", "-c", "side")
+    side = workshop.commit("A side\n\nof two\n", "side")
+    workshop.git("switch", "-q", "-")
+    workshop.git("merge", "-q", "--no-ff", "-m", "Merged", "side")
+    top = workshop.commit("On top")
+    found = read_log(open_directory(str(workshop.remote)), 0.0)
+    assert [each.message.strip() for each in found] == ["On top", "Merged", "A side\n\nof two", "Second", "First"]
+    assert (found[0].oid, found[1].parents[1], found[2].oid) == (top, side, side)
+    assert all(each.at_s > 1e9 for each in found)

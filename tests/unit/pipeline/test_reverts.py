@@ -181,7 +181,7 @@ def test_the_commit_of_a_forge_that_squashed_is_known_from_it(merged: Desk) -> N
 def test_without_history_the_run_goes_on_and_says_what_it_does_not_know(
     merged: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise TransientError("fetch the history of main: no route to host")
 
     revert(merged, "-m", "1", "HEAD")
