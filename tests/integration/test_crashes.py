@@ -18,9 +18,8 @@ Story = tuple[str, tuple[Level, ...]]
 
 def kill(fleet: Fleet, step: str) -> None:
     """A run that ends by SIGKILL right after `step`."""
-    process = fleet.start(step)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL, (out, err)
+    code, said = fleet.start(step).end()
+    assert code == -signal.SIGKILL, said
 
 
 def final(fleet: Fleet) -> list[State]:

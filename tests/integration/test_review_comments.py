@@ -277,9 +277,8 @@ def test_a_lost_answer_leaves_one_comment(fleet: Fleet) -> None:
 
 def kill_review(fleet: Fleet, step: str) -> None:
     """A review of all open ones that ends by SIGKILL right after `step`."""
-    process = fleet.start(step, "--open", command="review")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL, (out, err)
+    code, said = fleet.start(step, "--open", command="review").end()
+    assert code == -signal.SIGKILL, said
 
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])

@@ -25,10 +25,8 @@ def fleet(request: pytest.FixtureRequest, make_fleet: Callable[..., Fleet]) -> F
 def race(fleet: Fleet, folder: Path, *, later_s: float) -> list[tuple[int, str]]:
     """Exit codes with outputs of two runs that push at the same moment, `later_s` apart by their clocks."""
     folder.mkdir()
-    processes = [fleet.start(f"meet:{folder}", later_s=delay_s) for delay_s in (0.0, later_s)]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    codes = [process.returncode for process in processes]
-    return sorted((code, out + err) for code, (out, err) in zip(codes, outputs, strict=True))
+    started = [fleet.start(f"meet:{folder}", later_s=delay_s) for delay_s in (0.0, later_s)]
+    return sorted(each.end() for each in started)
 
 
 def assert_sound(fleet: Fleet) -> None:

@@ -13,7 +13,6 @@ import io
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from tests.servers.git_http import GitServer, serve_git
 from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 from tests.servers.github import serve_github
 from tests.servers.gitlab import serve_gitlab
+from tests.servers.halted_run import HaltedRun, start
 from tests.servers.prometheus import History, Points
 from tests.servers.speeds import FIRST_TOKEN_S, GRANITE_A100, LLAMA_H100, NEMO_H100, OUTPUT_TOKENS, QWEN_L4, Speed
 
@@ -379,16 +379,9 @@ class Fleet:
         """Run `run`."""
         return self.invoke("run", *arguments)
 
-    def start(self, halt: str, *arguments: str, command: str = "run", later_s: float = 0.0) -> "subprocess.Popen[str]":
-        """Start a command as a process of its own that `halted_run` stops, `later_s` after the fleet's time."""
-        script = [sys.executable, "-m", "tests.servers.halted_run", halt, str(self.now_s + later_s)]
-        return subprocess.Popen(
-            [*script, *self.command(command, *arguments)],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, halt: str, *arguments: str, command: str = "run", later_s: float = 0.0) -> HaltedRun:
+        """Start a command as a process of its own that is stopped, `later_s` after the fleet's time."""
+        return start(halt, self.now_s + later_s, self.command(command, *arguments), self.folder)
 
     def configure(self, settings: str) -> None:
         """Commit the repository's configuration, on top of what the clone holds."""

@@ -1,17 +1,22 @@
-"""A command in a process of its own that ends, or waits, at a chosen step: python -m tests.servers.halted_run ...
+"""A command in a process of its own that ends, or waits, at a chosen step.
 
-    halted_run STEP NOW_S ARGUMENT...       SIGKILL right after the step took effect
-    halted_run meet:FOLDER NOW_S ARGUMENT...  before the first push, wait until two processes are there
+    start("push", ...)         SIGKILL right after the step took effect
+    start("meet:FOLDER", ...)  before the first push, wait until two processes are there
 
 Steps: commit, push, create, update, mark, close, delete; of reviews comment, edit, tidy, status; `none` runs through.
+The processes are forked off one that has imported the program already, which takes longer than a run.
 """
 
 import functools
+import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +32,9 @@ from reconciler.forge.local.pull_requests import Local
 from reconciler.git.clone import Clone
 from reconciler.http.limits import Clock
 
-PATIENCE_S = 30.0
+PATIENCE_S, END_S = 30.0, 120.0
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__, "reconciler.cli.presenting", "scipy.special"])
 
 
 def kill_after(owner: type, method: str, applies: Callable[[dict[str, Any]], bool] = lambda _keywords: True) -> None:
@@ -81,15 +88,39 @@ def halt_at(step: str) -> None:
             kill_after(forge, "update", lambda keywords: bool(keywords.get("close")))
 
 
-def main() -> None:
-    """Run the command line at the given time."""
-    step, now_s, *arguments = sys.argv[1:]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltedRun:
+    """A command that was started; what it prints is in a file."""
+
+    process: ForkServerProcess
+    printed: Path
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its exit code, negative for a signal, and all that it printed."""
+        self.process.join(END_S)
+        code = self.process.exitcode
+        assert code is not None, self.printed.read_text()
+        self.process.close()
+        return code, self.printed.read_text()
+
+
+def start(step: str, now_s: float, arguments: Sequence[str], folder: Path) -> HaltedRun:
+    """Start a command line at the given time, in the environment of now; its file is in `folder`."""
+    number, name = tempfile.mkstemp(dir=folder)
+    os.close(number)
+    process = PROCESSES.Process(target=_run, args=(step, now_s, list(arguments), name, dict(os.environ)))
+    process.start()
+    return HaltedRun(process=process, printed=Path(name))
+
+
+def _run(step: str, now_s: float, arguments: Sequence[str], printed: str, environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    with Path(printed).open("wb") as file:
+        for standard in (1, 2):
+            os.dup2(file.fileno(), standard)
     halt_at(step)
     for module in (reconciler.cli.run, reconciler.cli.review):
-        setattr(module, "time", SimpleNamespace(time=lambda: float(now_s)))  # noqa: B010  # the fleet's time
+        setattr(module, "time", SimpleNamespace(time=lambda: now_s))  # noqa: B010  # the fleet's time
     setattr(Clock, "sleep", lambda _clock, _seconds: None)  # noqa: B010  # no pause takes time
     sys.exit(invoke(arguments))
-
-
-if __name__ == "__main__":
-    main()
