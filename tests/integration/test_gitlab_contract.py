@@ -9,7 +9,7 @@ from reconciler.forge.gitlab.client import GitLabClient
 from reconciler.forge.gitlab.merge_requests import GitLab
 from reconciler.forge.pull_requests import RepositoryAddress
 from tests.servers.contract import Exchange
-from tests.servers.gitlab import GitLabServer, serve_gitlab
+from tests.servers.gitlab import GitLabServer, schedule, serve_gitlab
 from tests.servers.gitlab_contract import PATHS, load_contract
 from tests.servers.scripted import SteppedClock
 from tests.servers.whole_life import live_through_everything, two_branches
@@ -40,6 +40,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabSe
 def test_every_operation_of_ours_is_as_gitlab_describes_it(server: GitLabServer) -> None:
     client = GitLabClient(server.url, server.token, token_name="the test's token", clock=SteppedClock())
     address = RepositoryAddress(host="gitlab.example.com", owner="acme/platform", name="fleet")
+    server.schedules = [schedule("*/10 * * * *")]
     live_through_everything(GitLab(address, client))
     known = {operation["operationId"] for path in PATHS.values() for operation in path.values()}
     assert known - server.operations <= ELSEWHERE

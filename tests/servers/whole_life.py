@@ -27,6 +27,7 @@ def live_through_everything(forge: Forge) -> None:
     forge.check_access()
     forge.author()
     assert forge.rights(base="main", head="reconciler/llm").may_open
+    forge.schedules()
     body = "Words\n\n" + write_marker(Marker(group="llm", decision="a" * 64))
     created = forge.create(
         head="reconciler/llm",
