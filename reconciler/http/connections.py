@@ -2,10 +2,12 @@
 
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -119,7 +121,24 @@ class WatchedAdapter(HTTPAdapter):
 
 
 class _Session(requests.Session):
-    """A session that leaves redirects to us: requests would parse them and read their whole body, without limits."""
+    """A session that leaves redirects to us: requests would parse them and read their whole body, without limits.
+
+    It asks the environment about proxies and authorities once for each origin: that takes as long as a small answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._merged: dict[tuple[object, ...], Mapping[str, Any]] = {}
+
+    # the signature is that of requests
+    def merge_environment_settings(
+        self, url: str | bytes | None, proxies: Any, stream: bool | None, verify: Any, cert: Any
+    ) -> Any:
+        """What the environment makes of the settings of a request."""
+        key = (*urlsplit(str(url))[:2], stream, verify, cert)
+        if key not in self._merged:
+            self._merged[key] = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return dict(self._merged[key])
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Say that there is none."""

@@ -112,9 +112,10 @@ class Door:
             left_s=deadline_s - started_s,
             now_s=self._clock.now_s(),
         )
-        took_s = self._clock.monotonic() - started_s
-        asked = place.redactor.show(str(request.form or request.query or ""))
-        logger.debug("%s %s %s: %s in %.2f s", request.method, place.where, asked, _summary(answer), took_s)
+        if logger.isEnabledFor(logging.DEBUG):
+            took_s = self._clock.monotonic() - started_s
+            asked = place.redactor.show(str(request.form or request.query or ""))
+            logger.debug("%s %s %s: %s in %.2f s", request.method, place.where, asked, _summary(answer), took_s)
         return answer
 
     def _place(self, request: Request, credentials: Credentials) -> FailurePlace:

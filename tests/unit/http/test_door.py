@@ -508,3 +508,31 @@ def test_many_threads_share_a_door(serve: Any, open_door: Any) -> None:
         answers = list(executor.map(lambda _: door.ask(request, credentials), range(64)))
     assert {succeeded(answer) for answer in answers} == {b"{}"}
     assert door.requests_sent == len(server.seen) == 64
+
+
+def test_the_environment_is_asked_once_for_each_origin(
+    serve: Any, open_door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def without_proxies(url: str, **_: object) -> dict[str, str]:
+        asked.append(url)
+        return {}
+
+    monkeypatch.setattr("requests.sessions.get_environ_proxies", without_proxies)
+    door, servers = open_door(), (serve(reply()), serve(reply()))
+    for server in (*servers, *servers):
+        for path in ("/a", "/b"):
+            succeeded(door.ask(Request(method="GET", url=f"{server.url}{path}", action="look"), credentials))
+    assert asked == [f"{server.url}/a" for server in servers]
+
+
+def test_a_proxy_that_the_environment_names_is_used_for_every_request(
+    serve: Any, open_door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = serve(reply())
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    door = open_door()
+    for path in ("/a", "/b"):
+        succeeded(door.ask(Request(method="GET", url=f"http://far.example{path}", action="look"), credentials))
+    assert [each.path for each in proxy.seen] == ["http://far.example/a", "http://far.example/b"]
