@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler.http.limits import Clock
+
 INCIDENT = "incident"
 """A line of the table of incidents, as the test that played it records it; with several workers as well."""
 
@@ -26,3 +28,9 @@ def _quiet_loggers() -> Iterator[None]:
     yield
     logger.handlers = handlers
     logger.setLevel(level)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses before a server is asked again take no time."""
+    monkeypatch.setattr(Clock, "sleep", lambda _clock, _seconds: None)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.http.limits import Clock as DoorClock
 from tests.servers.fleet import Day, Fleet, day_around, history_of, make_template, open_fleet
 from tests.servers.git_http import is_available
 from tests.servers.git_workshop import Workshop
@@ -62,12 +61,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     if not is_available():
         pytest.skip("needs git with git-http-backend")
     return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forge's pauses take no time."""
-    monkeypatch.setattr(DoorClock, "sleep", lambda _clock, _seconds: None)
 
 
 @pytest.fixture

@@ -72,12 +72,13 @@ def test_only_names_git_and_prometheus_can_be_reached(objects: dict[str, Manifes
     assert spec["egress"][-1]["to"] == [{"namespaceSelector": {}}], "Prometheus inside the cluster alone"
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("tool", ["", "argocd", "flux"])
 def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_path: Path) -> None:
     desk = open_desk(template, tmp_path)
     desk.workshop.git("remote", "set-url", "origin", "git@github.com:acme/fleet.git")
     wishes = Wishes(cronjob=True, argocd=tool == "argocd", flux=tool == "flux")
-    prometheus = "" if tool else "http://127.0.0.1:9"  # nobody answers there, and that is tried for a while
+    prometheus = "" if tool else "http://127.0.0.1:9"  # nobody answers there
     flags = Flags(repo=str(desk.workshop.clone), prometheus=prometheus)
     init(InitRequest(flags=flags, environment=Environment(), wishes=wishes, now_s=desk.now_s))
     folder = desk.workshop.clone / "reconciler"

@@ -210,6 +210,7 @@ def test_a_cluster_that_says_nothing_now_has_no_zero(url: str, cluster: str, abs
     assert found(inventory_at(url, cluster), cluster, "H100").devices is None
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_is_down_has_no_zero() -> None:
     prometheus = PrometheusSettings(url="http://127.0.0.1:9")
     settings = Settings(clusters=(ClusterSettings(name="us", prometheus=prometheus),))

@@ -142,6 +142,7 @@ def test_warnings_fail_only_a_strict_check_and_notes_none() -> None:
     assert exit_of_findings([warning], strict=True) is exit_of_findings([warning, error]) is Exit.INPUT
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_run_that_held_everything_says_so_last_and_fails_where_that_is_asked_for(
     command: Command, desk: Desk
 ) -> None:

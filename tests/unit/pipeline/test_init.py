@@ -95,6 +95,7 @@ def test_one_cluster_is_called_as_somebody_calls_it() -> None:
     ]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_configuration_is_valid_and_every_line_has_its_reason(desk: Desk) -> None:
     root = unconfigured(desk)
     result = asked(desk, prometheus="http://127.0.0.1:9")
