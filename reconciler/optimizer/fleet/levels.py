@@ -56,7 +56,8 @@ def shed(formulation: Formulation, planner: Planner) -> Shed:
             formulation = replace(formulation, known_counts=plan.counts)
             granted = np.where(is_level, _served(formulation), granted)
             # Nobody gains more in equal steps than this plan may be from the best in steps of falling worth.
-            if plan.value - plan.bound <= GAP * _missing(rows, asking, granted):
+            missing = _missing(rows, asking, granted)
+            if missing <= 0 or plan.value - plan.bound <= GAP * missing:
                 break
         granted = np.where(is_level, _served(formulation), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)

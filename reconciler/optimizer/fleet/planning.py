@@ -21,13 +21,16 @@ SMALL = 60
 SEARCHED = 250
 """Choices of a fleet that such a programme is asked about first, where prices need the general search."""
 
-ROUGH, ROUGH_SHARED = 5e-3, 0.15
+ROUGH, ROUGH_SHARED = 5e-3, 0.05
 """What is enough of such a fleet, as a fraction of a plan's value, and where it is asked who gets how much."""
 
 GROUPS = 8
 """Parts of such a fleet whose models are planned anew one after the other, until enough is proven."""
 
-_FEW_NODES, _FEWER_NODES = 500, 50
+FAILURES = 2
+"""After so many searches without any plan no further one finds any."""
+
+_FEW_NODES, _FEWER_NODES = 500, 1
 _EXACT = 1e-6
 
 
@@ -63,7 +66,7 @@ def plan_by_columns(formulation: Formulation) -> Planned:
     if not formulation.choices.keys:
         return _empty(formulation)
     small = _plan_small(formulation) or _plan_divisible(formulation)
-    if isinstance(small, Infeasible) or (small is not None and _is_enough(formulation, small)):
+    if isinstance(small, Infeasible) or (small is not None and _is_final(formulation, small)):
         return small
     if small is not None:
         formulation = replace(formulation, known_counts=small.counts)
@@ -109,13 +112,14 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
     choices, known = formulation.choices, formulation.known_counts
     is_known = known is not None and _keeps(formulation, known)
     best = _planned(formulation, known, bound) if known is not None and is_known else None
-    own = formulation.block_of_row[choices.row] % GROUPS
-    for group in range(-1, GROUPS if formulation.sharing is None else 0):
-        if best is not None and formulation.is_close(best.value, best.bound):
+    own, failures = formulation.block_of_row[choices.row] % GROUPS, 0
+    for group in range(-1, GROUPS):
+        if failures == FAILURES or (best is not None and _is_enough(formulation, best)):
             break
         is_open = (own == group) | used | (False if best is None else best.counts > 0)
         narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
         found = solve_mixed_integer(narrowed, gap=GAP / 4, nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
+        failures += found.counts is None
         if found.counts is not None and _keeps(formulation, found.counts):
             plan = _planned(formulation, found.counts, bound)
             best = plan if best is None or plan.value < best.value else best
@@ -123,10 +127,15 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
 
 
 def _is_enough(formulation: Formulation, plan: FleetPlan) -> bool:
-    """Whether no longer search is worth it: of a fleet with many replicas it hardly brings more than fractions say."""
-    rough = ROUGH if formulation.sharing is None else ROUGH_SHARED
-    is_rough = formulation.has_many_replicas and plan.value - plan.bound <= rough * abs(plan.value)
+    """Whether a plan of many replicas needs no better one: who gets how much need not be as exact as what it costs."""
+    is_rough = formulation.sharing is not None and plan.value - plan.bound <= ROUGH_SHARED * abs(plan.value)
     return is_rough or formulation.is_close(plan.value, plan.bound)
+
+
+def _is_final(formulation: Formulation, plan: FleetPlan) -> bool:
+    """Whether no longer search is worth it: of a fleet with many replicas it hardly brings more than fractions say."""
+    is_rough = formulation.sharing is not None or plan.value - plan.bound <= ROUGH * abs(plan.value)
+    return (formulation.has_many_replicas and is_rough) or formulation.is_close(plan.value, plan.bound)
 
 
 def _infeasible(formulation: Formulation) -> Infeasible:

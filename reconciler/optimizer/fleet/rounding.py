@@ -26,6 +26,7 @@ from reconciler.optimizer.fleet.generation import (
     unique,
 )
 from reconciler.optimizer.fleet.regrets import Regrets
+from reconciler.optimizer.fleet.sharing import share_out
 from reconciler.optimizer.fleet.sparse import Flags, Integers, sums
 
 LARGEST = 20_000
@@ -54,9 +55,6 @@ TIES = (600, 2_400)
 
 CLOSE = 3e-4
 """How close to the bound that must come, as a fraction, to be the plan."""
-
-EACH_SHARED, FEW_SHARED, MOST_SHARED = 30, 800, 2_000
-"""Configurations of one model, and of all, among which is searched where it is asked who gets how much."""
 
 _BESIDE = (150, 500, 2_000, 8_000, None)
 """How many singles and pairs enter beside the best of each model, one attempt after the other; at last all that may
@@ -87,9 +85,9 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         if repaired is not None:
             return repaired
     if formulation.sharing is not None and not formulation.has_many_replicas:
-        shared = _shared(formulation, generated, regrets)
+        shared = share_out(formulation, generated, regrets)
         if shared is not None:
-            return shared
+            return _better(None, shared.known, shared.bound)
     asking = _Asking(formulation, generated)
     best = _among(formulation, generated, regrets, asking)
     if (best is None or not best.is_close(formulation)) and len(formulation.choices.keys) <= SMALL:
@@ -98,46 +96,6 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
         proven = generated.bound if best is None else best.bound
         best = _better(best, chosen.known, max(proven, chosen.bound))
     return best
-
-
-def _shared(formulation: Formulation, generated: Generated, regrets: Regrets) -> Rounded | None:
-    """Who gets how much: of few configurations a model first, then of all that may be better, unless these are many.
-
-    What a model may run otherwise costs it nothing here, so there is much of it, and most of it helps no other.
-    """
-    best, nobody = _better(None, known_plan(formulation), generated.bound), np.zeros(formulation.blocks, dtype=np.bool_)
-    for beside in (_BESIDE[0], None):
-        if beside is None and best is None:
-            return None
-        near = regrets.beside(beside) if beside else regrets.within(best.value - generated.bound if best else 0.0)
-        everything = regrets.listed(near)
-        known = unique(added(generated.known, known_of(formulation, everything.configurations)))
-        nearest = _nearest(generated, known)
-        is_all = everything.is_complete.all() and len(known) <= MOST_SHARED
-        direct = _direct(formulation, known, everything.is_complete)
-        # The nearest of many first: where these prove too little, all of them, or free replicas of who has too many.
-        asked = [(known if is_all and len(known) <= FEW_SHARED else nearest, nobody)]
-        if is_all and len(asked[0][0]) < len(known):
-            asked.append((known, nobody))
-        elif beside and direct.any():
-            asked.append((known.at(~direct[known.configurations.block]), direct))
-        for listed, free in asked:
-            chosen = choose(formulation, listed, free, GAP / 2)
-            proven = generated.bound
-            if is_all and len(listed) == len(known):
-                proven = max(proven, min(chosen.bound, generated.bound + near.regret))
-            best = _better(best, chosen.known, proven if best is None else max(proven, best.bound))
-            if best is not None and best.is_close(formulation):
-                return best
-    return best
-
-
-def _nearest(generated: Generated, known: Known) -> Known:
-    """Those of least regret of each model."""
-    reduced, block = known.reduced(generated.prices), known.configurations.block
-    order = np.lexsort((reduced, block))
-    rank = np.arange(len(order)) - np.searchsorted(block[order], block[order])
-    return known.at(np.sort(order[rank < EACH_SHARED]))
 
 
 def _among(formulation: Formulation, generated: Generated, regrets: Regrets, asking: "_Asking") -> Rounded | None:
