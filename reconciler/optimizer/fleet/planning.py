@@ -101,7 +101,9 @@ def _plan_divisible(formulation: Formulation) -> Planned:
     """
     if len(formulation.choices.keys) > SEARCHED or not formulation.has_many_replicas:
         return None
-    divided = solve_divisible(formulation, gap=GAP / 4, nodes=_FEW_NODES)
+    divided = solve_divisible(
+        formulation, gap=GAP / 4 if formulation.sharing is None else ROUGH_SHARED / 5, nodes=_FEW_NODES
+    )
     if divided.used is None:
         return _infeasible(formulation) if divided.bound == np.inf else None
     return _found_around(formulation, divided.used, divided.bound)
@@ -113,12 +115,13 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
     is_known = known is not None and _keeps(formulation, known)
     best = _planned(formulation, known, bound) if known is not None and is_known else None
     own, failures = formulation.block_of_row[choices.row] % GROUPS, 0
+    gap = GAP / 4 if formulation.sharing is None else ROUGH_SHARED / 5
     for group in range(-1, GROUPS):
         if failures == FAILURES or (best is not None and _is_enough(formulation, best)):
             break
         is_open = (own == group) | used | (False if best is None else best.counts > 0)
         narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
-        found = solve_mixed_integer(narrowed, gap=GAP / 4, nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
+        found = solve_mixed_integer(narrowed, gap=gap, nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
         failures += found.counts is None
         if found.counts is not None and _keeps(formulation, found.counts):
             plan = _planned(formulation, found.counts, bound)

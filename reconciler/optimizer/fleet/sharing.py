@@ -22,6 +22,9 @@ FEW = 1_000
 
 ATTEMPTS = 5
 
+SMALL = 100
+"""Choices of a fleet that enter with their replicas at last, where nothing else proves enough."""
+
 _NEAR = 150
 """Singles and pairs beside the best of each model, of which the nearest are taken."""
 
@@ -53,6 +56,9 @@ def share_out(formulation: Formulation, generated: Generated, regrets: Regrets) 
         regret = near.reduced(generated.prices) - least[near.configurations.block]
         is_better = regret <= (value - bound) * (1 + TOLERANCE)
         offered = unique(added(best, near.at(is_better)))
+    if len(formulation.choices.keys) <= SMALL and best is not None and not formulation.is_close(_value(best), bound):
+        chosen = choose(formulation, best.at(np.zeros(0, dtype=np.int64)), ~nobody, GAP / 2)
+        return Chosen(known=cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, _value(best))))
     return Chosen(known=best, bound=bound)
 
 
