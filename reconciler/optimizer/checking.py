@@ -76,7 +76,7 @@ class _Check:
                 self._problem.current_weights.get(key, 0.0) * self._problem.pinned[key].replicas
                 for key in budget.variants & self._problem.pinned.keys()
             )
-            spent = self._device_use.spent(self._free, budget.variants & self._free.keys())
+            spent = self._device_use.spent(self._free, budget.variants)
             if spent > max(budget.amount - pinned, 0.0) + _NOISE * max(budget.amount, 1.0):
                 yield f"budget {budget.name} has {budget.amount - pinned:g}, the plan spends {spent:g}"
 
@@ -94,7 +94,9 @@ class _Check:
 
     def ratios(self) -> Iterator[str]:
         """The proportion of roles, where all of both is decided."""
-        replicas = {each.model: self._replicas(each) for each in self._problem.requirements}
+        sides = {side for ratio in self._problem.ratios for side in ratio.sides}
+        asked = (each for each in self._problem.requirements if sides and each.model in sides)
+        replicas = {each.model: self._replicas(each) for each in asked}
         for ratio in self._problem.ratios:
             over, under = (replicas.get(side) for side in ratio.sides)
             if over is None or under is None:
@@ -116,8 +118,8 @@ class _Check:
         for requirement in self._problem.requirements:
             if requirement.active_limit is None or requirement.fixed is not None:
                 continue
-            active = {key.variant for key in requirement.per_replica if key.variant in serving}
-            if len(active) <= requirement.active_limit:
+            choices = [key.variant for key in requirement.per_replica if key.variant in serving]
+            if len(choices) <= requirement.active_limit or len(active := set(choices)) <= requirement.active_limit:
                 continue
             members = {key.variant for key in requirement.per_replica}
             standing = sum(

@@ -70,9 +70,11 @@ class DeviceUse:
         return taken
 
     def spent(self, allocations: Allocations, variants: Iterable[ResourceKey]) -> float:
-        """What the replicas of some variants weigh together."""
-        members = ((key, allocations[key]) for key in variants)
-        return math.fsum(self.weight(key, each.accelerator) * each.replicas for key, each in members if each.replicas)
+        """What the replicas of some variants weigh together; those without an allocation weigh nothing."""
+        members = ((key, allocations.get(key)) for key in variants)
+        return math.fsum(
+            self.weight(key, each.accelerator) * each.replicas for key, each in members if each and each.replicas
+        )
 
 
 def carried_by_pinned(problem: Problem, requirement: Requirement) -> float:
