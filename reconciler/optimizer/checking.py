@@ -95,8 +95,7 @@ class _Check:
     def ratios(self) -> Iterator[str]:
         """The proportion of roles, where all of both is decided."""
         sides = {side for ratio in self._problem.ratios for side in ratio.sides}
-        asked = (each for each in self._problem.requirements if sides and each.model in sides)
-        replicas = {each.model: self._replicas(each) for each in asked}
+        replicas = {each.model: self._replicas(each) for each in self._problem.requirements if each.model in sides}
         for ratio in self._problem.ratios:
             over, under = (replicas.get(side) for side in ratio.sides)
             if over is None or under is None:

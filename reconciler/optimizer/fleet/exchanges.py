@@ -31,9 +31,6 @@ class _Exchanges:
             self.row[chosen], self.left[chosen], self.fewer[chosen], self.right[chosen], self.more[chosen]
         )
 
-    def gaining(self, more: Integers) -> "_Exchanges":
-        return _Exchanges(self.row, self.left, self.fewer, self.right, more)
-
 
 def exchanged(formulation: Formulation, plan: Configurations) -> Configurations:
     """Every configuration that one exchange makes of a plan's (one a block), of blocks of one row.
@@ -80,11 +77,10 @@ def _gains(formulation: Formulation, counts: Integers, losses: _Exchanges) -> li
     demand, each = rows.demand[after.row], choices.carried[right]
     same = replicas_for(np.maximum(np.minimum(covered[after.row], demand) - rest, 0.0), each)
     full = replicas_for(np.maximum(demand - rest, 0.0), each)
-    gains = _Exchanges(after.row, after.left, after.fewer, right, same)
     is_useful = (right != after.left) & (counts[right] < choices.highest[right])
     most = np.minimum(full, choices.highest[right] - counts[right])
     return [
-        gains.gaining(more).at(is_useful & (more >= 1) & (more <= most))
+        _Exchanges(after.row, after.left, after.fewer, right, more).at(is_useful & (more >= 1) & (more <= most))
         for more in (same, same - 1, same + 1, full, np.ones_like(same))
     ]
 

@@ -28,7 +28,7 @@ GROUPS = 8
 """Parts of such a fleet whose models are planned anew one after the other, until enough is proven."""
 
 FAILURES = 2
-"""After so many searches without any plan no further one finds any."""
+"""After so many searches without any plan no further one is tried: it would seldom find any."""
 
 _FEW_NODES, _FEWER_NODES = 500, 1
 _EXACT = 1e-6
@@ -101,9 +101,7 @@ def _plan_divisible(formulation: Formulation) -> Planned:
     """
     if len(formulation.choices.keys) > SEARCHED or not formulation.has_many_replicas:
         return None
-    divided = solve_divisible(
-        formulation, gap=GAP / 4 if formulation.sharing is None else ROUGH_SHARED / 5, nodes=_FEW_NODES
-    )
+    divided = solve_divisible(formulation, gap=_gap(formulation), nodes=_FEW_NODES)
     if divided.used is None:
         return _infeasible(formulation) if divided.bound == np.inf else None
     return _found_around(formulation, divided.used, divided.bound)
@@ -115,13 +113,12 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
     is_known = known is not None and _keeps(formulation, known)
     best = _planned(formulation, known, bound) if known is not None and is_known else None
     own, failures = formulation.block_of_row[choices.row] % GROUPS, 0
-    gap = GAP / 4 if formulation.sharing is None else ROUGH_SHARED / 5
     for group in range(-1, GROUPS):
         if failures == FAILURES or (best is not None and _is_enough(formulation, best)):
             break
         is_open = (own == group) | used | (False if best is None else best.counts > 0)
         narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
-        found = solve_mixed_integer(narrowed, gap=gap, nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
+        found = solve_mixed_integer(narrowed, gap=_gap(formulation), nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
         failures += found.counts is None
         if found.counts is not None and _keeps(formulation, found.counts):
             plan = _planned(formulation, found.counts, bound)
@@ -136,9 +133,16 @@ def _is_enough(formulation: Formulation, plan: FleetPlan) -> bool:
 
 
 def _is_final(formulation: Formulation, plan: FleetPlan) -> bool:
-    """Whether no longer search is worth it: of a fleet with many replicas it hardly brings more than fractions say."""
-    is_rough = formulation.sharing is not None or plan.value - plan.bound <= ROUGH * abs(plan.value)
-    return (formulation.has_many_replicas and is_rough) or formulation.is_close(plan.value, plan.bound)
+    """Whether no longer search is worth it: of a fleet with many replicas it hardly brings more than fractions say.
+
+    What is found of any other fleet is close anyway.
+    """
+    return formulation.sharing is not None or plan.value - plan.bound <= ROUGH * abs(plan.value)
+
+
+def _gap(formulation: Formulation) -> float:
+    """How exact the programmes of a fleet with many replicas are asked."""
+    return GAP / 4 if formulation.sharing is None else ROUGH_SHARED / 5
 
 
 def _infeasible(formulation: Formulation) -> Infeasible:

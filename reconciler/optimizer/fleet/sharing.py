@@ -40,7 +40,7 @@ def share_out(formulation: Formulation, generated: Generated, regrets: Regrets) 
     offered = nearest if best is None else unique(added(best, nearest))
     least = np.bincount(formulation.block_of_row, regrets.least, minlength=formulation.blocks)
     for attempt in range(ATTEMPTS):
-        before, best = best, cheaper(best, choose(formulation, offered, nobody, _LOOSE).known)
+        before, best = best, _cheaper(best, choose(formulation, offered, nobody, _LOOSE).known)
         if best is None:
             return None
         value = _value(best)
@@ -49,20 +49,20 @@ def share_out(formulation: Formulation, generated: Generated, regrets: Regrets) 
         everything = _all_better(formulation, generated, regrets, value - bound)
         if everything is not None:
             chosen = choose(formulation, everything, nobody, GAP / 2)
-            return Chosen(known=cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
+            return Chosen(known=_cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
         if attempt and before is not None and _value(before) - value <= _LOOSE * abs(value):
             break
         near = added(nearest, known_of(formulation, exchanged(formulation, best.configurations)))
         regret = near.reduced(generated.prices) - least[near.configurations.block]
         is_better = regret <= (value - bound) * (1 + TOLERANCE)
         offered = unique(added(best, near.at(is_better)))
-    if len(formulation.choices.keys) <= SMALL and best is not None and not formulation.is_close(_value(best), bound):
+    if best is not None and len(formulation.choices.keys) <= SMALL and not formulation.is_close(value, bound):
         chosen = choose(formulation, best.at(np.zeros(0, dtype=np.int64)), ~nobody, GAP / 2)
-        return Chosen(known=cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, _value(best))))
+        return Chosen(known=_cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
     return Chosen(known=best, bound=bound)
 
 
-def cheaper(best: Known | None, found: Known | None) -> Known | None:
+def _cheaper(best: Known | None, found: Known | None) -> Known | None:
     """The better of two plans, the first of equals."""
     if best is None or found is None:
         return found if best is None else best
