@@ -1,5 +1,7 @@
 """Conversions at the borders; everything inside is seconds, per second, bytes, fractions and cost per hour."""
 
+from datetime import UTC, datetime
+
 MS_PER_S = 1000.0
 S_PER_MINUTE = 60.0
 CENTS_PER_UNIT = 100.0
@@ -28,3 +30,8 @@ def cost_per_hour_from_cents(cents: float) -> float:
 def significant(value: float) -> float:
     """A number with ten significant digits, as plans show it."""
     return float(f"{value:.10g}")
+
+
+def utc_minute(time_s: float) -> str:
+    """Unix seconds as people are told a time: the minute, in UTC."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

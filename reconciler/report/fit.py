@@ -3,10 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile
-from reconciler.domain.units import ms_from_seconds
+from reconciler.domain.units import ms_from_seconds, utc_minute
 from reconciler.report.findings import finding_json
 from reconciler.report.numbers import count, duration, percentage
 from reconciler.report.plain import Column, display_width, hung, labels_of, lines_of, one_line, wrapped
@@ -67,7 +66,7 @@ def fit_json(fitting: Fitting, kept: KeptProfiles | None = None) -> Json:
 
 
 def _head(fitting: Fitting, learned: int, without: int) -> tuple[str, ...]:
-    moment = datetime.fromtimestamp(fitting.now_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    moment = utc_minute(fitting.now_s)
     branch = f" ({one_line(fitting.branch, limit=80)})" if fitting.branch else ""
     span = f"{duration(fitting.since_s)} to {moment}, a sample every {duration(fitting.step_s)}"
     if not fitting.models and not fitting.unused:

@@ -1,10 +1,10 @@
 """The plan as plain text for a terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.domain.units import utc_minute
 from reconciler.report.conditions import flip_lines
 from reconciler.report.fleet import prices
 from reconciler.report.numbers import count
@@ -81,7 +81,7 @@ def _flips(plan: Plan, labels: Mapping[ResourceKey, str]) -> tuple[str, ...]:
 
 
 def _head(plan: Plan, width: int) -> tuple[str, ...]:
-    moment = datetime.fromtimestamp(plan.now_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    moment = utc_minute(plan.now_s)
     where = f"{_where(plan.decisions, plan.repository)} at {plan.commit[:7]} ({one_line(plan.branch, limit=80)})"
     lines = list(wrapped(f"{where}, {moment}, recording {plan.recording[:6]}", indent=3, width=width))
     both = f"{counts_text(plan)}  {totals_text(plan)}"

@@ -4,7 +4,6 @@ import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from reconciler.decision.proposing.merging import HOUR_S
 from reconciler.decision.proposing.standing import Written, put_back_beside
@@ -13,6 +12,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import GroupPlan
 from reconciler.domain.proposals import Part, Proposal, ProposalState
 from reconciler.domain.settings import PullRequestSettings
+from reconciler.domain.units import utc_minute
 
 MINUTE_S = 60
 PARTS = tuple(Part)
@@ -112,8 +112,7 @@ def _words(what: str, setting: str, most: int, until: str) -> str:
 
 def _moment(time_s: float) -> str:
     """The first full minute that is not before a time."""
-    full_s = math.ceil(time_s / MINUTE_S) * MINUTE_S
-    return datetime.fromtimestamp(full_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return utc_minute(math.ceil(time_s / MINUTE_S) * MINUTE_S)
 
 
 def _hold(words: str) -> Hold:
