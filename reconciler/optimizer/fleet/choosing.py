@@ -12,13 +12,14 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import configurations_from
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import Known, added, best_by_block, fits, known_of, room
-from reconciler.optimizer.fleet.mixed_integer import INFEASIBLE, FleetProgramme
+from reconciler.optimizer.fleet.generation import Known, added, best_by_block, fits, known_of, room, unique
+from reconciler.optimizer.fleet.mixed_integer import FleetProgramme
 from reconciler.optimizer.fleet.parts import ProblemPart, part_of
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, plain
+from reconciler.optimizer.highs import Programme, solve
+from reconciler.optimizer.sparse import Flags, Floats, Integers, by_cells, owners, plain, sums
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 NODES = 500
 
@@ -34,52 +35,70 @@ class Chosen:
     bound: float
 
 
-def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float) -> Chosen:
+def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float, best: Known | None) -> Chosen:
     """The best configuration of each block together, within `gap` (a fraction), of those that are listed.
 
-    `direct` blocks, of which none is listed, have any at all.
+    `direct` blocks, of which none is listed, have any at all. The search begins with the best plan that is known.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     part = part_of(formulation, direct[formulation.block_of_row])
     programme = FleetProgramme(part.formulation)
+    begun = None if best is None else best.at(~direct[best.configurations.block])
+    listed = listed if begun is None else unique(added(begun, listed))
     count = len(listed)
+    start = None
+    if best is not None and begun is not None:
+        counts = sums(best.configurations.counts)[part.choices].astype(np.int64)
+        start = np.concatenate([np.arange(count) < len(begun), programme.values(counts)])
     matrix, lower, upper = _rows(formulation, listed, programme, ~direct)
-    answer = milp(
-        np.concatenate([listed.worth.value, programme.objective]),
-        integrality=np.concatenate([np.ones(count, dtype=np.int64), programme.integrality]),
-        bounds=Bounds(
-            np.concatenate([np.zeros(count), programme.lower]), np.concatenate([np.ones(count), programme.upper])
+    answer = solve(
+        Programme(
+            objective=np.concatenate([listed.worth.value, programme.objective]),
+            matrix=matrix,
+            lower=lower,
+            upper=upper,
+            least=np.concatenate([np.zeros(count), programme.lower]),
+            most=np.concatenate([np.ones(count), programme.upper]),
+            is_whole=np.concatenate([np.ones(count, dtype=np.bool_), programme.integrality > 0]),
         ),
-        constraints=[LinearConstraint(matrix, lower, upper)],
-        options={"mip_rel_gap": gap, "node_limit": NODES},
+        gap=gap,
+        nodes=NODES,
+        start=start,
     )
-    proven = getattr(answer, "mip_dual_bound", None)
-    bound = -np.inf if proven is None else float(proven)
-    if answer.x is None:
-        return Chosen(known=None, bound=np.inf if answer.status == INFEASIBLE else bound)
-    chosen = _chosen(formulation, listed, part, answer.x)
-    return Chosen(known=chosen if fits(formulation, chosen) else None, bound=bound)
+    if answer.values is None:
+        return Chosen(known=None, bound=answer.bound)
+    chosen = _chosen(formulation, listed, part, answer.values)
+    return Chosen(known=chosen if fits(formulation, chosen) else None, bound=answer.bound)
+
+
+def cheaper(best: Known | None, found: Known | None) -> Known | None:
+    """The better of two plans, the first of equals."""
+    if best is None or found is None:
+        return found if best is None else best
+    return found if found.value < best.value else best
 
 
 def pick(offered: Known, limits: Floats, missing: float) -> Integers | None:
     """One configuration of each block that is offered, at most `missing` above the best; None where none was found."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import vstack
 
     blocks, place = np.unique(offered.configurations.block, return_inverse=True)
     count = len(offered)
     once = by_cells(np.ones(count), place, np.arange(count), (len(blocks), count))
     least = offered.worth.value[best_by_block(len(blocks), place, offered.worth.value)].sum()
-    answer = milp(
-        offered.worth.value,
-        integrality=np.ones(count, dtype=np.int64),
-        bounds=Bounds(0, 1),
-        constraints=[LinearConstraint(once, 1, 1), LinearConstraint(plain(offered.worth.use.T), -np.inf, limits)],
-        options={"mip_rel_gap": missing / max(abs(float(least)), missing), "node_limit": NODES},
+    answer = solve(
+        Programme(
+            objective=offered.worth.value,
+            matrix=plain(vstack([once, offered.worth.use.T])),
+            lower=np.concatenate([np.ones(len(blocks)), np.full(len(limits), -np.inf)]),
+            upper=np.concatenate([np.ones(len(blocks)), limits]),
+            least=np.zeros(count),
+            most=np.ones(count),
+            is_whole=np.ones(count, dtype=np.bool_),
+        ),
+        gap=missing / max(abs(float(least)), missing),
+        nodes=NODES,
     )
-    if answer.x is None:
-        return None
-    return best_by_block(len(blocks), place, -answer.x)
+    return None if answer.values is None else best_by_block(len(blocks), place, -answer.values)
 
 
 def _rows(
@@ -96,7 +115,7 @@ def _rows(
     # Its stubs know no blocks without a matrix.
     matrix = plain(block_array([[once, None], [within, own]]))  # type: ignore[arg-type]
     upper = np.concatenate([np.ones(formulation.blocks), upper[: len(upper) - shared], room(formulation)])
-    return matrix, np.concatenate([is_listed, lower]), upper
+    return matrix, np.concatenate([is_listed.astype(np.float64), lower]), upper
 
 
 def _chosen(formulation: Formulation, listed: Known, part: ProblemPart, values: Floats) -> Known:

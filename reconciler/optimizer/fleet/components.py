@@ -11,7 +11,7 @@ from reconciler.optimizer.device_use import NOTHING
 from reconciler.optimizer.fleet.formulating import members
 from reconciler.optimizer.fleet.formulation import Formulation
 from reconciler.optimizer.fleet.proof import coverages, sensitivity, shared_uses
-from reconciler.optimizer.fleet.sparse import Integers, by_cells, owners
+from reconciler.optimizer.sparse import Integers, by_cells, owners
 
 
 def components(formulation: Formulation) -> list[Problem]:

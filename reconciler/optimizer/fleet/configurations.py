@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
-from reconciler.optimizer.fleet.sparse import (
+from reconciler.optimizer.sparse import (
     Flags,
     Floats,
     Indices,
@@ -25,7 +25,7 @@ from reconciler.optimizer.fleet.sparse import (
 )
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

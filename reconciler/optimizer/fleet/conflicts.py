@@ -18,7 +18,7 @@ from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import EXCESS, Generated, best_by_block, generate
 from reconciler.optimizer.fleet.minimal import Rules, fewest, least_taken
 from reconciler.optimizer.fleet.planning import FleetPlan, Planner
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.sparse import Floats, Integers
 
 _NOISE = 1e-9
 

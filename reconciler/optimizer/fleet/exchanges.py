@@ -7,10 +7,10 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import Configurations, replicas_for
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, plain, sums
+from reconciler.optimizer.sparse import Flags, Floats, Integers, by_cells, owners, plain, sums
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 _FEWER = np.array([1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024])
 """How many replicas of a choice go at once, besides all of them."""

@@ -24,7 +24,7 @@ from reconciler.optimizer.fleet.formulation import (
     Variants,
     shared_of,
 )
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.sparse import Floats, Integers
 
 
 def formulate(problem: Problem) -> Formulation:

@@ -27,10 +27,10 @@ import numpy as np
 
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.requirements import Problem, Requirement
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_rows
+from reconciler.optimizer.sparse import Flags, Floats, Integers, by_rows
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 UNBOUNDED = 1_000_000
 """More replicas than any fleet has: the highest of a variant without a maximum."""

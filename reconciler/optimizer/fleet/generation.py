@@ -14,7 +14,8 @@ from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.parts import part_of
 from reconciler.optimizer.fleet.pricing import PriceAnswer, Pricing
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
+from reconciler.optimizer.highs import GrowingProgramme
+from reconciler.optimizer.sparse import Flags, Floats, Integers, by_cells, plain, stacked, sums
 
 ROUNDS = 60
 """Rounds of prices; fleets of 10,000 models needed four to six."""
@@ -38,10 +39,6 @@ _DEARER = 100.0
 _RAISES = 3
 
 
-class UnsolvableError(Exception):
-    """Raised where numbers of such different size meet that a programme over them has no answer: nothing is known."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Configurations with what they are worth."""
@@ -51,6 +48,11 @@ class Known:
 
     def __len__(self) -> int:
         return len(self.configurations)
+
+    @property
+    def value(self) -> float:
+        """What all are worth together."""
+        return float(self.worth.value.sum())
 
     def at(self, chosen: Flags | Integers) -> "Known":
         """Those of an index or a mask."""
@@ -102,32 +104,34 @@ def generate(formulation: Formulation) -> Generated:
     before = known_plan(formulation)
     known = known if before is None else added(known, before)
     raises, value, searches = 0, np.inf, SEARCHES
+    growing = _Growing(formulation, known, penalty)
     for _ in range(ROUNDS):
-        programme = _solve(formulation, known, penalty)
+        programme = growing.solve()
         better, proof = _asked(formulation, pricing, programme, proof)
-        better = _unknown(known, better) if len(better) else better
+        better = _unknown(growing.known, better) if len(better) else better
         is_proven = programme.value - proof.bound <= GAP * abs(programme.value)
         is_done = not len(better) or is_proven
         is_exceeding = programme.excess.max(initial=0.0) > TOLERANCE
         if is_done and is_exceeding and raises < _RAISES:
-            penalty, raises = penalty * _DEARER, raises + 1
+            raises += 1
+            growing.raise_penalty()
             better = better if before is None else added(better, before)
         elif is_done and searches and not is_proven:
             searches -= 1
             better, proof = _searched(formulation, pricing, programme, proof)
-            better = _unknown(known, better)
+            better = _unknown(growing.known, better)
             if not len(better):
                 break
         elif is_done:
             break
         # Without progress the prices are one of many: what another of them needs must not be forgotten for this one.
         is_nearer = programme.value < value - _least(np.array(programme.value))
-        known = added(known.at(_matters(known, programme)) if is_nearer else known, better)
+        growing.learn(_matters(growing.known, programme) if is_nearer else None, better)
         value = programme.value
     else:
-        programme = _solve(formulation, known, penalty)
+        programme = growing.solve()
     return Generated(
-        known=known,
+        known=growing.known,
         share=programme.share,
         prices=proof.prices,
         bound=proof.bound,
@@ -311,29 +315,46 @@ class _ColumnProgramme:
     worth_of_block: Floats
 
 
-def _solve(formulation: Formulation, known: Known, penalty: Floats) -> _ColumnProgramme:
-    """The linear programme over the known configurations; exceeding a shared row costs `penalty` a unit."""
-    from scipy.optimize import linprog
-    from scipy.sparse import eye_array, hstack
+class _Growing:
+    """The linear programme over the known configurations; exceeding a shared row costs a penalty a unit."""
 
-    count, shared, blocks = len(known), len(formulation.shared), formulation.blocks
-    within = plain(hstack([known.worth.use.T, -eye_array(shared)]))
-    once = by_cells(np.ones(count), known.configurations.block, np.arange(count), (blocks, count + shared))
-    # Its stubs know dense matrices only.
-    answer = linprog(  # type: ignore[call-overload]
-        np.concatenate([known.worth.value, penalty]),
-        A_ub=within,
-        b_ub=formulation.shared.limits,
-        A_eq=once,
-        b_eq=np.ones(blocks),
-        method="highs",
-    )
-    if answer.x is None:
-        raise UnsolvableError(answer.message)
-    return _ColumnProgramme(
-        value=float(answer.fun),
-        share=answer.x[:count],
-        excess=answer.x[count:],
-        prices=np.maximum(-answer.ineqlin.marginals, 0.0),
-        worth_of_block=answer.eqlin.marginals,
-    )
+    def __init__(self, formulation: Formulation, known: Known, penalty: Floats) -> None:
+        self.known = known
+        self._shared, self._blocks, self._penalty = len(formulation.shared), formulation.blocks, penalty
+        once = np.ones(self._blocks)
+        self._programme = GrowingProgramme(
+            np.concatenate([np.full(self._shared, -np.inf), once]), np.concatenate([formulation.shared.limits, once])
+        )
+        every = np.arange(self._shared)
+        excess = by_cells(-np.ones(self._shared), every, every, (self._shared, self._shared + self._blocks))
+        self._programme.add(penalty, excess)
+        self._add(known)
+
+    def _add(self, fresh: Known) -> None:
+        from scipy.sparse import hstack
+
+        count = len(fresh)
+        once = by_cells(np.ones(count), np.arange(count), fresh.configurations.block, (count, self._blocks))
+        self._programme.add(fresh.worth.value, plain(hstack([fresh.worth.use, once])))
+
+    def learn(self, is_kept: Flags | None, fresh: Known) -> None:
+        """Forget what is not kept, and know more."""
+        if is_kept is not None:
+            self._programme.keep(np.concatenate([np.ones(self._shared, dtype=np.bool_), is_kept]))
+            self.known = self.known.at(is_kept)
+        self._add(fresh)
+        self.known = added(self.known, fresh)
+
+    def raise_penalty(self) -> None:
+        self._penalty = self._penalty * _DEARER
+        self._programme.cost(np.arange(self._shared), self._penalty)
+
+    def solve(self) -> _ColumnProgramme:
+        answer = self._programme.solve()
+        return _ColumnProgramme(
+            value=answer.value,
+            share=answer.columns[self._shared :],
+            excess=answer.columns[: self._shared],
+            prices=np.maximum(-answer.rows[: self._shared], 0.0),
+            worth_of_block=answer.rows[self._shared :],
+        )

@@ -9,10 +9,10 @@ import numpy as np
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import room
 from reconciler.optimizer.fleet.planning import is_served, use_of
-from reconciler.optimizer.fleet.sparse import Floats, Integers, columns
+from reconciler.optimizer.sparse import Floats, Integers, columns
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 
 def plan_greedily(formulation: Formulation, *, is_partial: bool = False) -> Integers | None:

@@ -14,7 +14,7 @@ from reconciler.optimizer.fleet.formulating import widest
 from reconciler.optimizer.fleet.formulation import GAP, TOLERANCE, Formulation, Rows
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.planning import FleetPlan, Planned, Planner, covered_by
-from reconciler.optimizer.fleet.sparse import Floats, owners
+from reconciler.optimizer.sparse import Floats, owners
 
 STEPS = 8
 """Parts of a model's demand that are told apart where it cannot all be covered."""

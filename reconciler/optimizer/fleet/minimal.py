@@ -13,7 +13,7 @@ from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation, Ratio
 from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
 from reconciler.optimizer.fleet.parts import ProblemPart, part_of
 from reconciler.optimizer.fleet.planning import value_of
-from reconciler.optimizer.fleet.sparse import Integers
+from reconciler.optimizer.sparse import Integers
 
 QUESTIONS = 300
 """How many programmes may be asked for one contradiction; rules that were not asked about stay in it."""

@@ -1,8 +1,4 @@
-"""A formulation as one mixed-integer programme: exact for whatever rows it has, and the general search for a model.
-
-HiGHS (by scipy) is deterministic; its effort is limited in nodes, never in time. It knows no warm start, so a known
-solution enters as a cutoff on the objective.
-"""
+"""A formulation as one mixed-integer programme: exact for whatever rows it has, and the general search for a model."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +7,11 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import replicas_for
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, by_cells, owners, sums
+from reconciler.optimizer.highs import Programme, solve
+from reconciler.optimizer.sparse import Flags, Floats, Integers, by_cells, owners, sums
 
 if TYPE_CHECKING:
-    from reconciler.optimizer.fleet.sparse import Matrix
+    from reconciler.optimizer.sparse import Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +23,19 @@ class MixedIntegerAnswer:
 
 
 def solve_mixed_integer(
-    formulation: Formulation, *, gap: float, nodes: int, cutoff: float = np.inf
+    formulation: Formulation, *, gap: float, nodes: int, start: Integers | None = None, is_thorough: bool = False
 ) -> MixedIntegerAnswer:
     """The cheapest replicas by choice within `gap` (a fraction), in at most `nodes` nodes of the search.
 
-    `cutoff` is the value of a known solution: only better ones are of interest. The bound is infinite where there is
-    no solution at all.
+    `start` are the replicas of a solution, with which the search begins. The bound is infinite where there is no
+    solution at all.
     """
     programme = FleetProgramme(formulation)
     if not programme.width:
         return MixedIntegerAnswer(counts=np.zeros(0, dtype=np.int64), bound=0.0)
-    found = _solved(programme, programme.integrality, gap, nodes, cutoff)
+    begun = None if start is None else programme.values(start)
+    asked = programme.asked(programme.integrality)
+    found = solve(asked, gap=gap, nodes=nodes, start=begun, is_thorough=is_thorough)
     return MixedIntegerAnswer(counts=programme.counts(found.values), bound=found.bound)
 
 
@@ -51,46 +50,9 @@ class FractionalAnswer:
 def solve_divisible(formulation: Formulation, *, gap: float, nodes: int) -> FractionalAnswer:
     """The same programme with replicas that can be divided: nearly the same where there are many, and far quicker."""
     programme = FleetProgramme(formulation)
-    found = _solved(programme, programme.with_divisible_replicas, gap, nodes, np.inf)
+    found = solve(programme.asked(programme.with_divisible_replicas), gap=gap, nodes=nodes)
     used = None if found.values is None else found.values[: len(formulation.choices.keys)] > TOLERANCE
     return FractionalAnswer(used=used, bound=found.bound)
-
-
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """The programme's columns, None where the limit came before a solution or there is none."""
-
-    values: Floats | None
-    bound: float
-
-
-def _solved(programme: "FleetProgramme", integrality: Integers, gap: float, nodes: int, cutoff: float) -> _Solved:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    matrix, lower, upper = programme.rows()
-    constraints = [LinearConstraint(matrix, lower, upper)]
-    if np.isfinite(cutoff):
-        constraints.append(LinearConstraint(programme.objective[None, :], -np.inf, cutoff))
-    answer = milp(
-        programme.objective,
-        integrality=integrality,
-        bounds=Bounds(programme.lower, programme.upper),
-        constraints=constraints,
-        options={"mip_rel_gap": gap, "node_limit": nodes},
-    )
-    if answer.x is None and answer.status == INFEASIBLE:
-        return _Solved(None, np.inf)
-    bound = getattr(answer, "mip_dual_bound", None)
-    if bound is None and answer.status == SOLVED:
-        bound = answer.fun  # without any integer it is a linear programme, whose value is its bound
-    return _Solved(answer.x, -np.inf if bound is None else float(bound))
-
-
-SOLVED = 0
-"""The status by which scipy says that a programme is solved."""
-
-INFEASIBLE = 2
-"""The status by which scipy says that a programme has no solution."""
 
 
 class FleetProgramme:
@@ -140,9 +102,41 @@ class FleetProgramme:
         integrality[self._replicas] = 0
         return integrality
 
+    def asked(self, integrality: Integers) -> Programme:
+        """All of it, of which these columns are whole."""
+        matrix, lower, upper = self.rows()
+        return Programme(
+            objective=self.objective,
+            matrix=matrix,
+            lower=lower,
+            upper=upper,
+            least=self.lower,
+            most=self.upper,
+            is_whole=integrality > 0,
+        )
+
     def counts(self, values: Floats | None) -> Integers | None:
         """Replicas by choice."""
         return None if values is None else np.rint(values[self._replicas]).astype(np.int64)
+
+    def values(self, counts: Integers) -> Floats:
+        """The columns that replicas by choice stand for."""
+        formulation, values = self.formulation, np.zeros(self.width)
+        if not self.width:
+            return values
+        choices, rows = formulation.choices, formulation.rows
+        values[self._replicas] = counts
+        values[self._active] = self._switched & (counts > 0)
+        values[self._started] = np.where(self._is_starting, np.maximum(counts - choices.standing, 0), 0)
+        moves = (counts != choices.standing) & (choices.is_standing | (counts > 0))
+        is_moved = _any_by_variant(formulation, moves) | (self.lower[self._touched] > 0)
+        values[self._touched] = self._is_touched & is_moved
+        served = np.bincount(choices.row, choices.carried * counts, minlength=len(rows.must))
+        left = served - rows.must
+        for place in range(rows.amounts.shape[1]):
+            values[self._short[:, place]] = np.clip(rows.amounts[:, place] - left, 0.0, rows.amounts[:, place])
+            left = left - rows.amounts[:, place]
+        return values
 
     def rows(self) -> tuple["Matrix", Floats, Floats]:
         """The constraint matrix and its limits; what is shared stands last."""

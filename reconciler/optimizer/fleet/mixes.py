@@ -21,7 +21,7 @@ from reconciler.optimizer.fleet.configurations import (
 from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import fill
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.sparse import Flags, Floats, Integers
 
 MOST, MOST_LISTED = 20_000, 100_000
 """Beginnings of one model that are looked at for its best, and for all; one with more is left to others."""

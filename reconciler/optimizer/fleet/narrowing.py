@@ -15,7 +15,7 @@ import numpy as np
 
 from reconciler.optimizer.fleet.configurations import idle_value
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.sparse import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True)

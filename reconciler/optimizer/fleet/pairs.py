@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.optimizer.fleet.configurations import choice_value, idle_value, replicas_for, shortage
 from reconciler.optimizer.fleet.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.narrowing import Narrowing
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.sparse import Flags, Floats, Integers
 
 LONGEST = 4096
 """Counts that are tried of a pair's smaller side; a model that needs more is looked at as one of many variants."""

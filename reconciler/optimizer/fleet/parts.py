@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.optimizer.fleet.formulation import Choices, Formulation, RatioRows, Rows, Variants
-from reconciler.optimizer.fleet.sparse import Flags, Integers
+from reconciler.optimizer.sparse import Flags, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from reconciler.optimizer.fleet.generation import EXCESS, generate, room
 from reconciler.optimizer.fleet.mixed_integer import solve_divisible, solve_mixed_integer
 from reconciler.optimizer.fleet.pairs import Pairs
 from reconciler.optimizer.fleet.rounding import round_shares
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers, sums
+from reconciler.optimizer.sparse import Flags, Floats, Integers, sums
 
 _NODES = 2_000
 
@@ -76,9 +76,9 @@ def plan_by_columns(formulation: Formulation) -> Planned:
     rounded = round_shares(formulation, generated)
     if rounded is None:
         return None
-    counts = np.rint(sums(rounded.configurations.counts)).astype(np.int64)
-    bound = rounded.bound if small is None else min(max(rounded.bound, small.bound), rounded.value)
-    return FleetPlan(counts=counts, value=rounded.value, bound=bound, prices=generated.prices)
+    counts = np.rint(sums(rounded.known.configurations.counts)).astype(np.int64)
+    bound = rounded.bound if small is None else min(max(rounded.bound, small.bound), rounded.known.value)
+    return FleetPlan(counts=counts, value=rounded.known.value, bound=bound, prices=generated.prices)
 
 
 def _plan_small(formulation: Formulation) -> Planned:
@@ -173,7 +173,7 @@ def plan_directly(formulation: Formulation) -> Planned:
     """The best plan that one programme over all replicas finds within its limit; it knows no prices."""
     if not formulation.choices.keys:
         return _empty(formulation)
-    found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES)
+    found = solve_mixed_integer(formulation, gap=GAP, nodes=_NODES, is_thorough=True)
     counts = formulation.known_counts if found.counts is None else found.counts
     if counts is None:
         return _infeasible(formulation) if found.bound == np.inf else None

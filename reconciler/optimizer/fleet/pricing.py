@@ -12,7 +12,7 @@ from reconciler.optimizer.fleet.mixes import best_mixes
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.sparse import Flags, Floats, Integers
 
 NEAR = 0.02
 """Configurations this close to a model's best, as a fraction of its value, are named beside it: they may be needed."""

@@ -23,7 +23,7 @@ from reconciler.optimizer.fleet.formulation import TOLERANCE, Formulation
 from reconciler.optimizer.fleet.mixes import all_mixes
 from reconciler.optimizer.fleet.narrowing import Narrowing
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, merged, slices
-from reconciler.optimizer.fleet.sparse import Flags, Floats, Integers
+from reconciler.optimizer.sparse import Flags, Floats, Integers
 
 LARGEST_GRID = 300_000
 """Pairs of counts that are looked at of all pairs of choices, the smallest first; of the rest only the best enters."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.optimizer.fleet.choosing import Chosen, choose, pick
-from reconciler.optimizer.fleet.configurations import Configurations
+from reconciler.optimizer.fleet.choosing import Chosen, cheaper, choose, pick
 from reconciler.optimizer.fleet.formulation import GAP, TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import (
     Generated,
@@ -27,7 +26,7 @@ from reconciler.optimizer.fleet.generation import (
 )
 from reconciler.optimizer.fleet.regrets import Regrets
 from reconciler.optimizer.fleet.sharing import share_out
-from reconciler.optimizer.fleet.sparse import Flags, Integers, sums
+from reconciler.optimizer.sparse import Flags, Integers, sums
 
 LARGEST = 20_000
 """Configurations that one programme may choose among."""
@@ -63,15 +62,14 @@ be in a better plan than the one known."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """One configuration a block, its value, and the bound proven on any plan's value."""
+    """One configuration a block, and the bound proven on any plan's value."""
 
-    configurations: Configurations
-    value: float
+    known: Known
     bound: float
 
     def is_close(self, formulation: Formulation) -> bool:
         """Whether what is proven is enough."""
-        return formulation.is_close(self.value, self.bound)
+        return formulation.is_close(self.known.value, self.bound)
 
 
 def round_shares(formulation: Formulation, generated: Generated) -> Rounded | None:
@@ -92,7 +90,7 @@ def round_shares(formulation: Formulation, generated: Generated) -> Rounded | No
     best = _among(formulation, generated, regrets, asking)
     if (best is None or not best.is_close(formulation)) and len(formulation.choices.keys) <= SMALL:
         nothing, everyone = generated.known.at(np.zeros(0, dtype=np.int64)), np.ones(formulation.blocks, dtype=np.bool_)
-        chosen, _ = asking.answer(nothing, everyone)
+        chosen, _ = asking.answer(nothing, everyone, _known(best))
         proven = generated.bound if best is None else best.bound
         best = _better(best, chosen.known, max(proven, chosen.bound))
     return best
@@ -103,7 +101,7 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets, ask
     start = known_plan(formulation)
     best, bound = _better(None, start, generated.bound), generated.bound
     for beside in _BESIDE:
-        missing = np.inf if best is None else best.value - generated.bound
+        missing = np.inf if best is None else best.known.value - generated.bound
         near = None if beside is None else regrets.beside(beside)
         if near is None or near.regret > missing:
             if not np.isfinite(missing):
@@ -116,10 +114,10 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets, ask
         few = FEW_DIRECT if len(formulation.choices.keys) > SMALLEST else SMALLEST // 2
         if len(known) <= LARGEST and direct[formulation.block_of_row[formulation.choices.row]].sum() > few:
             best = _of_listed(formulation, generated, known, best)
-            if best is not None and best.value - best.bound <= GAP / 2 * abs(best.value):
+            if best is not None and best.known.value - best.bound <= GAP / 2 * abs(best.known.value):
                 break
         listed = known.at(~direct[known.configurations.block])
-        chosen, within = asking.answer(listed, direct)
+        chosen, within = asking.answer(listed, direct, _known(best))
         if (everything.is_complete | direct).all():
             bound = max(bound, min(chosen.bound, generated.bound + min(near.regret, within)))
         best = _better(best, chosen.known, bound)
@@ -137,12 +135,12 @@ class _Asking:
         self._listed = -1
         self._answer = Chosen(known=None, bound=-np.inf), np.inf
 
-    def answer(self, listed: Known, direct: Flags) -> tuple[Chosen, float]:
-        """The best plan, and the regret up to which all that was listed was offered."""
+    def answer(self, listed: Known, direct: Flags, best: Known | None) -> tuple[Chosen, float]:
+        """The best plan, and the regret up to which all that was listed was offered; the search begins with `best`."""
         if self._direct is None or len(listed) != self._listed or (direct != self._direct).any():
             self._listed, self._direct = len(listed), direct
             offered, within = _cheapest(self._formulation, self._generated, listed)
-            self._answer = choose(self._formulation, offered, direct, GAP / 2), within
+            self._answer = choose(self._formulation, offered, direct, GAP / 2, best), within
         return self._answer
 
 
@@ -150,15 +148,18 @@ def _of_listed(formulation: Formulation, generated: Generated, known: Known, bes
     """The best plan of listed configurations alone: found sooner than one of replicas, though it proves nothing new."""
     offered, _ = _cheapest(formulation, generated, known)
     nobody = np.zeros(formulation.blocks, dtype=np.bool_)
-    return _better(best, choose(formulation, offered, nobody, CLOSE / 2).known, generated.bound)
+    chosen = choose(formulation, offered, nobody, CLOSE / 2, _known(best))
+    return _better(best, chosen.known, generated.bound)
+
+
+def _known(best: Rounded | None) -> Known | None:
+    return None if best is None else best.known
 
 
 def _better(best: Rounded | None, fresh: Known | None, bound: float) -> Rounded | None:
     """The better of two plans, with the bound proven by now."""
-    value = np.inf if fresh is None else float(fresh.worth.value.sum())
-    if fresh is not None and (best is None or value < best.value):
-        return Rounded(configurations=fresh.configurations, value=value, bound=min(bound, value))
-    return best and Rounded(configurations=best.configurations, value=best.value, bound=min(bound, best.value))
+    known = cheaper(_known(best), fresh)
+    return None if known is None else Rounded(known=known, bound=min(bound, known.value))
 
 
 def _direct(formulation: Formulation, known: Known, is_complete: Flags) -> Flags:
@@ -180,8 +181,7 @@ def _whole(formulation: Formulation, generated: Generated) -> Rounded | None:
     chosen = known.at(best_by_block(formulation.blocks, known.configurations.block, -generated.share))
     if not fits(formulation, chosen):
         return None
-    value = float(chosen.worth.value.sum())
-    return Rounded(configurations=chosen.configurations, value=value, bound=min(generated.bound, value))
+    return Rounded(known=chosen, bound=min(generated.bound, chosen.value))
 
 
 def _repaired(formulation: Formulation, generated: Generated, regrets: Regrets, ties: int) -> Rounded | None:
@@ -207,10 +207,9 @@ def _repaired(formulation: Formulation, generated: Generated, regrets: Regrets, 
         return None
     plan = added(kept, offered.at(chosen))
     plan = plan.at(np.argsort(plan.configurations.block, kind="stable"))
-    value = float(plan.worth.value.sum())
-    if value - generated.bound > CLOSE * abs(value) or not fits(formulation, plan):
+    if plan.value - generated.bound > CLOSE * abs(plan.value) or not fits(formulation, plan):
         return None
-    return Rounded(configurations=plan.configurations, value=value, bound=min(generated.bound, value))
+    return Rounded(known=plan, bound=min(generated.bound, plan.value))
 
 
 def _begins(block: Integers, blocks: int) -> Integers:

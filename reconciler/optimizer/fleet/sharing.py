@@ -8,7 +8,7 @@ more. As soon as all that may be in a better plan are few they enter together, a
 
 import numpy as np
 
-from reconciler.optimizer.fleet.choosing import Chosen, choose
+from reconciler.optimizer.fleet.choosing import Chosen, cheaper, choose
 from reconciler.optimizer.fleet.exchanges import exchanged
 from reconciler.optimizer.fleet.formulation import GAP, TOLERANCE, Formulation
 from reconciler.optimizer.fleet.generation import Generated, Known, added, known_of, known_plan, unique
@@ -37,47 +37,36 @@ def share_out(formulation: Formulation, generated: Generated, regrets: Regrets) 
     best, bound = known_plan(formulation), generated.bound
     nobody = np.zeros(formulation.blocks, dtype=np.bool_)
     nearest = _nearest(generated, _within(formulation, generated, regrets, best))
-    offered = nearest if best is None else unique(added(best, nearest))
+    offered = nearest
     least = np.bincount(formulation.block_of_row, regrets.least, minlength=formulation.blocks)
     for attempt in range(ATTEMPTS):
-        before, best = best, _cheaper(best, choose(formulation, offered, nobody, _LOOSE).known)
+        before, best = best, cheaper(best, choose(formulation, offered, nobody, _LOOSE, best).known)
         if best is None:
             return None
-        value = _value(best)
+        value = best.value
         if formulation.is_close(value, bound):
             break
         everything = _all_better(formulation, generated, regrets, value - bound)
         if everything is not None:
-            chosen = choose(formulation, everything, nobody, GAP / 2)
-            return Chosen(known=_cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
-        if attempt and before is not None and _value(before) - value <= _LOOSE * abs(value):
+            chosen = choose(formulation, everything, nobody, GAP / 2, best)
+            return Chosen(known=cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
+        if attempt and before is not None and before.value - value <= _LOOSE * abs(value):
             break
         near = added(nearest, known_of(formulation, exchanged(formulation, best.configurations)))
         regret = near.reduced(generated.prices) - least[near.configurations.block]
         is_better = regret <= (value - bound) * (1 + TOLERANCE)
-        offered = unique(added(best, near.at(is_better)))
+        offered = near.at(is_better)
     if best is not None and len(formulation.choices.keys) <= SMALL and not formulation.is_close(value, bound):
-        chosen = choose(formulation, best.at(np.zeros(0, dtype=np.int64)), ~nobody, GAP / 2)
-        return Chosen(known=_cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
+        chosen = choose(formulation, best.at(np.zeros(0, dtype=np.int64)), ~nobody, GAP / 2, best)
+        return Chosen(known=cheaper(best, chosen.known), bound=max(bound, min(chosen.bound, value)))
     return Chosen(known=best, bound=bound)
-
-
-def _cheaper(best: Known | None, found: Known | None) -> Known | None:
-    """The better of two plans, the first of equals."""
-    if best is None or found is None:
-        return found if best is None else best
-    return found if _value(found) < _value(best) else best
-
-
-def _value(plan: Known) -> float:
-    return float(plan.worth.value.sum())
 
 
 def _within(formulation: Formulation, generated: Generated, regrets: Regrets, best: Known | None) -> Known:
     """What is near by its regret, and in no case more than may be in a better plan."""
     near = regrets.beside(_NEAR)
-    if best is not None and _value(best) - generated.bound < near.regret:
-        near = regrets.within(_value(best) - generated.bound)
+    if best is not None and best.value - generated.bound < near.regret:
+        near = regrets.within(best.value - generated.bound)
     listed = regrets.listed(near).configurations
     return unique(added(generated.known, known_of(formulation, listed)))
 

@@ -16,7 +16,6 @@ from reconciler.optimizer.fleet.components import components, joined
 from reconciler.optimizer.fleet.conflicts import ConsistentProblem, settle
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.generation import UnsolvableError
 from reconciler.optimizer.fleet.greedy import plan_greedily
 from reconciler.optimizer.fleet.levels import shed
 from reconciler.optimizer.fleet.planning import (
@@ -30,9 +29,10 @@ from reconciler.optimizer.fleet.planning import (
     value_of,
 )
 from reconciler.optimizer.fleet.proof import coverages, sensitivity, shared_uses
-from reconciler.optimizer.fleet.sparse import Floats, Integers
+from reconciler.optimizer.highs import UnsolvableError
 from reconciler.optimizer.inferno.solvers import OptimalSolver
 from reconciler.optimizer.separable import SeparableSolver
+from reconciler.optimizer.sparse import Floats, Integers
 
 _NOISE = 1e-6
 

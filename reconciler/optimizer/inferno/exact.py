@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from reconciler.domain.solutions import SolveStatus
 from reconciler.optimizer.inferno.greedy import priority_greedy
-from reconciler.optimizer.inferno.programme import Floats, OfferProgramme, minimise
+from reconciler.optimizer.inferno.programme import OfferProgramme, minimise
 from reconciler.optimizer.inferno.servers import Grants, Server
+from reconciler.optimizer.sparse import Floats
 
 TOLERANCE = 1e-6
 """What HiGHS leaves open of a proven optimum: of a count absolute, of a value relative to it as well."""

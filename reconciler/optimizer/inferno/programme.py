@@ -1,19 +1,17 @@
 """Servers and offers as an integer programme: a column is an offer of a server, 1 where the server gets it."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reconciler.optimizer.highs import Programme, solve
 from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant, Stock, by_value
+from reconciler.optimizer.sparse import Floats
 
 NODE_LIMIT = 2_000
 """Of every integer programme; systems of the published size need a handful of nodes."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +91,6 @@ class ProgrammeAnswer:
 
 def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, int]) -> ProgrammeAnswer:
     """The columns of least objective, with as many servers served as `held` says of some priorities."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
     rows = _rows(programme, held)
@@ -101,16 +98,20 @@ def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, in
     columns = np.array([column for row in rows for column in row.columns], dtype=np.int64)
     starts = np.cumsum([0, *(len(row.columns) for row in rows)], dtype=np.int64)
     matrix = csr_array((factors, columns, starts), shape=(len(rows), len(objective)), dtype=np.float64)
-    result = milp(
-        objective,
-        integrality=np.ones(len(objective), dtype=np.int64),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, [row.least for row in rows], [row.most for row in rows]),
-        options={"node_limit": NODE_LIMIT, "mip_rel_gap": 0.0},
+    answer = solve(
+        Programme(
+            objective=objective,
+            matrix=matrix,
+            lower=np.array([row.least for row in rows]),
+            upper=np.array([row.most for row in rows]),
+            least=np.zeros(len(objective)),
+            most=np.ones(len(objective)),
+            is_whole=np.ones(len(objective), dtype=np.bool_),
+        ),
+        gap=0.0,
+        nodes=NODE_LIMIT,
     )
-    return ProgrammeAnswer(
-        chosen=result.x, bound=-math.inf if result.mip_dual_bound is None else float(result.mip_dual_bound)
-    )
+    return ProgrammeAnswer(chosen=answer.values, bound=answer.bound)
 
 
 @dataclass(slots=True, kw_only=True)

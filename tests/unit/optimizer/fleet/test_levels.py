@@ -15,7 +15,7 @@ from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.checking import violations
 from reconciler.optimizer.fleet import levels
 from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.sparse import Floats
+from reconciler.optimizer.sparse import Floats
 
 Build = Callable[..., Any]
 SHARING = levels._sharing

@@ -15,15 +15,15 @@ from reconciler.domain.requirements import Problem
 from reconciler.optimizer.fleet.formulating import formulate
 from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
 from reconciler.optimizer.fleet.generation import GAP, generate
-from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.fleet.mixed_integer import FleetProgramme, solve_mixed_integer
 from reconciler.optimizer.fleet.mixes import best_mixes
 from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
 from reconciler.optimizer.fleet.parts import part_of
-from reconciler.optimizer.fleet.planning import value_of
+from reconciler.optimizer.fleet.planning import FleetPlan, plan_directly, value_of
 from reconciler.optimizer.fleet.pricing import Pricing
 from reconciler.optimizer.fleet.regrets import Regrets
 from reconciler.optimizer.fleet.rounding import round_shares
-from reconciler.optimizer.fleet.sparse import Floats
+from reconciler.optimizer.sparse import Floats
 
 Draw = Callable[[int], Problem]
 SEEDS = range(60)
@@ -112,8 +112,25 @@ def test_a_rounded_plan_lies_between_its_proof_and_its_value(draw_fleet: Draw) -
         plan = round_shares(formulation, generated)
         if plan is not None:
             rounded += 1
-            assert plan.bound - 1e-6 <= optimum(formulation) <= plan.value + 1e-6, seed
+            assert plan.bound - 1e-6 <= optimum(formulation) <= plan.known.value + 1e-6, seed
     assert rounded >= 15
+
+
+def test_a_plan_stands_for_columns_that_keep_every_row_and_cost_as_much(draw_varied_fleet: Draw) -> None:
+    compared = 0
+    for seed in SEEDS:
+        formulation = formulate(draw_varied_fleet(seed))
+        plan = plan_directly(formulation)
+        if not isinstance(plan, FleetPlan) or not formulation.choices.keys:
+            continue
+        compared += 1
+        programme = FleetProgramme(formulation)
+        asked, values = programme.asked(programme.integrality), programme.values(plan.counts)
+        assert ((values >= asked.least - 1e-9) & (values <= asked.most + 1e-9)).all(), seed
+        rows = asked.matrix @ values
+        assert ((rows >= asked.lower - 1e-6) & (rows <= asked.upper + 1e-6)).all(), seed
+        assert programme.objective @ values == pytest.approx(plan.value), seed
+    assert compared >= 20
 
 
 @pytest.mark.parametrize("active_limit", [2, 3, UNBOUNDED])

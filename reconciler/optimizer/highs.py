@@ -1,0 +1,175 @@
+"""HiGHS by its own bindings: mixed-integer programmes, and linear ones that grow by columns.
+
+One thread, and an effort limited in nodes, never in time: the same programme has the same answer on every machine.
+Of its heuristics those are left out that search a neighbourhood by programmes of their own, and it never starts over:
+here both took two fifths of the time and found nothing better. What scipy offers of HiGHS knows none of this, no
+solution to begin with, and no basis to go on from.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.optimizer.sparse import Flags, Floats, Integers
+
+if TYPE_CHECKING:
+    from highspy import Highs
+
+    from reconciler.optimizer.sparse import Matrix
+
+_LEFT_OUT = ("mip_allow_restart", "mip_heuristic_run_rins", "mip_heuristic_run_rens")
+
+_BY_ROWS, _MINIMISE, _FEASIBLE = 2, 1, 2
+"""HiGHS' numbers of a matrix by rows, of the sense, and of a solution that keeps all rows."""
+
+_PRIMAL = 4
+"""HiGHS' number of the primal simplex: a basis stays feasible when columns are added."""
+
+
+class UnsolvableError(Exception):
+    """Raised where numbers of such different size meet that a programme over them has no answer: nothing is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programme:
+    """Minimise objective @ x subject to lower <= matrix @ x <= upper and least <= x <= most, whole where it says so."""
+
+    objective: Floats
+    matrix: "Matrix"
+    lower: Floats
+    upper: Floats
+    least: Floats
+    most: Floats
+    is_whole: Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The columns, None where the limit came before a solution or there is none, and what no solution gets below.
+
+    The bound is infinite where there is no solution at all.
+    """
+
+    values: Floats | None
+    bound: float
+
+
+def solve(
+    programme: Programme, *, gap: float, nodes: int, start: Floats | None = None, is_thorough: bool = False
+) -> Answer:
+    """The best columns within `gap` (a fraction) in at most `nodes` nodes of the search.
+
+    `start` is a solution to begin with. A thorough search leaves nothing out.
+    """
+    from highspy import HighsModelStatus, HighsStatus
+
+    highs = _quiet()
+    highs.setOptionValue("mip_rel_gap", gap)
+    highs.setOptionValue("mip_max_nodes", nodes)
+    for name in _LEFT_OUT if not is_thorough else ():
+        highs.setOptionValue(name, False)
+    matrix, width = programme.matrix, len(programme.objective)
+    passed = highs.passModel(
+        width,
+        len(programme.lower),
+        matrix.nnz,
+        _BY_ROWS,
+        _MINIMISE,
+        0.0,
+        programme.objective,
+        programme.least,
+        programme.most,
+        programme.lower,
+        programme.upper,
+        matrix.indptr.astype(np.int32),
+        matrix.indices.astype(np.int32),
+        matrix.data,
+        programme.is_whole.astype(np.int32),
+    )
+    if start is not None:
+        highs.setSolution(width, np.arange(width, dtype=np.int32), start)
+    if passed == HighsStatus.kError or highs.run() == HighsStatus.kError:
+        return Answer(values=None, bound=-np.inf)
+    status, info = highs.getModelStatus(), highs.getInfo()
+    if status == HighsModelStatus.kInfeasible:
+        return Answer(values=None, bound=np.inf)
+    # Without any integer it is a linear programme, whose value is its bound.
+    bound = info.mip_dual_bound if programme.is_whole.any() else info.objective_function_value
+    is_proven = programme.is_whole.any() or status == HighsModelStatus.kOptimal
+    is_found = info.primal_solution_status == _FEASIBLE
+    values = np.array(highs.getSolution().col_value) if is_found else None
+    return Answer(values=values, bound=float(bound) if is_proven and np.isfinite(bound) else -np.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAnswer:
+    """The value, the columns, and by row what one more of its limit is worth (at most 0 where it is an upper one)."""
+
+    value: float
+    columns: Floats
+    rows: Floats
+
+
+class GrowingProgramme:
+    """A linear programme with given rows, to which columns (x >= 0) come and from which they go.
+
+    Each solution goes on from the basis of the one before.
+    """
+
+    def __init__(self, lower: Floats, upper: Floats) -> None:
+        self._highs = _quiet()
+        self._width = 0
+        none = np.zeros(0)
+        nowhere = np.zeros(0, dtype=np.int32)
+        self._highs.addRows(len(lower), lower, upper, 0, np.zeros(len(lower), dtype=np.int32), nowhere, none)
+
+    def add(self, objective: Floats, columns: "Matrix") -> None:
+        """New columns (columns x rows) after those that are there."""
+        count = len(objective)
+        self._highs.addCols(
+            count,
+            objective,
+            np.zeros(count),
+            np.full(count, np.inf),
+            columns.nnz,
+            columns.indptr[:-1].astype(np.int32),
+            columns.indices.astype(np.int32),
+            columns.data,
+        )
+        self._width += count
+
+    def keep(self, is_kept: Flags) -> None:
+        """Only some of the columns."""
+        gone = np.flatnonzero(~is_kept).astype(np.int32)
+        self._highs.deleteCols(len(gone), gone)
+        self._width -= len(gone)
+
+    def cost(self, columns: Integers, objective: Floats) -> None:
+        """Another objective of some columns."""
+        self._highs.changeColsCost(len(columns), columns.astype(np.int32), objective)
+
+    def solve(self) -> LinearAnswer:
+        """The best columns; raises UnsolvableError where these numbers have no answer."""
+        from highspy import HighsModelStatus
+
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        if status != HighsModelStatus.kOptimal:
+            raise UnsolvableError(self._highs.modelStatusToString(status))
+        self._highs.setOptionValue("simplex_strategy", _PRIMAL)
+        solution = self._highs.getSolution()
+        return LinearAnswer(
+            value=self._highs.getInfo().objective_function_value,
+            columns=np.array(solution.col_value),
+            rows=np.array(solution.row_dual),
+        )
+
+
+def _quiet() -> "Highs":
+    from highspy import Highs
+
+    highs = Highs()  # type: ignore[no-untyped-call]
+    highs.silent()
+    highs.setOptionValue("threads", 1)
+    return highs
