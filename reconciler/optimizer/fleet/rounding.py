@@ -121,6 +121,8 @@ def _among(formulation: Formulation, generated: Generated, regrets: Regrets, ask
         if (everything.is_complete | direct).all():
             bound = max(bound, min(chosen.bound, generated.bound + min(near.regret, within)))
         best = _better(best, chosen.known, bound)
+        if best is None and len(formulation.choices.keys) <= SMALLEST:
+            break  # all replicas of a small fleet say sooner than longer lists whether anything fits
         if (best is not None and best.is_close(formulation)) or len(listed) > LARGEST or near.regret == missing:
             break
     return best
