@@ -27,8 +27,8 @@ ROUGH, ROUGH_SHARED = 5e-3, 0.05
 GROUPS = 8
 """Parts of such a fleet whose models are planned anew one after the other, until enough is proven."""
 
-FAILURES = 2
-"""After so many searches without any plan no further one is tried: it would seldom find any."""
+IDLE, _GAIN = 2, 1e-3
+"""After so many of them in a row that gain less than this fraction no further one is planned anew."""
 
 _FEW_NODES, _FEWER_NODES = 500, 1
 _EXACT = 1e-6
@@ -112,24 +112,27 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
     choices, known = formulation.choices, formulation.known_counts
     is_known = known is not None and _keeps(formulation, known)
     best = _planned(formulation, known, bound) if known is not None and is_known else None
-    own, failures = formulation.block_of_row[choices.row] % GROUPS, 0
+    own, idle = formulation.block_of_row[choices.row] % GROUPS, 0
     for group in range(-1, GROUPS):
-        if failures == FAILURES or (best is not None and _is_enough(formulation, best)):
+        if idle == IDLE or (best is not None and _is_enough(formulation, best)):
             break
         is_open = (own == group) | used | (False if best is None else best.counts > 0)
         narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
-        found = solve_mixed_integer(narrowed, gap=_gap(formulation), nodes=_FEW_NODES if group < 0 else _FEWER_NODES)
-        failures += found.counts is None
+        start = None if best is None else best.counts
+        nodes = _FEW_NODES if group < 0 else _FEWER_NODES
+        found = solve_mixed_integer(narrowed, gap=_gap(formulation), nodes=nodes, start=start)
+        idle += 1
         if found.counts is not None and _keeps(formulation, found.counts):
             plan = _planned(formulation, found.counts, bound)
+            idle = 0 if best is None or best.value - plan.value > _GAIN * abs(best.value) else idle
             best = plan if best is None or plan.value < best.value else best
     return best
 
 
 def _is_enough(formulation: Formulation, plan: FleetPlan) -> bool:
     """Whether a plan of many replicas needs no better one: who gets how much need not be as exact as what it costs."""
-    is_rough = formulation.sharing is not None and plan.value - plan.bound <= ROUGH_SHARED * abs(plan.value)
-    return is_rough or formulation.is_close(plan.value, plan.bound)
+    enough = ROUGH if formulation.sharing is None else ROUGH_SHARED
+    return plan.value - plan.bound <= enough * abs(plan.value) or formulation.is_close(plan.value, plan.bound)
 
 
 def _is_final(formulation: Formulation, plan: FleetPlan) -> bool:
