@@ -55,9 +55,10 @@ def shed(formulation: Formulation, planner: Planner) -> Shed:
                 return Shed(plan=plan, formulation=formulation)
             formulation = replace(formulation, known_counts=plan.counts)
             granted = np.where(is_level, _served(formulation), granted)
-            # Nobody gains more in equal steps than this plan may be from the best in steps of falling worth.
+            # Nobody gains more in equal steps than this plan may be from the best in steps of falling worth. Where that
+            # proves that somebody must go short they are not asked: never did they find what is worth their time.
             missing = _missing(rows, asking, granted)
-            if missing <= 0 or plan.value - plan.bound <= GAP * missing:
+            if missing <= 0 or plan.value - plan.bound <= GAP * missing or plan.bound > _COST_SHARE:
                 break
         granted = np.where(is_level, _served(formulation), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)
