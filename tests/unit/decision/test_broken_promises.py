@@ -460,5 +460,7 @@ def test_whatever_texts_say_replicas_are_at_most_doubled_and_never_below_the_nee
         )
     desired = fleet.decision().desired
     assert min(ordinary.replicas, 3) <= desired.replicas <= max(ordinary.replicas, 6)
-    if itl_s == KEPT_S:
+    # What is proposed already stays until it is known that the target is kept, which a text may hide.
+    is_proposed = any(state is ProposalState.OPEN and kept.reverts is not None for state, _, kept, _ in rows)
+    if itl_s == KEPT_S and not is_proposed:
         assert desired.replicas <= max(ordinary.replicas, 3), "without a miss that is measured nothing is added"
