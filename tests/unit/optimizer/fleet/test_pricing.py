@@ -127,7 +127,7 @@ def test_a_plan_stands_for_columns_that_keep_every_row_and_cost_as_much(draw_var
         programme = FleetProgramme(formulation)
         asked, values = programme.asked(programme.integrality), programme.values(plan.counts)
         assert ((values >= asked.least - 1e-9) & (values <= asked.most + 1e-9)).all(), seed
-        rows: Floats = asked.matrix @ values
+        rows: Floats = np.zeros(len(asked.lower)) + asked.matrix @ values
         assert ((rows >= asked.lower - 1e-6) & (rows <= asked.upper + 1e-6)).all(), seed
         assert programme.objective @ values == pytest.approx(plan.value), seed
     assert compared >= 20
