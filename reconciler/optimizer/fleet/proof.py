@@ -129,11 +129,12 @@ def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation])
 
 
 def _carried(requirement: Requirement, allocations: Mapping[ResourceKey, Allocation]) -> float:
-    return sum(
-        amount * allocations[key.variant].replicas
-        for key, amount in requirement.per_replica.items()
-        if key.variant in allocations and allocations[key.variant].accelerator == key.accelerator
-    )
+    total = 0.0
+    for key, amount in requirement.per_replica.items():
+        placed = allocations.get(key.variant)
+        if placed is not None and placed.accelerator == key.accelerator:
+            total += amount * placed.replicas
+    return total
 
 
 def _scenario(covered: list[tuple[float, ModelKey]], demand: float, capacity: float) -> Sensitivity:
