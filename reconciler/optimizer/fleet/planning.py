@@ -28,7 +28,7 @@ GROUPS = 8
 """Parts of such a fleet whose models are planned anew one after the other, until enough is proven."""
 
 IDLE, _GAIN = 2, 1e-3
-"""After so many of them in a row that gain less than this fraction no further one is planned anew."""
+"""Where a plan was known before: after so many in a row that gain less than this fraction none is planned anew."""
 
 _FEW_NODES, _FEWER_NODES = 500, 1
 _EXACT = 1e-6
@@ -114,7 +114,7 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
     best = _planned(formulation, known, bound) if known is not None and is_known else None
     own, idle = formulation.block_of_row[choices.row] % GROUPS, 0
     for group in range(-1, GROUPS):
-        if idle == IDLE or (best is not None and _is_enough(formulation, best)):
+        if (known is not None and idle == IDLE) or (best is not None and _is_enough(formulation, best)):
             break
         is_open = (own == group) | used | (False if best is None else best.counts > 0)
         narrowed = replace(formulation, choices=replace(choices, highest=np.where(is_open, choices.highest, 0)))
@@ -130,8 +130,11 @@ def _found_around(formulation: Formulation, used: Flags, bound: float) -> Planne
 
 
 def _is_enough(formulation: Formulation, plan: FleetPlan) -> bool:
-    """Whether a plan of many replicas needs no better one: who gets how much need not be as exact as what it costs."""
-    enough = ROUGH if formulation.sharing is None else ROUGH_SHARED
+    """Whether a plan of many replicas needs no better one: who gets how much need not be as exact as what it costs.
+
+    What is known from that question prefers what costs less already, so its cost is not searched for as long.
+    """
+    enough = ROUGH_SHARED if formulation.sharing is not None else ROUGH if formulation.known_counts is not None else 0.0
     return plan.value - plan.bound <= enough * abs(plan.value) or formulation.is_close(plan.value, plan.bound)
 
 
