@@ -21,6 +21,9 @@ SMALL = 60
 SEARCHED = 250
 """Choices of a fleet that such a programme is asked about first, where prices need the general search."""
 
+DIVIDED = 2_000
+"""Choices of a fleet with many replicas that fractions of these decide nearly all of, sooner than prices do."""
+
 ROUGH, ROUGH_SHARED = 5e-3, 0.05
 """What is enough of such a fleet, as a fraction of a plan's value, and where it is asked who gets how much."""
 
@@ -99,7 +102,7 @@ def _plan_divisible(formulation: Formulation) -> Planned:
 
     Nearly all is proven by the fractions: of hundreds of replicas few are lost by rounding.
     """
-    if len(formulation.choices.keys) > SEARCHED or not formulation.has_many_replicas:
+    if len(formulation.choices.keys) > DIVIDED or not formulation.has_many_replicas:
         return None
     divided = solve_divisible(formulation, gap=_gap(formulation), nodes=_FEW_NODES)
     if divided.used is None:
