@@ -32,8 +32,8 @@ _SPARING: dict[str, bool | int] = {
 _BY_ROWS, _MINIMISE, _FEASIBLE = 2, 1, 2
 """HiGHS' numbers of a matrix by rows, of the sense, and of a solution that keeps all rows."""
 
-_PRIMAL = 4
-"""HiGHS' number of the primal simplex: a basis stays feasible when columns are added."""
+_DUAL, _PRIMAL = 1, 4
+"""HiGHS' numbers of the dual simplex, and of the primal: for that a basis stays feasible when columns are added."""
 
 
 class UnsolvableError(Exception):
@@ -128,7 +128,6 @@ class GrowingProgramme:
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
         self._highs = _quiet()
-        self._width = 0
         none = np.zeros(0)
         nowhere = np.zeros(0, dtype=np.int32)
         self._highs.addRows(len(lower), lower, upper, 0, np.zeros(len(lower), dtype=np.int32), nowhere, none)
@@ -146,23 +145,25 @@ class GrowingProgramme:
             columns.indices.astype(np.int32),
             columns.data,
         )
-        self._width += count
 
     def keep(self, is_kept: Flags) -> None:
         """Only some of the columns."""
         gone = np.flatnonzero(~is_kept).astype(np.int32)
         self._highs.deleteCols(len(gone), gone)
-        self._width -= len(gone)
 
     def cost(self, columns: Integers, objective: Floats) -> None:
         """Another objective of some columns."""
         self._highs.changeColsCost(len(columns), columns.astype(np.int32), objective)
 
     def solve(self) -> LinearAnswer:
-        """The best columns; raises UnsolvableError where these numbers have no answer."""
+        """The best columns; raises UnsolvableError where these numbers have no answer, from nothing either."""
         from highspy import HighsModelStatus
 
         self._highs.run()
+        if self._highs.getModelStatus() != HighsModelStatus.kOptimal:
+            self._highs.clearSolver()
+            self._highs.setOptionValue("simplex_strategy", _DUAL)
+            self._highs.run()
         status = self._highs.getModelStatus()
         if status != HighsModelStatus.kOptimal:
             raise UnsolvableError(self._highs.modelStatusToString(status))

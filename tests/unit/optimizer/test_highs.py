@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from highspy import Highs, HighsStatus
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
@@ -96,6 +97,25 @@ def test_a_programme_that_grows_and_shrinks_is_the_one_it_would_be_anew() -> Non
     growing.cost(np.array([dearest]), np.zeros(1))
 
     assert growing.solve().value == pytest.approx(linprog(objective, A_ub=columns.T, b_ub=limits).fun)
+
+
+def test_where_a_basis_leads_nowhere_it_is_solved_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = GrowingProgramme(np.array([-np.inf]), np.array([2.0]))
+    growing.add(np.array([-1.0]), csr_array(np.array([[1.0]])))
+    growing.solve()
+    growing.add(np.array([-3.0]), csr_array(np.array([[2.0]])))
+    run = Highs.run
+    begun: list[bool] = []
+
+    def stopped_once(highs: Highs) -> HighsStatus:
+        highs.setOptionValue("simplex_iteration_limit", 1_000 if begun else 0)
+        begun.append(highs.getBasis().valid)
+        return run(highs)
+
+    monkeypatch.setattr(Highs, "run", stopped_once)
+
+    assert growing.solve().value == pytest.approx(-3.0)
+    assert begun == [True, False]
 
 
 def test_what_has_no_end_is_unsolvable() -> None:
