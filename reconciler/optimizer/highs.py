@@ -22,7 +22,6 @@ _SPARING: dict[str, bool | int] = {
     "mip_allow_restart": False,
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
-    "mip_heuristic_run_feasibility_jump": False,
     "mip_pool_soft_limit": 200,
     "mip_pool_age_limit": 3,
     "mip_lp_age_limit": 3,
