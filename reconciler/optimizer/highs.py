@@ -51,6 +51,20 @@ class Programme:
     most: Floats
     is_whole: Flags
 
+    @classmethod
+    def of_switches(cls, objective: Floats, matrix: "Matrix", lower: Floats, upper: Floats) -> "Programme":
+        """The programme whose columns are all 0 or 1."""
+        count = len(objective)
+        return cls(
+            objective=objective,
+            matrix=matrix,
+            lower=lower,
+            upper=upper,
+            least=np.zeros(count),
+            most=np.ones(count),
+            is_whole=np.ones(count, dtype=np.bool_),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

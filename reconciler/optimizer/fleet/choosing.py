@@ -42,13 +42,13 @@ def choose(formulation: Formulation, listed: Known, direct: Flags, gap: float, b
     """
     part = part_of(formulation, direct[formulation.block_of_row])
     programme = FleetProgramme(part.formulation)
-    begun = None if best is None else best.at(~direct[best.configurations.block])
-    listed = listed if begun is None else unique(added(begun, listed))
-    count = len(listed)
     start = None
-    if best is not None and begun is not None:
+    if best is not None:
+        begun = best.at(~direct[best.configurations.block])
+        listed = unique(added(begun, listed))
         counts = sums(best.configurations.counts)[part.choices].astype(np.int64)
-        start = np.concatenate([np.arange(count) < len(begun), programme.values(counts)])
+        start = np.concatenate([np.arange(len(listed)) < len(begun), programme.values(counts)])
+    count = len(listed)
     matrix, lower, upper = _rows(formulation, listed, programme, ~direct)
     answer = solve(
         Programme(
@@ -86,14 +86,11 @@ def pick(offered: Known, limits: Floats, missing: float) -> Integers | None:
     once = by_cells(np.ones(count), place, np.arange(count), (len(blocks), count))
     least = offered.worth.value[best_by_block(len(blocks), place, offered.worth.value)].sum()
     answer = solve(
-        Programme(
-            objective=offered.worth.value,
-            matrix=plain(vstack([once, offered.worth.use.T])),
-            lower=np.concatenate([np.ones(len(blocks)), np.full(len(limits), -np.inf)]),
-            upper=np.concatenate([np.ones(len(blocks)), limits]),
-            least=np.zeros(count),
-            most=np.ones(count),
-            is_whole=np.ones(count, dtype=np.bool_),
+        Programme.of_switches(
+            offered.worth.value,
+            plain(vstack([once, offered.worth.use.T])),
+            np.concatenate([np.ones(len(blocks)), np.full(len(limits), -np.inf)]),
+            np.concatenate([np.ones(len(blocks)), limits]),
         ),
         gap=missing / max(abs(float(least)), missing),
         nodes=NODES,

@@ -36,8 +36,7 @@ def share_out(formulation: Formulation, generated: Generated, regrets: Regrets) 
     """The best plan found and what is proven of it; None where none was found."""
     best, bound = known_plan(formulation), generated.bound
     nobody = np.zeros(formulation.blocks, dtype=np.bool_)
-    nearest = _nearest(generated, _within(formulation, generated, regrets, best))
-    offered = nearest
+    offered = nearest = _nearest(generated, _within(formulation, generated, regrets, best))
     least = np.bincount(formulation.block_of_row, regrets.least, minlength=formulation.blocks)
     for attempt in range(ATTEMPTS):
         before, best = best, cheaper(best, choose(formulation, offered, nobody, _LOOSE, best).known)
@@ -76,7 +75,7 @@ def _all_better(formulation: Formulation, generated: Generated, regrets: Regrets
     listed = regrets.listed(regrets.within(missing))
     if not listed.is_complete.all() or len(listed.configurations) > FEW:
         return None
-    return unique(added(generated.known, known_of(formulation, listed.configurations)))
+    return added(generated.known, known_of(formulation, listed.configurations))
 
 
 def _nearest(generated: Generated, known: Known) -> Known:

@@ -84,7 +84,7 @@ class _ServerSearch:
         """Serve as many of this priority as can be while the counts above it are held."""
         if self._programme.served(self._best)[level] < self._served_bound[level]:
             answer = minimise(self._programme, -self._programme.membership(level), self._held)
-            self._consider(answer.chosen)
+            self._consider(answer.values)
             if math.isfinite(answer.bound):
                 # Servers are whole: a bound of 3.2 is one of 3.
                 most = math.floor(-answer.bound + TOLERANCE)
@@ -97,7 +97,7 @@ class _ServerSearch:
         self._value_bound = self._least_value()
         if not self._is_least():
             answer = minimise(self._programme, self._programme.values, self._held)
-            self._consider(answer.chosen)
+            self._consider(answer.values)
             self._value_bound = max(self._value_bound, answer.bound)
         self._is_proven = self._is_least()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reconciler.optimizer.highs import Programme, solve
+from reconciler.optimizer.highs import Answer, Programme, solve
 from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant, Stock, by_value
 from reconciler.optimizer.sparse import Floats
 
@@ -81,15 +81,7 @@ class OfferProgramme:
         return dict(sorted(grants.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgrammeAnswer:
-    """The chosen columns, where any were found, and a bound that no choice gets below."""
-
-    chosen: Floats | None
-    bound: float
-
-
-def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, int]) -> ProgrammeAnswer:
+def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, int]) -> Answer:
     """The columns of least objective, with as many servers served as `held` says of some priorities."""
     from scipy.sparse import csr_array
 
@@ -98,20 +90,8 @@ def minimise(programme: OfferProgramme, objective: Floats, held: Mapping[int, in
     columns = np.array([column for row in rows for column in row.columns], dtype=np.int64)
     starts = np.cumsum([0, *(len(row.columns) for row in rows)], dtype=np.int64)
     matrix = csr_array((factors, columns, starts), shape=(len(rows), len(objective)), dtype=np.float64)
-    answer = solve(
-        Programme(
-            objective=objective,
-            matrix=matrix,
-            lower=np.array([row.least for row in rows]),
-            upper=np.array([row.most for row in rows]),
-            least=np.zeros(len(objective)),
-            most=np.ones(len(objective)),
-            is_whole=np.ones(len(objective), dtype=np.bool_),
-        ),
-        gap=0.0,
-        nodes=NODE_LIMIT,
-    )
-    return ProgrammeAnswer(chosen=answer.values, bound=answer.bound)
+    lower, upper = np.array([row.least for row in rows]), np.array([row.most for row in rows])
+    return solve(Programme.of_switches(objective, matrix, lower, upper), gap=0.0, nodes=NODE_LIMIT)
 
 
 @dataclass(slots=True, kw_only=True)

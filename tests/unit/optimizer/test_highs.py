@@ -1,6 +1,7 @@
 """HiGHS as the optimizer asks it: what it finds, proves, and says where there is nothing to find."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,16 +14,8 @@ from reconciler.optimizer.highs import GrowingProgramme, Programme, UnsolvableEr
 
 def knapsack(values: list[float], weights: list[float], most: float) -> Programme:
     """Whole things of such a value and weight that weigh no more than `most` together, each at most once."""
-    count = len(values)
-    return Programme(
-        objective=-np.array(values),
-        matrix=csr_array(np.array([weights])),
-        lower=np.array([-np.inf]),
-        upper=np.array([most]),
-        least=np.zeros(count),
-        most=np.ones(count),
-        is_whole=np.ones(count, dtype=np.bool_),
-    )
+    weighed = csr_array(np.array([weights]))
+    return Programme.of_switches(-np.array(values), weighed, np.array([-np.inf]), np.array([most]))
 
 
 @pytest.mark.parametrize("is_thorough", [False, True])
@@ -48,15 +41,7 @@ def test_no_solution_has_an_infinite_bound() -> None:
 
 def test_without_whole_columns_the_value_is_the_bound() -> None:
     whole = knapsack([10, 6, 5], [7, 5, 4], 9)
-    divisible = Programme(
-        objective=whole.objective,
-        matrix=whole.matrix,
-        lower=whole.lower,
-        upper=whole.upper,
-        least=whole.least,
-        most=whole.most,
-        is_whole=np.zeros(3, dtype=np.bool_),
-    )
+    divisible = replace(whole, is_whole=np.zeros(3, dtype=np.bool_))
 
     found = solve(divisible, gap=0.0, nodes=100)
 
