@@ -98,7 +98,9 @@ class _ServerSearch:
         if not self._is_least():
             answer = minimise(self._programme, self._programme.values, self._held)
             self._consider(answer.values)
-            self._value_bound = max(self._value_bound, answer.bound)
+            # The best answer has these counts: that there be none is float noise, and proves nothing.
+            if math.isfinite(answer.bound):
+                self._value_bound = max(self._value_bound, answer.bound)
         self._is_proven = self._is_least()
 
     def _is_least(self) -> bool:
