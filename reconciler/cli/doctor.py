@@ -12,7 +12,7 @@ def doctor(common: Common) -> int:
     from reconciler.cli.exits import exit_of_checks
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.doctor.doctor import examine
-    from reconciler.report.checkup import checkup_json, checkup_text
+    from reconciler.report.findings import checkup_json, checkup_text
 
     with progress(common) as step:
         checks = tuple(examine(common.flags, read_environment(), lambda: time.time(), step))

@@ -22,8 +22,7 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     from reconciler.decision.explanation.chain import asked_queries
     from reconciler.report.document import solver_json
     from reconciler.report.explain import Chain, explain_json, explain_text
-    from reconciler.report.fleet import fleet_lines
-    from reconciler.report.summary import proof
+    from reconciler.report.summary import fleet_lines, proof
 
     prepared = prepare_plan(common, replay=replay)
     decision = find_decision(prepared.plan, resource)

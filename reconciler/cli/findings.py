@@ -10,8 +10,14 @@ from reconciler.cli.workflow import STEP_SUMMARY, append_to
 from reconciler.domain.identity import Finding
 from reconciler.pipeline.validation.validate import CheckedFiles
 from reconciler.rendering.filters import code_span, escape_markdown
-from reconciler.report.findings import findings_json, findings_text, shown_path, summary_line, workflow_commands
-from reconciler.report.sarif import findings_sarif
+from reconciler.report.findings import (
+    findings_json,
+    findings_sarif,
+    findings_text,
+    shown_path,
+    summary_line,
+    workflow_commands,
+)
 
 ROWS = 100
 """A page of a job holds 1 MiB; nobody reads more rows than this."""

@@ -78,7 +78,7 @@ def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
 
 
 def _findings(result: "InitResult") -> Iterator[tuple[str, str]]:
-    from reconciler.report.numbers import count
+    from reconciler.report.formatting import count
 
     found, plan = result.found, result.prepared.plan
     for name, noun, each in (

@@ -9,8 +9,7 @@ from reconciler.cli.options import Common
 from reconciler.pipeline.run import Prepared
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
-from reconciler.report.outcome import outcome_lines
-from reconciler.report.pull_request import plan_view
+from reconciler.report.pull_request import outcome_lines, plan_view
 from reconciler.report.text import nothing_decided, plan_text
 
 if TYPE_CHECKING:

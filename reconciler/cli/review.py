@@ -160,9 +160,8 @@ def _present(common: Common, found: "Review") -> None:
     from reconciler.cli.console import note, painted, width, write, write_json
     from reconciler.cli.findings import markdown_lines
     from reconciler.cli.workflow import STEP_SUMMARY, append_to
-    from reconciler.report.findings import findings_text, workflow_commands
+    from reconciler.report.findings import findings_sarif, findings_text, workflow_commands
     from reconciler.report.review import review_findings, review_json, review_summary
-    from reconciler.report.sarif import findings_sarif
 
     findings, summary = review_findings(found), review_summary(found)
     for words in (*found.notes, *found.failures, *found.refusals):

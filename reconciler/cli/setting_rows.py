@@ -13,7 +13,7 @@ from reconciler.domain.settings import SettingScalar
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.queries.expressions import duration
+from reconciler.metrics.queries import duration
 from reconciler.report.explain import SettingRow
 
 Value = TypeVar("Value")

@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from reconciler.domain.variant_settings import SettingDefinition, ValueKind
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
 from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
 
 MAX_COUNT = 2**31 - 1

@@ -25,10 +25,9 @@ from reconciler.domain.promises import BrokenPromise
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SYNC_DELAY_S
-from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import duration
-from reconciler.metrics.reading.live import watched_target
+from reconciler.metrics.history import watched_target
+from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
+from reconciler.metrics.queries import duration
 
 
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:

@@ -14,12 +14,12 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
-from reconciler.metrics.queries.cluster import QueryNeeds
-from reconciler.metrics.reading.live import watched_target
+from reconciler.metrics.history import watched_target
+from reconciler.metrics.queries import QueryNeeds
 from reconciler.policy.judging import RuleBook
 from reconciler.policy.subjects import Subject
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ reproduce what inferno decided where devices are scarce, `inferno-optimal` is th
 """
 
 from reconciler.domain.solutions import Solver
-from reconciler.optimizer.fleet.solvers import COLUMNS, DIRECT, AutoSolver
+from reconciler.optimizer.fleet import COLUMNS, DIRECT, AutoSolver
 from reconciler.optimizer.inferno.solvers import OptimalSolver, PriorityGreedySolver, WeightedGreedySolver
 from reconciler.optimizer.separable import SeparableSolver
 

@@ -1,13 +1,18 @@
-"""What replicas take of pools and budgets, and serve meanwhile, by the problem's words: to check and to show."""
+"""What allocations take of pools, budgets and change limits, and the independent check that a plan keeps every rule of
+its problem.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Candidate, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
+
+# --- was reconciler/optimizer/device_use.py:
+# What replicas take of pools and budgets, and serve meanwhile, by the problem's words: to check and to show.
 
 Allocations = Mapping[ResourceKey, Allocation]
 NOTHING: Mapping[str, int] = {}
@@ -102,3 +107,132 @@ def served_meanwhile(problem: Problem, requirement: Requirement, key: ResourceKe
         return now
     each = requirement.per_replica.get(key.on(current.accelerator), 0.0)
     return min(each * after.replicas, now)
+
+
+# --- was reconciler/optimizer/checking.py:
+# The independent check of every solution, from the problem's words: of what solvers use it knows only `DeviceUse`.
+
+_NOISE = 1e-6
+
+
+def violations(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
+    """What `allocations` break: bounds, candidates, pools, budgets, limits on changes, ratios and active variants.
+
+    Of a shared limit only what is decided counts: where pinned variants alone exceed it, nothing may be added.
+    """
+    check = _Check(problem, allocations)
+    return (
+        *(*check.bounds(), *check.pools(), *check.budgets()),
+        *(*check.changes(), *check.ratios(), *check.active()),
+    )
+
+
+def exceeded(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[str, ...]:
+    """What `allocations` take beyond the upper bounds and the pools: what no answer may do, whatever it reproduces."""
+    check = _Check(problem, allocations)
+    return (*check.most(), *check.pools())
+
+
+class _Check:
+    def __init__(self, problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> None:
+        self._problem = problem
+        self._device_use = DeviceUse.of(problem)
+        self._free = {key: each for key, each in allocations.items() if key not in problem.pinned}
+        self._fixed = {
+            key: count
+            for requirement in problem.requirements
+            if requirement.fixed is not None
+            for key, count in requirement.fixed.items()
+        }
+        self._used = self._device_use.pools(self._free)
+        self._held = self._device_use.now(problem.pinned)
+
+    def bounds(self) -> Iterator[str]:
+        """Within its bounds, and on an accelerator that was offered."""
+        for key, allocation in self._free.items():
+            bounds, current = self._problem.bounds[key], self._problem.current[key]
+            is_moved = allocation.replicas > 0 and allocation.accelerator != current.accelerator
+            if is_moved and self._device_use.offered(key.on(allocation.accelerator)) is None:
+                yield f"{key.label} runs on {allocation.accelerator}, which was not offered"
+            if self._fixed and key in self._fixed:
+                bounds = Bounds(minimum=min(bounds.minimum, self._fixed[key]), maximum=self._fixed[key])
+            if not bounds.admits(allocation.replicas):
+                words = f"its bounds are {bounds.minimum} to {bounds.maximum}"
+                yield f"{key.label} has {allocation.replicas} replicas, {words}"
+
+    def most(self) -> Iterator[str]:
+        """Nowhere more replicas than the upper bound, or than a finished answer says."""
+        for key, allocation in self._free.items():
+            most = self._fixed.get(key, self._problem.bounds[key].maximum)
+            if most is not None and allocation.replicas > most:
+                yield f"{key.label} has {allocation.replicas} replicas, at most {most} may run"
+
+    def pools(self) -> Iterator[str]:
+        """Each pool."""
+        for pool in self._problem.pools:
+            left = pool.devices - self._held[pool.name]
+            if self._used[pool.name] > max(left, 0):
+                yield f"pool {pool.name} has {left} devices, the plan takes {self._used[pool.name]}"
+
+    def budgets(self) -> Iterator[str]:
+        """Each budget, by the weight of every replica."""
+        for budget in self._problem.budgets:
+            pinned = sum(
+                self._problem.current_weights.get(key, 0.0) * self._problem.pinned[key].replicas
+                for key in budget.variants & self._problem.pinned.keys()
+            )
+            spent = self._device_use.spent(self._free, budget.variants)
+            if spent > max(budget.amount - pinned, 0.0) + _NOISE * max(budget.amount, 1.0):
+                yield f"budget {budget.name} has {budget.amount - pinned:g}, the plan spends {spent:g}"
+
+    def changes(self) -> Iterator[str]:
+        """No more changes than one pull request may hold."""
+        for limit in self._problem.change_limits:
+            changed = sum(self._is_changed(key) for key in limit.variants & self._free.keys())
+            if changed > limit.changes:
+                yield f"{limit.name} admits {limit.changes} changes, the plan makes {changed}"
+
+    def _is_changed(self, key: ResourceKey) -> bool:
+        before, after = self._problem.current[key], self._free[key]
+        is_moved = before.accelerator != after.accelerator and (before.replicas > 0 or after.replicas > 0)
+        return before.replicas != after.replicas or is_moved
+
+    def ratios(self) -> Iterator[str]:
+        """The proportion of roles, where all of both is decided."""
+        sides = {side for ratio in self._problem.ratios for side in ratio.sides}
+        replicas = {each.model: self._replicas(each) for each in self._problem.requirements if each.model in sides}
+        for ratio in self._problem.ratios:
+            over, under = (replicas.get(side) for side in ratio.sides)
+            if over is None or under is None:
+                continue
+            is_low = over < ratio.least * under - _NOISE
+            if is_low or (ratio.most is not None and over > ratio.most * under + _NOISE):
+                yield f"{ratio.over} to {ratio.under} of {ratio.model.model_id} is {over} to {under}"
+
+    def _replicas(self, requirement: Requirement) -> int | None:
+        keys = {key.variant for key in requirement.per_replica} | set(requirement.fixed or ())
+        if keys & self._problem.pinned.keys():
+            return None
+        return sum(self._free[key].replicas for key in keys if key in self._free)
+
+    def active(self) -> Iterator[str]:
+        """Variants that serve one model at once; who serves now, or must, may go on."""
+        everybody = {**self._free, **self._problem.pinned}
+        serving = {key for key, each in everybody.items() if each.replicas > 0}
+        for requirement in self._problem.requirements:
+            if requirement.active_limit is None or requirement.fixed is not None:
+                continue
+            choices = [key.variant for key in requirement.per_replica if key.variant in serving]
+            if len(choices) <= requirement.active_limit or len(active := set(choices)) <= requirement.active_limit:
+                continue
+            members = {key.variant for key in requirement.per_replica}
+            standing = sum(
+                self._problem.pinned[key].replicas > 0 if key in self._problem.pinned else self._must_serve(key)
+                for key in members & everybody.keys()
+            )
+            if len(active) > standing:
+                words = f"{len(active)} variants, {requirement.active_limit} may"
+                yield f"{requirement.model.model_id} is served by {words}"
+
+    def _must_serve(self, key: ResourceKey) -> bool:
+        return self._problem.current[key].replicas > 0 or self._problem.bounds[key].minimum > 0

@@ -1,22 +1,82 @@
-"""HiGHS by its own bindings: mixed-integer programmes, and linear ones that grow by columns.
-
-One thread, and an effort limited in nodes, never in time: the same programme has the same answer on every machine.
-It never starts over, keeps few cuts, and of its heuristics those are left out that search by programmes of their own:
-here all that took half of the time and found nothing better. What scipy offers of HiGHS knows none of this, no
-solution to begin with, and no basis to go on from.
+"""HiGHS through its own bindings, and the sparse matrices it takes: mixed-integer programmes, and linear ones that
+grow by columns.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-
-from reconciler.optimizer.sparse import Flags, Floats, Integers
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from highspy import Highs
 
-    from reconciler.optimizer.sparse import Matrix
+# --- was reconciler/optimizer/sparse.py:
+# Sparse matrices of floats, with one type: what the optimizer needs of them.
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    Matrix: TypeAlias = csr_array[np.float64, tuple[int, int]]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.signedinteger[Any]]
+
+
+def by_rows(values: Numbers, columns: Indices, begins: Indices, shape: tuple[int, int]) -> "Matrix":
+    """Row r holds `values[begins[r]:begins[r + 1]]` at these columns."""
+    from scipy.sparse import csr_array
+
+    return csr_array((values.astype(np.float64), columns, begins), shape=shape)
+
+
+def by_cells(values: Numbers, rows: Indices, columns: Indices, shape: tuple[int, int]) -> "Matrix":
+    """The values at their rows and columns; what is given twice is added."""
+    from scipy.sparse import csr_array
+
+    return csr_array((values.astype(np.float64), (rows, columns)), shape=shape)
+
+
+def stacked(parts: Sequence["Matrix"]) -> "Matrix":
+    """One under the other."""
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack(list(parts), format="csr"))
+
+
+def sums(matrix: "Matrix") -> Floats:
+    """The sum of each column."""
+    return np.bincount(matrix.indices, matrix.data, minlength=matrix.shape[1]).astype(np.float64)
+
+
+def owners(matrix: "Matrix") -> Integers:
+    """The row of each stored value."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def plain(matrix: Any) -> "Matrix":
+    """Any sparse result in the one form."""
+    from scipy.sparse import csr_array
+
+    return csr_array(matrix)
+
+
+def columns(matrix: "Matrix") -> tuple[Integers, Floats, Integers]:
+    """By column: the rows and values stored in all of them, and where each begins, with the end."""
+    turned = plain(matrix.T)
+    return turned.indices.astype(np.int64), turned.data, turned.indptr.astype(np.int64)
+
+
+# --- was reconciler/optimizer/highs.py:
+# HiGHS by its own bindings: mixed-integer programmes, and linear ones that grow by columns. One thread, and an effort
+# limited in nodes, never in time: the same programme has the same answer on every machine. It never starts over,
+# keeps few cuts, and of its heuristics those are left out that search by programmes of their own: here all that took
+# half of the time and found nothing better. What scipy offers of HiGHS knows none of this, no solution to begin with,
+# and no basis to go on from.
 
 _SPARING: dict[str, bool | int] = {
     "mip_allow_restart": False,

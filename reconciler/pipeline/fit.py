@@ -14,18 +14,15 @@ from reconciler.domain.profiles import Fitting
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.grids import Grid, grid_of
-from reconciler.metrics.quantities.history import LEARNING_HISTORY, LEARNING_WINDOW_S
-from reconciler.metrics.quantities.kubernetes import OWNERSHIP
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.cluster import queries_for
-from reconciler.metrics.queries.ranges import history_queries
+from reconciler.metrics.answers import Grid, grid_of
+from reconciler.metrics.quantities import LEARNING_HISTORY, LEARNING_WINDOW_S, OWNERSHIP, Name
+from reconciler.metrics.queries import history_queries, queries_for
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.fitting import FitHistory, choose_variants, learn_profiles, read_history
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from reconciler.git.commits import CommitRecord
 from reconciler.pipeline.drafting.sameness import says_the_same
 from reconciler.pipeline.group_states import GroupState, Operation, Published
 from reconciler.pipeline.observe import ForgeView
-from reconciler.report.plain import one_line
+from reconciler.report.formatting import one_line
 
 logger = logging.getLogger(__name__)
 

@@ -17,12 +17,11 @@ from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
 from reconciler.git.commits import CommitRecord
 from reconciler.git.repository import EntryKind, Repository, TreeEntry
-from reconciler.metrics.quantities.quantity import CLUSTER
-from reconciler.metrics.queries.cluster import queries_for
-from reconciler.metrics.queries.devices import device_queries
-from reconciler.metrics.queries.ranges import live_queries
-from reconciler.metrics.reading.decoding import clusters_seen
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.answers import clusters_seen
+from reconciler.metrics.devices import device_queries
+from reconciler.metrics.quantities import CLUSTER
+from reconciler.metrics.queries import live_queries, queries_for
+from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.base_history import ComparedBranches, compare_with_base
 from reconciler.pipeline.reverts import note_reverts
 from reconciler.pipeline.session import Doors, Progress, no_progress
@@ -37,9 +36,8 @@ from reconciler.pipeline.unread import (
 from reconciler.pipeline.written_counts import read_written
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.paths import name_of
-from reconciler.snapshot.cluster_paths import clusters_example
-from reconciler.snapshot.declarations import Commit, Skipped, clusters_of, fold, read_commit
-from reconciler.snapshot.inventory.nodes import device_names
+from reconciler.snapshot.declarations import Commit, Skipped, clusters_example, clusters_of, fold, read_commit
+from reconciler.snapshot.inventory import device_names
 
 logger = logging.getLogger(__name__)
 

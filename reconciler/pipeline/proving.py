@@ -15,7 +15,7 @@ from reconciler.pipeline.run import Prepared
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import DEPLOYING_KINDS
 from reconciler.rendering.kustomize import Kustomize, find_kustomize
-from reconciler.report.delivery import CARRIER
+from reconciler.report.status import CARRIER
 from reconciler.resources.registry import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 

@@ -8,7 +8,7 @@ from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.marker import MarkerState, read_marker, with_outcome
 from reconciler.pipeline.observe import ForgeView
 from reconciler.pipeline.session import Doors
-from reconciler.report.outcome import outcome_view
+from reconciler.report.pull_request import outcome_view
 
 logger = logging.getLogger(__name__)
 

@@ -1,24 +1,185 @@
-"""The client of one Prometheus: one question, or many at once."""
+"""The client of one Prometheus: credentials, one question or many, and what a failed answer means."""
 
 import functools
+import json
 import logging
 import math
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from typing import Protocol
 
 from reconciler.domain.json_text import parse_json
 from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
-from reconciler.domain.settings import PrometheusSettings
-from reconciler.errors import TransientError
+from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
+from reconciler.errors import ConfigurationError, TransientError
 from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
-from reconciler.http.failures import Failure, FailureKind
+from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Request, Response
-from reconciler.prometheus.credentials import ReadSecret, describe, read_credentials
-from reconciler.prometheus.refusals import ADVICE, SERVER_WIDE, judge
+from reconciler.http.messages import Credentials, Request, Response, basic, bearer, check_sendable
+from reconciler.http.redaction import Redactor
+
+# --- was reconciler/prometheus/credentials.py:
+# What a request to Prometheus carries to be let in, read anew for each request.
+
+ReadSecret = Callable[[SecretRef], str]
+
+
+class Connection(Protocol):
+    """A server with what it takes to be let in."""
+
+    @property
+    def bearer_token(self) -> SecretRef | None: ...
+    @property
+    def basic_auth(self) -> BasicAuth | None: ...
+    @property
+    def tls(self) -> Tls: ...
+    @property
+    def headers(self) -> Mapping[str, str | SecretRef]: ...
+
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+ENCRYPTED_KEY = re.compile(r"-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED")
+
+
+def read_credentials(settings: Connection, read_secret: ReadSecret) -> Credentials:
+    """Everything that `settings` refers to; ConfigurationError says which reference is wrong, never its text."""
+    if settings.bearer_token and settings.basic_auth:
+        raise ConfigurationError("prometheus: expected bearerToken or basicAuth, found both")
+    headers: dict[str, str] = {}
+    secrets: list[str] = []
+    for name, value, secret in _headers(settings, read_secret):
+        headers[name] = value
+        secrets.extend(secret)
+    return Credentials(
+        headers=headers,
+        redactor=Redactor(tuple(secrets)),
+        ca=_path(settings.tls.ca, "tls.ca", read_secret),
+        cert=_path(settings.tls.cert, "tls.cert", read_secret),
+        key=_key_path(settings.tls.key, read_secret),
+    )
+
+
+def describe(settings: Connection) -> str:
+    """Which credential a server would have refused, as a person knows it."""
+    refs = []
+    if settings.bearer_token:
+        refs.append(f"the token in {settings.bearer_token}")
+    if settings.basic_auth:
+        refs.append(f"the password in {settings.basic_auth.password}")
+    refs += [f"header {name} from {ref}" for name, ref in settings.headers.items() if isinstance(ref, SecretRef)]
+    if settings.tls.cert:
+        refs.append(f"the client certificate in {settings.tls.cert}")
+    return " and ".join(refs)
+
+
+def _headers(settings: Connection, read_secret: ReadSecret) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Name, value, and the secrets in it."""
+    for name, given in settings.headers.items():
+        if not HEADER_NAME.fullmatch(name):
+            raise ConfigurationError(f"prometheus.headers: expected the name of a header, found {name!r}")
+        value = _read(given, f"header {name}", read_secret) if isinstance(given, SecretRef) else given
+        check_sendable(value, f"prometheus.header {name}")
+        yield name, value, (value,) if isinstance(given, SecretRef) else ()
+    if settings.bearer_token:
+        token = _read(settings.bearer_token, "bearerToken", read_secret)
+        check_sendable(token, "prometheus.bearerToken")
+        yield "Authorization", bearer(token), (token,)
+    if settings.basic_auth:
+        username = settings.basic_auth.username
+        password = _read(settings.basic_auth.password, "basicAuth.password", read_secret)
+        if ":" in username:
+            raise ConfigurationError("prometheus.basicAuth.username: a user name cannot hold a colon")
+        yield "Authorization", basic(username, password), (password, f"{username}:{password}")
+
+
+def _read(ref: SecretRef, field_name: str, read_secret: ReadSecret) -> str:
+    text = read_secret(ref).strip("\r\n")
+    if not text.strip():
+        raise ConfigurationError(f"prometheus.{field_name}: {ref} is empty")
+    return text
+
+
+def _path(ref: SecretRef | None, field_name: str, read_secret: ReadSecret) -> str:
+    if ref is None:
+        return ""
+    if not ref.file:
+        raise ConfigurationError(f"prometheus.{field_name}: expected {{file: PATH}} of a PEM file, found {ref}")
+    read_secret(ref)  # whoever may not be read is refused here, with the reason
+    return ref.file
+
+
+def _key_path(ref: SecretRef | None, read_secret: ReadSecret) -> str:
+    path = _path(ref, "tls.key", read_secret)
+    if ref and ENCRYPTED_KEY.search(read_secret(ref)):
+        # OpenSSL would ask the terminal for its password and wait for ever
+        raise ConfigurationError(f"prometheus.tls.key: {ref} is encrypted: give a key without a password")
+    return path
+
+
+# --- was reconciler/prometheus/refusals.py:
+# What an answer of Prometheus means that holds no result, and what to do about it.
+
+OK = 200
+NOT_FOUND = 404
+RECOVERABLE = frozenset({429, 500, 502, 503, 504})
+REFUSED = frozenset({401, 403})
+CONTENT_TYPES = frozenset({"", "application/json", "text/plain"})
+QUOTED_CHARACTERS = 300
+PREFIX = "is the URL's path prefix right?"
+
+ADVICE: Advice = {
+    FailureKind.UNTRUSTED: "set prometheus.tls.ca, or tls.cert and tls.key",
+    FailureKind.SILENT: "is the server overloaded? Its query log says what it works on",
+    FailureKind.TOO_LARGE: "does the query match other tenants' series?",
+}
+SERVER_WIDE = frozenset({FailureKind.UNREACHABLE, FailureKind.UNTRUSTED, FailureKind.REDIRECTED, FailureKind.REFUSED})
+"""What every other question to the same server will fail with, too."""
+
+
+def judge(response: Response, place: FailurePlace, credential: str) -> Failure | None:
+    """Why `response` can be no answer; `credential` names what would have been refused."""
+    if response.status != OK:
+        return _judge_status(response, place, credential)
+    if response.content_type not in CONTENT_TYPES:
+        what = f"answered {response.content_type}, not a Prometheus API: {PREFIX}"
+        return place.failure(FailureKind.REFUSED, what)
+    if response.content.lstrip()[:1] != b"{":
+        return place.failure(FailureKind.REJECTED, f"answered something that is no JSON object: {PREFIX}")
+    return None
+
+
+def _judge_status(response: Response, place: FailurePlace, credential: str) -> Failure:
+    said = _said_by(response)
+    words = f" ({said})" if said else ""
+    if response.status in REFUSED:
+        refused = (
+            f"{credential} was refused"
+            if credential
+            else "it wants a credential: set RECONCILER_PROMETHEUS_TOKEN beside --prometheus, or prometheus.bearerToken"
+        )
+        return place.failure(FailureKind.REFUSED, f"{response.status}, {refused}{words}")
+    if response.status == NOT_FOUND:
+        return place.failure(FailureKind.REFUSED, f"404, no Prometheus API there: {PREFIX}")
+    wait_s = (response.retry_after_s or 0.0) if response.status in RECOVERABLE else None
+    return place.failure(FailureKind.REJECTED, f"{response.status}{words}", wait_s=wait_s)
+
+
+def _said_by(response: Response) -> str:
+    """The error text of an answer, without secrets; empty when there is none."""
+    try:
+        document = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return ""
+    text = document.get("error") if isinstance(document, dict) else None
+    return response.redactor.show(text)[:QUOTED_CHARACTERS] if isinstance(text, str) else ""
+
+
+# --- was reconciler/prometheus/client.py:
+# The client of one Prometheus: one question, or many at once.
 
 logger = logging.getLogger(__name__)
 

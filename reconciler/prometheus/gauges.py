@@ -13,7 +13,7 @@ from reconciler.http.door import Door
 from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
 from reconciler.http.limits import Clock, Limits
 from reconciler.http.messages import Request, Response
-from reconciler.prometheus.credentials import ReadSecret, read_credentials
+from reconciler.prometheus.client import ReadSecret, read_credentials
 
 JOB = "reconciler"
 LIMITS = Limits(read_s=10.0, total_s=30.0, attempts=3, parallel=1)

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
-from reconciler.report.plain import LABEL_LENGTH, TEXT_LENGTH, one_line
+from reconciler.report.formatting import LABEL_LENGTH, TEXT_LENGTH, one_line
 
 ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
 LINE_LENGTH = 200

@@ -6,8 +6,19 @@ from dataclasses import dataclass, field
 from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.report.document import decision_json
-from reconciler.report.numbers import UNKNOWN, count
-from reconciler.report.plain import GAP, Column, display_width, hung, labels_of, lines_of, one_line, pad, wrapped
+from reconciler.report.formatting import (
+    GAP,
+    UNKNOWN,
+    Column,
+    count,
+    display_width,
+    hung,
+    labels_of,
+    lines_of,
+    one_line,
+    pad,
+    wrapped,
+)
 
 CELL_LENGTH = 120
 BUILT_IN = "built-in"

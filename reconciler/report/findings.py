@@ -1,12 +1,16 @@
-"""Findings as people and their scripts read them: a line each, groups of a terminal, JSON."""
+"""Findings and checkups as text, JSON, workflow commands and SARIF 2.1.0."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from reconciler.domain.identity import Finding, Severity
-from reconciler.report.numbers import count
-from reconciler.report.plain import REPLACEMENT, hung, one_line
+from reconciler.domain.reported.checkup import Check, Level
+from reconciler.report.formatting import GAP, REPLACEMENT, count, hung, one_line, pad
+
+# --- was reconciler/report/findings.py:
+# Findings as people and their scripts read them: a line each, groups of a terminal, JSON.
 
 JSON_VERSION = 1
 PATH_LENGTH = 4096
@@ -143,3 +147,132 @@ def _encode(text: str, codes: Iterable[tuple[str, str]]) -> str:
     for char, code in codes:
         text = text.replace(char, code)
     return text
+
+
+# --- was reconciler/report/checkup.py:
+# A checkup as people and their scripts read it: a line each, and JSON.
+
+
+def checkup_text(checks: Sequence[Check], *, width: int = 0) -> str:
+    """`warn  us-east  what was found: what to do (file:line)`, then a line that counts; `width` 0 does not wrap."""
+    levels = max(len(level) for level in Level)
+    subjects = max((len(one_line(check.subject)) for check in checks), default=0)
+    lines: list[str] = []
+    for check in checks:
+        head = GAP.join((pad(str(check.level), levels), pad(one_line(check.subject), subjects), ""))
+        lines += hung(head, _words(check), width=width)
+    return "\n".join([*lines, summary(checks)]) + "\n"
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """`12 ok, 2 warnings, 1 failure`."""
+    levels = Counter(check.level for check in checks)
+    return f"{levels[Level.OK]} ok, {count(levels[Level.WARN], 'warning')}, {count(levels[Level.FAIL], 'failure')}"
+
+
+def checkup_json(checks: Sequence[Check]) -> Mapping[str, object]:
+    """What `--output json` prints; what a check does not have is null."""
+    levels = Counter(check.level for check in checks)
+    return {
+        "version": JSON_VERSION,
+        "counts": {level.lower(): levels[level] for level in Level},
+        "checks": [_check_json(check) for check in checks],
+    }
+
+
+def _words(check: Check) -> str:
+    parts = (one_line(part, limit=MESSAGE_LENGTH) for part in (check.words, check.cure) if part)
+    text = ": ".join(parts)
+    return f"{text} ({one_line(str(check.place))})" if check.place is not None and check.place.path else text
+
+
+def _check_json(check: Check) -> Mapping[str, object]:
+    place = check.place
+    return {
+        "level": check.level.lower(),
+        "subject": check.subject,
+        "rule": check.rule,
+        "words": check.words,
+        "cure": check.cure or None,
+        "path": place.path if place else None,
+        "line": (place.line or None) if place else None,
+        "cause": str(check.cause) if check.level is Level.FAIL else None,
+    }
+
+
+# --- was reconciler/report/sarif.py:
+# Findings as SARIF 2.1.0, which code scanning reads (OASIS standard, sections 3.13 to 3.58).
+
+SARIF_VERSION = "2.1.0"
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+UNNAMED = {Severity.ERROR: "input-error", Severity.WARNING: "input-warning", Severity.NOTE: "input-note"}
+"""The rules of findings that have no name: code scanning shows nothing without one."""
+
+Json = Mapping[str, object]
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+
+
+def findings_sarif(findings: Iterable[Finding], *, version: str) -> Json:
+    """One run with every finding; equal findings make equal bytes. `version` is the program's."""
+    ordered = sorted(findings)
+    rules = _severities(ordered)
+    numbers = {rule: number for number, rule in enumerate(rules)}
+    driver = {
+        "name": "reconciler",
+        "version": version,
+        "rules": [_rule(rule, severity) for rule, severity in rules.items()],
+    }
+    results = [_result(finding, numbers) for finding in ordered]
+    return {"$schema": SCHEMA, "version": SARIF_VERSION, "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def _severities(findings: Iterable[Finding]) -> dict[str, Severity]:
+    """Every rule that was broken with the worst severity it was given, by name."""
+    worst: dict[str, Severity] = {}
+    for finding in findings:
+        rule, severity = rule_of(finding), finding.severity
+        worst[rule] = min(worst.get(rule, severity), severity, key=list(Severity).index)
+    return dict(sorted(worst.items()))
+
+
+def rule_of(finding: Finding) -> str:
+    """The rule's name; a general one for findings without."""
+    return one_line(finding.rule) or UNNAMED[finding.severity]
+
+
+def _rule(rule: str, severity: Severity) -> Json:
+    words = rule.replace("-", " ")
+    return {
+        "id": rule,
+        "shortDescription": {"text": words[:1].upper() + words[1:]},
+        "defaultConfiguration": {"level": str(severity)},
+    }
+
+
+def _result(finding: Finding, numbers: Mapping[str, int]) -> Json:
+    rule, field = rule_of(finding), one_line(finding.place.field, limit=MESSAGE_LENGTH)
+    message = one_line(finding.message, limit=MESSAGE_LENGTH)
+    return {
+        "ruleId": rule,
+        "ruleIndex": numbers[rule],
+        "level": str(finding.severity),
+        "message": {"text": f"{field}: {message}" if field else message},
+        "locations": [_location(finding, field)],
+    }
+
+
+def _location(finding: Finding, field: str) -> Json:
+    artifact = {"artifactLocation": {"uri": uri_of(finding.place.path)}}
+    region = {"region": {"startLine": finding.place.line}} if finding.place.line >= 1 else {}
+    logical = {"logicalLocations": [{"fullyQualifiedName": field}]} if field else {}
+    return {"physicalLocation": {**artifact, **region}, **logical}
+
+
+def uri_of(path: str) -> str:
+    """A path as a URI reference, relative if it is (RFC 3986); an absolute one gets its scheme."""
+    encoded = "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in _bytes(path[:PATH_LENGTH]))
+    return f"file://{encoded}" if encoded.startswith("/") else encoded
+
+
+def _bytes(path: str) -> bytes:
+    return path.removeprefix("./").encode(errors="replace")

@@ -7,8 +7,18 @@ from dataclasses import asdict
 from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile
 from reconciler.domain.units import ms_from_seconds, utc_minute
 from reconciler.report.findings import finding_json
-from reconciler.report.numbers import count, duration, percentage
-from reconciler.report.plain import Column, display_width, hung, labels_of, lines_of, one_line, wrapped
+from reconciler.report.formatting import (
+    Column,
+    count,
+    display_width,
+    duration,
+    hung,
+    labels_of,
+    lines_of,
+    one_line,
+    percentage,
+    wrapped,
+)
 
 VERSION = 1
 DEFAULT_PATH = ".reconciler/profiles.yaml"

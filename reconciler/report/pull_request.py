@@ -1,33 +1,246 @@
-"""What the templates of a pull request and a commit are given: frozen values, every number already in words."""
+"""The views that pull-request templates print: body, commit, condition changes, and the outcome after a merge."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
-from reconciler.domain.reported.pages import Pages
-from reconciler.report.fleet import fleet_lines, prices
-from reconciler.report.links import Link, commit_link, file_link, hold_link, query_links, rule_link
-from reconciler.report.numbers import UNKNOWN, count
-from reconciler.report.picture import Picture, picture_of
-from reconciler.report.plain import one_line, short_labels_of
+from reconciler.domain.plan import RATE, Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
+from reconciler.domain.proposals import ConditionFlip
+from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
+from reconciler.domain.reported.pages import DOCUMENTATION, RULES, AskedPrometheus, Pages
+from reconciler.report.formatting import UNKNOWN, count, model_name, one_line, quantity, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
-from reconciler.report.scarcity import losers
 from reconciler.report.summary import (
+    NAME_LENGTH,
+    SUBJECT_LENGTH,
     consequence,
     cost_amount,
     cost_unit,
     counts,
     currency_of,
+    fleet_lines,
+    losers,
     month_amount,
     of_outcome,
+    prices,
     proof,
     put_back_lines,
     shortcoming,
     subject,
     title,
 )
+
+# --- was reconciler/report/links.py:
+# Addresses of what a text speaks of: a line of a file, a query, a page of the documentation.
+
+_PLACE = re.compile(r"(?P<path>.+?):(?P<line>[1-9][0-9]{0,8})(?: .*)?")
+_PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+LONGEST_ADDRESS = 6000
+"""Browsers and servers take more, and a body has better use for its room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A name, and where it leads; without an address it is just the name."""
+
+    text: str
+    address: str = ""
+
+
+def file_link(place: str, pages: Pages, *, text: str = "") -> Link:
+    """`path:12` or `path:12 spec.replicas` at the base commit; `text` shows something else for it."""
+    found = _PLACE.fullmatch(place)
+    if not pages.files_at or found is None:
+        return Link(text=text or place)
+    return Link(text=text or place, address=f"{pages.files_at}{_encoded(found['path'], also='/')}#L{found['line']}")
+
+
+def commit_link(commit: str, pages: Pages) -> Link:
+    """The base commit by its first seven digits."""
+    return Link(text=commit[:7], address=pages.commit_at)
+
+
+def hold_link(kind: str) -> Link:
+    """The page that says what to do about a kind of hold."""
+    return Link(text=kind, address=f"{DOCUMENTATION}/holds.md#{_encoded(kind)}") if kind else Link(text="")
+
+
+def rule_link(rule: str) -> Link:
+    """The page that says what each kind of rule does."""
+    return Link(text=rule, address=RULES if rule else "")
+
+
+def query_links(plan: Plan, cluster: str, names: Iterable[str]) -> Iterator[Link]:
+    """What was asked of a cluster under these names, as people see it for the day before the decision."""
+    asked: AskedPrometheus | None = plan.asked.get(cluster)
+    for name in names if asked is not None else ():
+        query = asked.queries.get(name, "") if asked is not None else ""
+        address = _graph(asked.address, query, plan.now_s) if asked is not None and query else ""
+        if address and len(address) <= LONGEST_ADDRESS:
+            yield Link(text=one_line(name), address=address)
+
+
+def _graph(address: str, query: str, now_s: float) -> str:
+    moment = datetime.fromtimestamp(now_s, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+    values: Mapping[str, str] = {
+        "g0.expr": query,
+        "g0.tab": "0",
+        "g0.range_input": "1d",
+        "g0.end_input": moment,
+        "g0.moment_input": moment,
+    }
+    parameters = "&".join(f"{name}={_encoded(value)}" for name, value in values.items())
+    return f"{address.rstrip('/')}/graph?{parameters}"
+
+
+def _encoded(text: str, *, also: str = "") -> str:
+    """`text` as a part of an address: all but letters, digits, `-._~` and `also` as bytes of UTF-8."""
+    kept = (_PLAIN + also).encode()
+    return "".join(chr(byte) if byte in kept else f"%{byte:02X}" for byte in text.encode("utf-8", "replace"))
+
+
+# --- was reconciler/report/picture.py:
+# A picture of a model's load beside its capacity now and after a change: a chart in text, never an image.
+
+MOST_POINTS = 24
+LEAST_POINTS = 4
+"""Fewer say less than the number does."""
+HOUR_S, MINUTE_S = 3600.0, 60.0
+STEPS_S = (MINUTE_S, 5 * MINUTE_S, 10 * MINUTE_S, 15 * MINUTE_S, 30 * MINUTE_S, HOUR_S)
+"""What a point may stand for."""
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A chart's lines as numbers, in words what each is, and the first one in characters.
+
+    `axis` says what the bottom counts: it runs from `span` of them ago to now. `lines` are the peaks of the measured
+    load, then capacities, each with as many numbers.
+    """
+
+    title: str
+    unit: str
+    axis: str
+    span: str
+    highest: str
+    lines: tuple[tuple[str, ...], ...]
+    sparkline: str
+    load_words: str
+    capacity_words: str
+
+
+def picture_of(plan: Plan, changes: Sequence[Decision]) -> Picture | None:
+    """The picture of the first of `changes` whose load was measured long enough; None without one."""
+    seen = set()
+    for change in changes:
+        if change.model in seen or change.unit != RATE:
+            continue
+        seen.add(change.model)
+        points = plan.histories.get(change.model, ())
+        before, after = _capacities(plan, change)
+        if len(points) >= LEAST_POINTS and after is not None:
+            return _drawn(change, points, before, after)
+    return None
+
+
+def _capacities(plan: Plan, change: Decision) -> tuple[float | None, float | None]:
+    """What all variants of the model carry now, and what with every change of this plan."""
+    serving = [each for each in plan.decisions if each.model == change.model]
+    before = [each.capacity_before for each in serving if each.capacity_before is not None]
+    after = [each.capacity_after for each in serving if each.capacity_after is not None]
+    return (sum(before) if before else None), (sum(after) if after else None)
+
+
+def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: float | None, after: float) -> Picture:
+    oldest_s = points[0][0]
+    each_s = next((step_s for step_s in STEPS_S if oldest_s < step_s * MOST_POINTS), STEPS_S[-1])
+    peaks = _peaks(points, each_s)
+    levels = dict.fromkeys(level for level in (before, after) if level is not None)
+    lines = (peaks, *([level] * len(peaks) for level in levels))
+    is_long = oldest_s >= 2 * HOUR_S
+    words = f"{quantity(after, RATE)} {RATE} expected after it"
+    if before is not None and before != after:
+        words = f"{quantity(before, RATE)} {RATE} expected now, {words}"
+    return Picture(
+        title=f"{model_name(change.model)}, {RATE}",
+        unit=RATE,
+        axis="hours" if is_long else "minutes",
+        span=f"{(len(peaks) - 1) * each_s / (HOUR_S if is_long else MINUTE_S):g}",
+        highest=_number(1.1 * max(map(max, lines))),
+        lines=tuple(tuple(map(_number, line)) for line in lines),
+        sparkline=_sparkline(peaks),
+        load_words=(
+            f"load measured in the last {_spelled(len(peaks) * each_s)}, the peak of each {_spelled(each_s, of=1)}: "
+            f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}"
+        ),
+        capacity_words=f"capacity, {words}",
+    )
+
+
+def _spelled(span_s: float, *, of: int = 0) -> str:
+    """`24 hours`, `45 minutes`; a span of `of` units is the unit alone."""
+    unit, unit_s = ("hour", HOUR_S) if span_s % HOUR_S == 0 else ("minute", MINUTE_S)
+    number = round(span_s / unit_s)
+    return unit if number == of else count(number, unit, f"{unit}s")
+
+
+def _peaks(points: Sequence[tuple[float, float]], each_s: float) -> list[float]:
+    """The largest in each stretch, the oldest first; where nothing is known, what was before."""
+    largest: dict[int, float] = {}
+    for ago_s, rate in points:
+        number = int(ago_s / each_s)
+        largest[number] = max(rate, largest.get(number, rate))
+    known = largest[max(largest)]
+    peaks = []
+    for number in range(max(largest), -1, -1):
+        known = largest.get(number, known)
+        peaks.append(known)
+    return peaks[-MOST_POINTS:]
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    highest = max(values) or 1.0
+    return "".join(BARS[min(len(BARS) - 1, int(value / highest * len(BARS)))] for value in values)
+
+
+def _range(least: str, most: str) -> str:
+    return most if least == most else f"{least} to {most}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+# --- was reconciler/report/outcome.py:
+# What became of a merged pull request, as its own text and a run's output tell it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeView:
+    """What the template prints."""
+
+    changes: tuple[ChangeOutcome, ...]
+    is_broken: bool
+
+
+def outcome_view(outcome: MergedOutcome) -> OutcomeView:
+    """The end of a merged pull request's text."""
+    return OutcomeView(changes=outcome.changes, is_broken=outcome.is_broken)
+
+
+def outcome_lines(outcome: MergedOutcome) -> Iterator[str]:
+    """The same for a terminal."""
+    words = "did not do what it was merged for" if outcome.is_broken else "does what it was merged for"
+    yield f"pull request #{outcome.number} {words}"
+    yield from (f"   {one_line(each.resource)}: {one_line(each.words)}" for each in outcome.changes)
+
+
+# --- was reconciler/report/pull_request.py:
+# What the templates of a pull request and a commit are given: frozen values, every number already in words.
 
 ROWS_KEPT = 20
 """How many rows a table keeps when all of it does not fit a forge's limit."""
@@ -365,3 +578,85 @@ def _commit_line(change: Decision, label: str) -> str:
     if row.accelerator.before:
         parts.append(str(row.accelerator))
     return f"{label}: {', '.join(parts)}"
+
+
+# --- was reconciler/report/conditions.py:
+# What the pull request says that changes nothing and brings conditions that flipped into the cluster.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipRow:
+    """One condition: as the last status said it, and as it is."""
+
+    variant: str
+    condition: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionsView:
+    """Everything that pull request says; `cut` is how many rows were left out to fit a limit, in words."""
+
+    title: str
+    count: str
+    group: str
+    rows: tuple[FlipRow, ...]
+    commit: Link
+    marker: str
+    cut: str = ""
+
+
+def conditions_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, marker: str = "") -> ConditionsView:
+    """One group's; `marker` is the hidden comment that identifies it, placed last and never cut."""
+    labels = short_labels_of(flip.variant for flip in group.flips)
+    place = one_line(group.name, limit=80)
+    return ConditionsView(
+        title=f"Deliver conditions of {_names(labels)} in {place}",
+        count=count(len(group.flips), "condition"),
+        group=place,
+        rows=tuple(
+            FlipRow(
+                variant=labels[flip.variant],
+                condition=flip.type,
+                before=flip.before,
+                after=flip.after,
+                reason=one_line(flip.reason),
+            )
+            for flip in group.flips
+        ),
+        commit=commit_link(plan.commit, pages),
+        marker=marker,
+    )
+
+
+def fewer_rows(view: ConditionsView) -> Iterator[ConditionsView]:
+    """The view, then with as few rows as a table keeps."""
+    yield view
+    if len(view.rows) > ROWS_KEPT:
+        left_out = count(len(view.rows) - ROWS_KEPT, "row")
+        yield replace(view, rows=view.rows[:ROWS_KEPT], cut=left_out)
+
+
+def conditions_commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
+    """One group's commit; its trailer carries the fingerprint of what flipped."""
+    labels = short_labels_of(flip.variant for flip in group.flips)
+    subject = f"Deliver conditions in {one_line(group.name, limit=SUBJECT_LENGTH)}"
+    return CommitView(
+        subject=subject if len(subject) <= SUBJECT_LENGTH else f"Deliver {count(len(group.flips), 'condition')}",
+        lines=tuple(flip_lines(group.flips, labels)),
+        decision=group.fingerprint,
+        sign_off=sign_off,
+    )
+
+
+def flip_lines(flips: Iterable[ConditionFlip], labels: Mapping[ResourceKey, str]) -> Iterator[str]:
+    """`llama OptimizationReady True -> False`, one a condition."""
+    for flip in flips:
+        yield one_line(f"{labels[flip.variant]} {flip.type} {flip.before} -> {flip.after}")
+
+
+def _names(labels: Mapping[ResourceKey, str]) -> str:
+    first, *others = labels.values()
+    return one_line(first, limit=NAME_LENGTH) + (f" and {len(others)} more" if others else "")

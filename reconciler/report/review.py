@@ -1,17 +1,20 @@
-"""A review as people and their tools read it: findings at the lines that cause them, Markdown, JSON."""
+"""A review of somebody's pull request: summary, findings, JSON, and the comment."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
 from reconciler.domain.reported.review import AllocationRemark, Objection, Review, Reviewed
-from reconciler.report.findings import finding_json
-from reconciler.report.numbers import count, duration, money_change, quantity
-from reconciler.report.plain import labels_of, one_line
+from reconciler.report.findings import finding_json, finding_words, shown_path
+from reconciler.report.formatting import count, duration, labels_of, money_change, one_line, quantity
 from reconciler.report.rows import slo_name
+
+# --- was reconciler/report/review.py:
+# A review as people and their tools read it: findings at the lines that cause them, Markdown, JSON.
 
 JSON_VERSION = 1
 RULE = "review"
@@ -203,3 +206,59 @@ def _allocation_json(allocation: Allocation | None) -> Mapping[str, object] | No
     if allocation is None:
         return None
     return {"accelerator": allocation.accelerator or None, "replicas": allocation.replicas}
+
+
+# --- was reconciler/report/review_comment.py:
+# A review as the comment under a pull request shows it: what a template needs, longest first.
+
+ROWS = (200, 50, 10)
+"""How many rows a comment has, the fewer the shorter it must be."""
+SHORT = 10
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "?", Severity.NOTE: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentRow:
+    """One remark: a mark that colour does not carry, its words, and where it is caused."""
+
+    mark: str
+    words: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentView:
+    """All of a comment; `left_out` counts rows that did not fit, `notes` tell what was not looked at."""
+
+    summary: str
+    rows: tuple[CommentRow, ...]
+    notes: tuple[str, ...]
+    left_out: str
+    head: str
+    marker: str
+
+
+def comment_view(review: Review, marker: str) -> CommentView:
+    """The gravest remarks first."""
+    ordered = sorted(review_findings(review), key=lambda each: (tuple(_MARKS).index(each.severity), each))
+    return CommentView(
+        summary=review_summary(review),
+        rows=tuple(map(_row, ordered)),
+        notes=(*review.notes, *review.failures, *review.refusals),
+        left_out="",
+        head=review.head[:SHORT],
+        marker=marker,
+    )
+
+
+def reductions(view: CommentView) -> Iterator[CommentView]:
+    """The view with ever fewer rows."""
+    for rows in ROWS:
+        more = len(view.rows) - rows
+        yield replace(view, rows=view.rows[:rows], left_out=count(more, "more remark") if more > 0 else "")
+
+
+def _row(finding: Finding) -> CommentRow:
+    line = f":{finding.place.line}" if finding.place.line else ""
+    place = f"{shown_path(finding)}{line}" if finding.place.path else ""
+    return CommentRow(mark=_MARKS[finding.severity], words=finding_words(finding), place=place)

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from reconciler.domain.holds import Hold
 from reconciler.domain.measured.loads import Performance
 from reconciler.domain.plan import RATE, Decision, Fullness, SloProjection, Verdict, VerdictKind
-from reconciler.report.numbers import UNKNOWN, Shift, apart, cost_change, duration, durations, quantity, shift
-from reconciler.report.plain import one_line
+from reconciler.report.formatting import (
+    UNKNOWN,
+    Shift,
+    apart,
+    cost_change,
+    duration,
+    durations,
+    one_line,
+    quantity,
+    shift,
+)
 
 MET, MISSED = "✅", "⚠️"
 ROUNDING = 1e-6

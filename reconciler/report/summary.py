@@ -1,11 +1,11 @@
-"""The sentences that alone must be enough to approve or reject."""
+"""The plan in a few sentences: totals, proof, shared limits, and models that get less than they need."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
-from reconciler.domain.solutions import SolveStatus
-from reconciler.report.numbers import (
+from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.report.formatting import (
     COST_UNITS,
     OVER_CAPACITY,
     UNKNOWN,
@@ -13,13 +13,128 @@ from reconciler.report.numbers import (
     cost,
     count,
     duration,
+    model_name,
     money_change,
+    one_line,
     percentage,
     quantity,
     round_money_change,
+    short_labels_of,
 )
-from reconciler.report.plain import model_name, one_line, short_labels_of
 from reconciler.report.rows import QUANTITIES, by_urgency, is_measured_late, lacks_now, measured, slo_name
+
+# --- was reconciler/report/fleet.py:
+# What the plan shows of the fleet as a whole: what is full, what more of it would save, how it bears surprises.
+
+WORTH_NAMING = 0.005
+"""Below half a cent an hour a price is not worth a sentence."""
+
+_NAMED = 3
+
+
+def prices(plan: Plan) -> str:
+    """`One more of us-east/H100 saves 1.90 USD/h.`; empty where nothing that is shared is full."""
+    priced = (each for each in plan.shared if each.price >= WORTH_NAMING)
+    dearest = sorted(priced, key=lambda each: (-each.price, each.name))[:_NAMED]
+    sentences = (f"One more of {each.name} saves {cost(each.price)} {_unit(plan)}/h." for each in dearest)
+    return " ".join(sentences)
+
+
+def fleet_lines(plan: Plan) -> tuple[str, ...]:
+    """What is shared and how much of it is taken, what the usual rule would cost, and what a surprise would do."""
+    return (*_uses(plan), *_greedy(plan), *_surprises(plan))
+
+
+def _unit(plan: Plan) -> str:
+    known = None not in (plan.totals.cost_before_per_hour, plan.totals.cost_after_per_hour)
+    return plan.currency if known and plan.objective == "cost" else COST_UNITS
+
+
+def _uses(plan: Plan) -> Iterator[str]:
+    for each in plan.shared:
+        worth = f", one more saves {cost(each.price)} {_unit(plan)}/h" if each.price >= WORTH_NAMING else ""
+        yield f"{each.name}: {each.used:g} of {each.limit:g} taken{worth}{_full(each)}"
+
+
+def _full(each: SharedUse) -> str:
+    return " (full)" if each.used >= each.limit and each.price < WORTH_NAMING else ""
+
+
+def _greedy(plan: Plan) -> Iterator[str]:
+    """Beside the plan's own value, for both count what starts cost."""
+    if plan.greedy_value is not None:
+        yield (
+            f"Serving the most urgent first, each by its cheapest capacity, would come to {cost(plan.greedy_value)} "
+            f"{_unit(plan)}/h with its starts, this plan to {cost(plan.value)}"
+        )
+
+
+def _surprises(plan: Plan) -> Iterator[str]:
+    for each in plan.sensitivity:
+        yield f"{_scenario(each)}: {_outcome(each)}"
+
+
+def _scenario(each: Sensitivity) -> str:
+    if each.capacity_factor != 1:
+        return f"With {percentage(each.capacity_factor)} of the capacity"
+    return f"At {each.demand_factor:g} times the demand"
+
+
+def _outcome(each: Sensitivity) -> str:
+    if each.worst is None:
+        return "every model is still served"
+    models = "1 model falls short" if each.short == 1 else f"{each.short} models fall short"
+    return f"{models}, {each.worst.model_id} most: {percentage(each.worst_covered)} of it is carried"
+
+
+# --- was reconciler/report/scarcity.py:
+# Who gets less than it needs, in words: need, given, what stays unserved, and what decided that.
+
+WORTH_TELLING = 1e-3
+"""Below a thousandth of its need a model lacks nothing that could be measured."""
+
+
+def losers(plan: Plan, decisions: Iterable[Decision]) -> tuple[str, ...]:
+    """One sentence for each model of `decisions` that gets less than it needs, the most urgent and the worst first.
+
+    A model all of whose variants are held is told with what is held.
+    """
+    decided = {each.model for each in decisions if each.outcome is not Outcome.HELD}
+    short = [each for each in plan.coverages if each.model in decided and each.unserved > WORTH_TELLING * each.needed]
+    short.sort(key=lambda each: (-each.priority, -each.unserved / each.needed, each.model))
+    return tuple(_sentence(each) for each in short)
+
+
+def _sentence(coverage: ModelCoverage) -> str:
+    given, needed, unserved = (
+        quantity(value, coverage.unit) for value in (coverage.given, coverage.needed, coverage.unserved)
+    )
+    return (
+        f"{model_name(coverage.model)} gets {given} of the {needed} {coverage.unit} it needs, "
+        f"{unserved} {coverage.unit} stay unserved{_why(coverage)}"
+    )
+
+
+def _why(coverage: ModelCoverage) -> str:
+    if not coverage.competes_for:
+        return ""
+    full = f"{_listed(coverage.competes_for)} {'is' if len(coverage.competes_for) == 1 else 'are'} full"
+    if coverage.decided_at is None:
+        return f": {full}"
+    first = f"priority {coverage.decided_at} goes first"
+    if coverage.decided_at == coverage.priority:
+        first = f"it shares priority {coverage.priority}"
+    rivals = _listed([model_name(rival) for rival in coverage.rivals])
+    return f": {full}, {first}" + (f" ({rivals})" if rivals else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(one_line(name, limit=60) for name in names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
+
+
+# --- was reconciler/report/summary.py:
+# The sentences that alone must be enough to approve or reject.
 
 NAME_LENGTH = 50
 HOURS_A_MONTH = 730

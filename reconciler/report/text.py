@@ -5,13 +5,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
 from reconciler.domain.units import utc_minute
-from reconciler.report.conditions import flip_lines
-from reconciler.report.fleet import prices
-from reconciler.report.numbers import count
-from reconciler.report.plain import GAP, Column, display_width, hung, labels_of, lines_of, one_line, pad, wrapped
+from reconciler.report.formatting import (
+    GAP,
+    Column,
+    count,
+    display_width,
+    hung,
+    labels_of,
+    lines_of,
+    one_line,
+    pad,
+    wrapped,
+)
+from reconciler.report.pull_request import flip_lines
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
-from reconciler.report.scarcity import losers
-from reconciler.report.summary import cost_unit, proof, put_back_lines, totals_text
+from reconciler.report.summary import cost_unit, losers, prices, proof, put_back_lines, totals_text
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3

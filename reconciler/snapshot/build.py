@@ -9,13 +9,12 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.metrics.reading.observed import read_observed
-from reconciler.metrics.tracked.histories import read_tracked
+from reconciler.metrics.observed import read_observed
+from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.inventory.pools import take_inventory
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
-from reconciler.snapshot.variants.minimums import settle_minimums
+from reconciler.snapshot.inventory import take_inventory
+from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
 def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:

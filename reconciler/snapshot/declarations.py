@@ -1,35 +1,210 @@
 """Reads what one commit declares: each file once, every cluster as it is built."""
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from reconciler.domain.declared.declarations import BrokenResource, Declaration
 from reconciler.domain.globs import path_matches
-from reconciler.domain.identity import Finding, Place, ResourceKey, finding_of, name_findings
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import MOST_NAMED, name_first
+from reconciler.placement.deployers import Deployer
 from reconciler.placement.disruption import KIND as BUDGET
+from reconciler.placement.elsewhere import ELSEWHERE
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.flux_sources import GENERATOR_GROUP
 from reconciler.placement.flux_sources import GROUP as SOURCE_GROUP
 from reconciler.placement.flux_sources import KINDS as SOURCE_KINDS
 from reconciler.placement.markers import MarkerComment, read_markers
+from reconciler.placement.objects import DEFAULT_NAMESPACE, BuiltObject
 from reconciler.placement.origins import texts_in
 from reconciler.placement.paths import directory_of, is_kustomization, resolve
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_used, is_below
-from reconciler.resources.folding import merge
+from reconciler.resources.folding import FileDeclaration, merge
 from reconciler.resources.kubernetes.autoscalers import scales_another
-from reconciler.resources.reading import names_kind, read_file
-from reconciler.resources.registry import KIND_WORDS
-from reconciler.snapshot.built_objects import declare
-from reconciler.snapshot.doubtful_errors import doubt, doubt_duplicates, is_doubtful
-from reconciler.snapshot.places.placing import place_numbers
+from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object
+from reconciler.resources.registry import KIND_WORDS, KINDS
+from reconciler.snapshot.places import place_numbers
+
+# --- was reconciler/snapshot/built_objects.py:
+# What clusters get of a commit: objects as they are built where Kustomize, Flux or Argo CD stand between.
+
+_OBJECT_DEPTH = 1
+"""What is in the way of a whole object stands at most this deep: nowhere in particular, or at `spec`."""
+
+
+def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]:
+    """What every file declares in every cluster: as it stands where it is applied as it stands, else as it is built."""
+    for cluster, build in fleet.clusters.items():
+        if cluster == ELSEWHERE:
+            continue
+        for path in sorted(path for path in build.plain if path in readings):
+            yield read_file(cluster, path, fleet.repository.files.get(path, ()))
+        for path, objects in sorted(_by_path(build.objects).items()):
+            if path not in build.plain:
+                pieces = tuple(piece for built in objects for piece in _read(cluster, built))
+                yield FileDeclaration(cluster=cluster, path=path, pieces=pieces)
+        for path in sorted(build.unbuilt):
+            documents = fleet.repository.files.get(path, ())
+            if any(isinstance(each.value, dict) and names_kind(each.value.get("kind")) for each in documents):
+                message = "no kustomization lists it, so nobody applies it: it is not read"
+                finding = Finding(
+                    place=Place(path=path), severity=Severity.WARNING, message=message, rule="unbuilt-file"
+                )
+                yield FileDeclaration(cluster=cluster, path=path, pieces=(finding,))
+
+
+def count_objects(fleet: Fleet, readings: Container[str], clusters: Container[str]) -> int:
+    """How many objects of kinds that are read some clusters get, sound or broken."""
+    builds = [(cluster, build) for cluster, build in fleet.clusters.items() if cluster in clusters]
+    plain = sum(
+        count_written(fleet.repository.files.get(path, ()))
+        for _, build in builds
+        for path in build.plain
+        if path in readings
+    )
+    built = ((cluster, each) for cluster, build in builds for each in build.objects if each.path not in build.plain)
+    return plain + sum(is_read(_as_built(cluster, each)) for cluster, each in built)
+
+
+def _by_path(objects: Iterable[BuiltObject]) -> dict[str, list[BuiltObject]]:
+    found: dict[str, list[BuiltObject]] = {}
+    for built in objects:
+        found.setdefault(built.path, []).append(built)
+    return found
+
+
+def _read(cluster: str, built: BuiltObject) -> Iterator[Piece]:
+    if not names_kind(built.key.kind) and not scales_another(built.fields):
+        return
+    obstacle = next((each for each in built.obstacles if len(each.field) <= _OBJECT_DEPTH), None)
+    if obstacle is None:
+        yield from read_object(_as_built(cluster, built))
+    elif is_read(_as_built(cluster, built)) and not KINDS[built.key.kind].holds_settings:
+        yield BrokenResource(key=built.key, place=obstacle.place or built.place, reason=obstacle.reason)
+
+
+def _as_built(cluster: str, built: BuiltObject) -> KubernetesObject:
+    return KubernetesObject(
+        cluster=cluster,
+        kind=built.key.kind,
+        document=built.source.document,
+        prefix=built.source.field,
+        fields=built.fields,
+        places=built.place_of,
+    )
+
+
+# --- was reconciler/snapshot/doubtful_errors.py:
+# Errors that may be none: of files that nobody is known to apply as they stand, or to apply to one cluster.
+
+_NAME: Final = "metadata.name"
+"""The field at which an object that is there more than once is told."""
+_EVERYTHING: Final = ClusterSettings(name="").include
+
+
+def _line_of(kinds: Iterable[str]) -> re.Pattern[bytes]:
+    """A line that begins an object of one of some kinds."""
+    return re.compile(rf"""^[ \t"-]*kind"? *: *["']?({"|".join(sorted(kinds))})\b""".encode(), re.MULTILINE)
+
+
+_READ: Final = _line_of(KINDS)
+_OURS: Final = _line_of(name for name, kind in KINDS.items() if kind.declares_variants and not kind.word)
+
+
+def doubt(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings with warnings in place of errors."""
+    return (replace(each, severity=Severity.WARNING) if each.severity is Severity.ERROR else each for each in findings)
+
+
+def is_doubtful(path: str, body: bytes, fleet: Fleet) -> bool:
+    """Whether a file that cannot be read is perhaps no manifest: a template of ours alone is a mistake for sure.
+
+    What a kustomization or a deployer builds is one.
+    """
+    if any(path in build.paths and path not in build.plain for build in fleet.clusters.values()):
+        return False
+    return (_OURS if b"{{" in body else _READ).search(body) is None
+
+
+def doubt_duplicates(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
+    """What lies twice in directories of their own may be for two clusters, where no cluster has paths of its own."""
+    if any(each.include != _EVERYTHING for each in (*settings.clusters, *settings.other_clusters)):
+        return declaration
+    doubtful = {replace(each.place, field=_NAME) for each in declaration.broken if _lies_apart(each.key, fleet)}
+    found = (next(doubt((each,))) if each.place in doubtful else each for each in declaration.findings)
+    return replace(declaration, findings=tuple(sorted(found)))
+
+
+def _lies_apart(key: ResourceKey, fleet: Fleet) -> bool:
+    """Whether an object is there more than once, in files of several directories that nobody is known to apply."""
+    # What belongs to a whole cluster is built as if it were in a namespace, for a kind that Kustomize does not know.
+    own = replace(key, part="")
+    found = fleet.objects.get(own) or fleet.objects.get(replace(own, namespace=DEFAULT_NAMESPACE), ())
+    places = {directory_of(built.root.path) for built in found if not built.root.deployer}
+    are_plain = all(built.root.path in fleet.clusters[key.cluster].plain for built in found)
+    return are_plain and len(places) > 1
+
+
+# --- was reconciler/snapshot/cluster_paths.py:
+# Which paths of a repository describe which cluster, as far as those who deploy them tell: advice, never a fact.
+
+_GLOBS_NAMED = 3
+_PARTS_OF_SERVER = re.compile(r"[/.:]+")
+
+
+def clusters_example(names: Sequence[str], fleet: Fleet) -> str:
+    """`clusters` of a reconciler.yaml for these clusters, the first of them, with the paths that they seem to have."""
+    entries = (
+        f"{{name: {name}, paths: {{include: [{_globs(propose_paths(name, fleet))}]}}, "
+        f"prometheus: {{url: ..., matchLabels: {{cluster: {name}}}}}}}"
+        for name in names[:_GLOBS_NAMED]
+    )
+    return f"clusters: [{', '.join(entries)}]"
+
+
+def propose_paths(name: str, fleet: Fleet) -> tuple[str, ...]:
+    """Directories that Argo CD or Flux deploys to a cluster, and those that bear its name; sorted, none in another."""
+    deployed = {
+        deployer.directory
+        for build in fleet.clusters.values()
+        for deployer in build.deployers.values()
+        if deployer.directory and _is_for(name, deployer)
+    }
+    found = deployed | set(_named_like(name, fleet.repository.paths))
+    return tuple(sorted(each for each in found if not any(each.startswith(f"{other}/") for other in found)))
+
+
+def _is_for(name: str, deployer: Deployer) -> bool:
+    destination = deployer.spec.get("destination")
+    if destination is not None:
+        return name in (destination.text("name"), *_PARTS_OF_SERVER.split(destination.text("server")))
+    place: Place = deployer.source.place
+    return name in (*place.path.split("/"), *deployer.directory.split("/"))
+
+
+def _named_like(name: str, paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        parts = path.split("/")[:-1]
+        if name in parts:
+            yield "/".join(parts[: parts.index(name) + 1])
+
+
+def _globs(directories: Sequence[str]) -> str:
+    return ", ".join(json.dumps(f"{each}/**", ensure_ascii=False) for each in directories[:_GLOBS_NAMED]) or "..."
+
+
+# --- was reconciler/snapshot/declarations.py:
+# Reads what one commit declares: each file once, every cluster as it is built.
 
 SECRET = "Secret"  # noqa: S105 - the name of a kind
 UNBUILT = "build"

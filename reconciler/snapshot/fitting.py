@@ -18,17 +18,15 @@ from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVa
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.grids import Grid
-from reconciler.metrics.quantities.kubernetes import OWNERSHIP
-from reconciler.metrics.queries.expressions import label_names
-from reconciler.metrics.reading.attribution import attribution_of
-from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.traces import read_histories, trace
+from reconciler.metrics.answers import Grid
+from reconciler.metrics.history import read_histories, trace
+from reconciler.metrics.quantities import OWNERSHIP
+from reconciler.metrics.queries import label_names
+from reconciler.metrics.readings import attribution_of, read
 from reconciler.sizing.learning.fit import Unfit
 from reconciler.sizing.learning.fitting import fit_profile
 from reconciler.sizing.learning.samples import EngineLimits, samples_of
-from reconciler.snapshot.catalogs import find_or_name
-from reconciler.snapshot.variants.options import devices_of
+from reconciler.snapshot.accelerators import devices_of, find_or_name
 
 MODELS_NAMED = 10
 UNKNOWN_ACCELERATOR = "runs on an unknown accelerator: name it by a node selector, or by the label of its resource"

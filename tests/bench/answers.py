@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import QUANTITIES, Name
 from tests.bench.fleet import GPUS, NOW_S, Fleet, Gpu, Member
 
 DEVICES_PER_NODE = 8

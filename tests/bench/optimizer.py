@@ -17,9 +17,8 @@ from typing import TypeVar
 from reconciler.domain.requirements import Problem, Requirement
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.fleet.formulating import formulate
-from reconciler.optimizer.fleet.greedy import plan_greedily
-from reconciler.optimizer.fleet.planning import FleetPlan, covered_by, plan_by_columns
+from reconciler.optimizer.formulation import formulate
+from reconciler.optimizer.planning import FleetPlan, covered_by, plan_by_columns, plan_greedily
 from reconciler.pipeline.run import paused_collector
 from tests.bench.problems import Instance, draw
 from tests.bench.processes import run_python

@@ -16,7 +16,7 @@ from reconciler.manifests.composer import compose_documents
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.pipeline.run import Prepared, prepare
 from reconciler.rendering.renderer import Renderer
-from reconciler.report import plain
+from reconciler.report import formatting as plain
 from reconciler.report.text import plan_text
 from reconciler.snapshot.declarations import read_declaration
 from tests.bench.answers import FORGOTTEN

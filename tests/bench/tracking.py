@@ -32,8 +32,8 @@ from reconciler.domain.declared.tracking import (
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.tracked.histories import read_tracked
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.tracked_histories import read_tracked
+from reconciler.metrics.tracked_queries import tracking_queries
 
 TARGETS = 1_000
 PODS = 3

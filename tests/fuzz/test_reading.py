@@ -11,7 +11,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz
 from tests.fuzz.oracle import fields_of
 

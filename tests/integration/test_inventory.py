@@ -7,13 +7,12 @@ import pytest
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.queries.devices import device_queries
-from reconciler.metrics.reading.decoding import warnings_of
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.answers import warnings_of
+from reconciler.metrics.devices import device_queries
+from reconciler.metrics.observed import read_observed
 from reconciler.prometheus.client import PrometheusClient
-from reconciler.snapshot.catalogs import build_catalog
-from reconciler.snapshot.inventory.nodes import device_names
-from reconciler.snapshot.inventory.pools import take_inventory
+from reconciler.snapshot.accelerators import build_catalog
+from reconciler.snapshot.inventory import device_names, take_inventory
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 from tests.servers.variants import make_variant
 

@@ -8,14 +8,11 @@ import pytest
 
 from reconciler.domain.measured.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.queries.cluster import queries_for
-from reconciler.metrics.queries.expressions import LabelNames
-from reconciler.metrics.reading.decoding import clusters_seen, decode, warnings_of
-from reconciler.metrics.reading.demand import mean_length
-from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries, Served
+from reconciler.metrics.answers import clusters_seen, decode, warnings_of
+from reconciler.metrics.loads import mean_length
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, QUANTITIES, Name
+from reconciler.metrics.queries import LabelNames, queries_for
+from reconciler.metrics.readings import MetricReadings, ObjectName, ReplicaSeries, Served, read
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 

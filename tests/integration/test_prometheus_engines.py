@@ -13,13 +13,10 @@ from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.quantities.history import HISTORY
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
-from reconciler.metrics.queries.expressions import alternatives_in
-from reconciler.metrics.queries.ranges import history_queries
-from reconciler.metrics.reading.decoding import decode
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.answers import decode
+from reconciler.metrics.observed import read_observed
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, HISTORY, Name
+from reconciler.metrics.queries import QueryNeeds, alternatives_in, history_queries, queries_for
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.engines import sglang_rank, tgi_replica, triton_replica, trtllm_replica, vllm_cache
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica

@@ -33,8 +33,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variant_settings import Engine
-from reconciler.metrics.tracked.histories import read_tracked
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.tracked_histories import read_tracked
+from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 

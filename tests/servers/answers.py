@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings
-from reconciler.metrics.quantities.history import PAST, USUAL
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.quantities.saturation import RETENTION_S
+from reconciler.metrics.quantities import PAST, RETENTION_S, USUAL, Name
 from reconciler.pipeline.session import Ask
 from tests.servers.speeds import FIRST_TOKEN_S, LLAMA_H100, OUTPUT_TOKENS, Speed
 

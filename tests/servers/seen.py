@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import exported_label
-from reconciler.metrics.tracked.queries import ACTIVITY, TrackedQuantity
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.queries import exported_label
+from reconciler.metrics.tracked_queries import ACTIVITY, TrackedQuantity
 from tests.servers.answers import PER_REPLICA
 
 Steps = float | Mapping[float, float]

@@ -7,13 +7,11 @@ from reconciler.domain.measured.answers import Answer
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.grids import grid_of
-from reconciler.metrics.quantities.kubernetes import OWNERSHIP
-from reconciler.metrics.queries.expressions import names_in
-from reconciler.metrics.reading.attribution import attribution_of
-from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.readings import grouped
-from reconciler.metrics.reading.traces import Traces, read_histories, trace
+from reconciler.metrics.answers import grid_of
+from reconciler.metrics.history import Traces, read_histories, trace
+from reconciler.metrics.quantities import OWNERSHIP
+from reconciler.metrics.queries import names_in
+from reconciler.metrics.readings import attribution_of, grouped, read
 
 
 def read_traces(

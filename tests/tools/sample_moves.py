@@ -24,10 +24,9 @@ from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.folding import merge
-from reconciler.snapshot.built_objects import declare
-from reconciler.snapshot.declarations import clusters_of, read_commit
-from reconciler.snapshot.places.placing import place_numbers
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.declarations import clusters_of, declare, read_commit
+from reconciler.snapshot.places import place_numbers
+from reconciler.snapshot.variants import build_catalogs, join_variants
 from tests.tools.sample_clusters import CASES, case_names
 
 ALPHAS_S, BETA_S, BATCH = (0.006958, 0.0062), 0.000042, 64

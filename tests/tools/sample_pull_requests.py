@@ -10,12 +10,12 @@ from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.queries.cluster import queries_for
-from reconciler.metrics.reading.attribution import target_of
+from reconciler.metrics.queries import queries_for
+from reconciler.metrics.readings import target_of
 from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
 from reconciler.snapshot.build import read_snapshot
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 from tests.servers.answers import Replica, answering
 from tests.tools.sample_clusters import declare_targets, what_is_said
 from tests.tools.sample_moves import declare_moves, declare_planned

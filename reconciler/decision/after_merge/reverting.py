@@ -24,7 +24,7 @@ from reconciler.domain.promises import BrokenPromise, Promise
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import AUTO, ENGINE, PAYBACK_S, Engine
-from reconciler.metrics.queries.expressions import duration
+from reconciler.metrics.queries import duration
 
 MOST_GROWTH = 2
 """So many times the replicas that run are proposed at most."""

@@ -12,8 +12,8 @@ from reconciler.domain.measured.loads import ArrivalSource, Load
 from reconciler.domain.plan import Decision
 from reconciler.domain.provenance import Figure
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import alternatives_in
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.queries import alternatives_in
 
 _ARRIVALS = {
     ArrivalSource.CONFIGURED: (Name.ARRIVALS_CONFIGURED,),

@@ -11,9 +11,9 @@ from reconciler.domain.provenance import Figure, Source, SourceKind
 from reconciler.domain.requirements import Pool
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.manifests.wording import MOST_NAMED, name_first
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.snapshot.catalogs import find_or_name
-from reconciler.snapshot.inventory.pools import accelerators_of, devices_now, is_counted_by_pods, wanted_devices
+from reconciler.metrics.quantities import Name
+from reconciler.snapshot.accelerators import find_or_name
+from reconciler.snapshot.inventory import accelerators_of, devices_now, is_counted_by_pods, wanted_devices
 
 UNLIMITED = "accelerators unlimited, so scarcity was not considered"
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Candidate, Problem, Requirement
-from reconciler.optimizer.cover import replicas_needed
 from reconciler.optimizer.inferno.servers import Offer, Server
-from reconciler.optimizer.objectives import transition_value
+from reconciler.optimizer.separable import replicas_needed, transition_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.solutions import SolveStatus
+from reconciler.optimizer.highs import Floats
 from reconciler.optimizer.inferno.greedy import priority_greedy
 from reconciler.optimizer.inferno.programme import OfferProgramme, minimise
 from reconciler.optimizer.inferno.servers import Grants, Server
-from reconciler.optimizer.sparse import Floats
 
 TOLERANCE = 1e-6
 """What HiGHS leaves open of a proven optimum: of a count absolute, of a value relative to it as well."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reconciler.optimizer.highs import Answer, Programme, solve
+from reconciler.optimizer.highs import Answer, Floats, Programme, solve
 from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant, Stock, by_value
-from reconciler.optimizer.sparse import Floats
 
 NODE_LIMIT = 2_000
 """Of every integer programme; systems of the published size need a handful of nodes."""

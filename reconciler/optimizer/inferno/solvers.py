@@ -17,12 +17,12 @@ from itertools import groupby
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
-from reconciler.optimizer.cover import INTEGER_TOLERANCE
 from reconciler.optimizer.inferno.asking import Ask, carried, read_problem, variants_of
 from reconciler.optimizer.inferno.best_effort import SaturationPolicy
 from reconciler.optimizer.inferno.exact import exact_optimum
 from reconciler.optimizer.inferno.greedy import priority_greedy, weighted_greedy
 from reconciler.optimizer.inferno.servers import Grants, ServerGrant, by_value
+from reconciler.optimizer.separable import INTEGER_TOLERANCE
 
 
 class WeightedGreedySolver:

@@ -14,9 +14,8 @@ from reconciler.errors import ReconcilerError
 from reconciler.forge.pull_requests import Forge
 from reconciler.forge.schedules import PipelineSchedule
 from reconciler.http.limits import Clock
-from reconciler.metrics.queries.expressions import names_in
-from reconciler.metrics.queries.survey import survey_queries
-from reconciler.metrics.reading.survey import Survey, read_survey
+from reconciler.metrics.queries import names_in
+from reconciler.metrics.survey import Survey, read_survey, survey_queries
 from reconciler.pipeline.doctor.failures import failed, failed_by
 from reconciler.pipeline.doctor.forge import FORGE, check_forge
 from reconciler.pipeline.doctor.metrics import Asked, blinds, check_prometheus, oldest_s

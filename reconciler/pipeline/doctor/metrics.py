@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.domain.reported.checkup import Check, Level, warning, well
 from reconciler.domain.settings import ClusterSettings
+from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
 from reconciler.metrics.engines import ENGINES
-from reconciler.metrics.quantities.kubernetes import LIVE_REPLICAS
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import label_names
-from reconciler.metrics.queries.survey import ESSENTIAL, NODES, REQUESTS, metrics_in, metrics_of, owner_metrics
-from reconciler.metrics.reading.decoding import UnexpectedError, decode, document_of, result_of
-from reconciler.metrics.reading.sightings import STALE_AFTER_S
-from reconciler.metrics.reading.survey import Survey
-from reconciler.report.numbers import duration
+from reconciler.metrics.quantities import LIVE_REPLICAS, Name
+from reconciler.metrics.queries import label_names
+from reconciler.metrics.replicas import STALE_AFTER_S
+from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of, owner_metrics
+from reconciler.report.formatting import duration
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
 UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}

@@ -12,7 +12,7 @@ from reconciler.git.repository import Repository
 from reconciler.pipeline.doctor.failures import failed, failed_by
 from reconciler.pipeline.doctor.schedules import Schedule, find_pipeline_job, find_schedules, gap_s
 from reconciler.pipeline.observe import Files
-from reconciler.report.numbers import duration
+from reconciler.report.formatting import duration
 from reconciler.resources.registry import KINDS
 
 GIT = "git"

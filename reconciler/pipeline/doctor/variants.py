@@ -9,11 +9,10 @@ from reconciler.domain.identity import Place, Severity
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.reported.checkup import Check, warning
 from reconciler.domain.snapshot import Option, Snapshot, Variant
-from reconciler.metrics.reading.attribution import served_by
-from reconciler.metrics.reading.survey import Survey
+from reconciler.metrics.readings import served_by
+from reconciler.metrics.survey import Survey
 from reconciler.pipeline.doctor.cures import CURES
-from reconciler.report.numbers import count
-from reconciler.report.plain import labels_of
+from reconciler.report.formatting import count, labels_of
 
 REPOSITORY_FILE = Place(path="reconciler.yaml")
 OLD_PROFILE_DAYS = 90

@@ -9,7 +9,7 @@ from reconciler.domain.plan import Decision, Plan, flips_fingerprint
 from reconciler.domain.proposals import ChangeSet, ConditionFlip, Part
 from reconciler.domain.settings import DELIVER_CONDITIONS
 from reconciler.pipeline.drafting.desk import Desk, VariantEdits, is_left_alone
-from reconciler.report.plain import one_line
+from reconciler.report.formatting import one_line
 from reconciler.report.status import StatusOmission, flips, status_view
 
 DAY_S = 86_400.0

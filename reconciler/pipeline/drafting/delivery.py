@@ -17,16 +17,19 @@ from reconciler.manifests.edits import AppendDocument
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet
 from reconciler.pipeline.stamps import is_untouched, stamp
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.delivery import (
+from reconciler.report.status import (
     DeliveredStatus,
     FluxDeliveryView,
     ResourceEntryView,
     StatusDeliveryView,
+    StatusOmission,
     carrier_name,
     delivered_status,
     delivery_view,
+    rfc3339,
+    status_view,
+    unix_s,
 )
-from reconciler.report.status import StatusOmission, rfc3339, status_view, unix_s
 
 Omit = Callable[[Variant, str], object]
 """Told why the status of a variant is not delivered."""

@@ -21,8 +21,15 @@ from reconciler.pipeline.drafting.desk import Desk, VariantEdits, refusal_of
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.touching import find_touching
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.conditions import conditions_commit_view, conditions_view, fewer_rows
-from reconciler.report.pull_request import PLAIN, commit_view, pull_request_view, reductions
+from reconciler.report.pull_request import (
+    PLAIN,
+    commit_view,
+    conditions_commit_view,
+    conditions_view,
+    fewer_rows,
+    pull_request_view,
+    reductions,
+)
 from reconciler.report.summary import LABELS_OF_KINDS, labels_for
 
 

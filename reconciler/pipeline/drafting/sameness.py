@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from reconciler.manifests.documents import parse_readable
-from reconciler.report.delivery import CARRIER
+from reconciler.report.status import CARRIER
 
 
 def says_the_same(path: str, one: bytes, other: bytes) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.snapshot import Snapshot
 from reconciler.pipeline.init.clusters import IncludedPath, InferredCluster
-from reconciler.report.numbers import count
+from reconciler.report.formatting import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from reconciler.config.loading import DEFAULT_CLUSTER
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import open_directory, origin_url
-from reconciler.metrics.reading.decoding import clusters_seen
+from reconciler.metrics.answers import clusters_seen
 from reconciler.pipeline.init.clusters import InferredCluster, infer_clusters
 from reconciler.pipeline.init.configuration import ConfigurationView, complete_view, draft_view
 from reconciler.pipeline.init.generated import Fate, GeneratedFile

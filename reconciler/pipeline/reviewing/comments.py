@@ -22,8 +22,7 @@ from reconciler.forge.review_marker import (
 from reconciler.forge.reviews import Comment, CommitStatus, Verdict
 from reconciler.pipeline.session import Session
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.review import is_silent, review_summary, told_fingerprint
-from reconciler.report.review_comment import comment_view, reductions
+from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from reconciler.git.repository import EntryKind, Repository, TreeEntry
 from reconciler.pipeline.observe import is_manifest, read_files
 from reconciler.pipeline.unread import MAX_READ_BYTES
 from reconciler.snapshot.declarations import fold
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 MOST_FILES = 20_000
 MOST_BYTES = 32 * 1024 * 1024

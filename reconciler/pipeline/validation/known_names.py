@@ -10,8 +10,8 @@ from reconciler.domain.inventory import Catalog
 from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import Settings
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.variants.joining import resources_of
-from reconciler.snapshot.variants.listed_classes import ListedClasses
+from reconciler.snapshot.effective_settings import ListedClasses
+from reconciler.snapshot.variants import resources_of
 
 RULE = "unknown-reference"
 

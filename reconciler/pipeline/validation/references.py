@@ -14,7 +14,7 @@ from reconciler.manifests.wording import join_words, quote, suggest
 from reconciler.pipeline.validation.known_names import KnownNames, unknown
 from reconciler.pipeline.validation.synced_configuration import is_own
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.variants.settings import override_fits
+from reconciler.snapshot.effective_settings import override_fits
 
 _GLOB = str.maketrans("", "", "*?[]")
 _NAMES_A_TARGET = frozenset({Form.PROFILE, Form.TARGET, Form.NAME, Form.ANNOTATED})

@@ -21,10 +21,17 @@ from reconciler.pipeline.validation.references import find_unknown_references
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.policy.doubts import find_doubts
 from reconciler.policy.subjects import Subject
-from reconciler.snapshot.built_objects import count_objects
-from reconciler.snapshot.declarations import Clusters, Commit, Skipped, clusters_of, concerns, fold, read_commit
-from reconciler.snapshot.variants.cost_order import find_contradicted_costs
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.declarations import (
+    Clusters,
+    Commit,
+    Skipped,
+    clusters_of,
+    concerns,
+    count_objects,
+    fold,
+    read_commit,
+)
+from reconciler.snapshot.variants import build_catalogs, find_contradicted_costs, join_variants
 
 CONFIGURATION = "configuration"
 UNREADABLE = "unreadable-document"

@@ -40,7 +40,7 @@ from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.written_counts import WrittenCounts
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
 PRODUCT = "nvidia.com/gpu.product"

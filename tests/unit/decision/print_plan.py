@@ -14,7 +14,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Snapshot
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 PRODUCT = "nvidia.com/gpu.product"
 ACCELERATORS = {"H100": 6.0, "A100": 4.0, "L4": 1.0}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.snapshot import Variant
-from reconciler.snapshot.variants.cost_order import RULE, find_contradicted_costs
+from reconciler.snapshot.variants import RULE, find_contradicted_costs
 
 COSTS = st.none() | st.floats(min_value=0.0, max_value=100.0)
 

@@ -30,8 +30,8 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.manifests.wording import name_field
-from reconciler.metrics.queries.cluster import queries_for
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.queries import queries_for
+from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.resources.inference.objectives import ObjectiveFields
 from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
 from reconciler.resources.kthena.model_fields import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3

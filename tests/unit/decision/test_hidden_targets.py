@@ -6,7 +6,7 @@ from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 VARIANT = """\
 apiVersion: llmd.ai/v1alpha1

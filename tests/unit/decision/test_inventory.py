@@ -17,9 +17,8 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
-from reconciler.snapshot.catalogs import build_catalog
-from reconciler.snapshot.inventory.nodes import device_names
-from reconciler.snapshot.inventory.pools import take_inventory
+from reconciler.snapshot.accelerators import build_catalog
+from reconciler.snapshot.inventory import device_names, take_inventory
 from tests.servers.variants import make_variant
 
 GPU, CPU, MIG = "nvidia_com_gpu", "cpu", "nvidia_com_mig_1g_10gb"

@@ -14,7 +14,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.snapshot.variants.minimums import settle_minimums
+from reconciler.snapshot.variants import settle_minimums
 
 MODEL = ResourceKey(cluster="prod", namespace="llm", kind="Model", name="phi")
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.declared.declarations import Declaration, ListedCost
 from reconciler.domain.settings import PoolSettings
-from reconciler.snapshot.variants.joining import build_catalogs
+from reconciler.snapshot.variants import build_catalogs
 
 PRODUCT = "nvidia.com/gpu.product"
 LABEL = "inference.optimization/acceleratorName"

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.quantities.loads import QUANTITIES
+from reconciler.metrics.quantities import QUANTITIES
 from tests.servers.variants import make_variant as _variant
 
 NOW_S = 1_790_000_000.0

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.expressions import LabelNames
-from reconciler.metrics.reading.attribution import attribution_of
-from reconciler.metrics.reading.folding import read
-from reconciler.metrics.reading.readings import MetricReadings, ObjectName, ReplicaSeries
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.queries import LabelNames
+from reconciler.metrics.readings import MetricReadings, ObjectName, ReplicaSeries, attribution_of, read
 
 POD = "llama-h100-7c9d8f6b5-x2x4z"
 

@@ -8,8 +8,8 @@ import pytest
 from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.queries.devices import DeviceNames, device_queries
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.devices import DeviceNames, device_queries
+from reconciler.metrics.observed import read_observed
 
 NAMES = DeviceNames(resources=("nvidia_com_gpu", "nvidia_com_mig_.*"), labels=("nvidia.com/gpu.product", "a.b/Tier"))
 Rows = Sequence[tuple[Mapping[str, str], float | str]]

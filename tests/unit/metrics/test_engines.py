@@ -5,9 +5,7 @@ from collections import Counter as Tally
 import pytest
 
 from reconciler.metrics.engines import ENGINES, SOURCES, ServingEngine, offered
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
+from reconciler.metrics.quantities import QUANTITIES, SATURATION_QUANTITIES, Name
 
 ASKED = {quantity.name: quantity.candidates for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
 OF_ONE_ENGINE = set(ASKED) - {

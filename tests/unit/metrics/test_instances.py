@@ -9,7 +9,7 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.settings import Settings
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
 
 POD = "llama-7c9d8f6b5-bx4zz"
 FULL = ("kv_cache_usage", "num_waiting", "prefix_hit_rate", "kv_tokens")

@@ -12,9 +12,9 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.domain.measured.replicas import LiveReplicas
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.queries.ranges import live_queries
-from reconciler.metrics.reading.live import watched_target
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.history import watched_target
+from reconciler.metrics.observed import read_observed
+from reconciler.metrics.queries import live_queries
 
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 NOW_S = 1_790_000_007.5

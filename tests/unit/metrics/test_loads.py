@@ -13,7 +13,7 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import ArrivalSource, Load, Observation
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
 
 ASKED = (
     *("running", "waiting", "last_seen", "completions", "output_tokens", "input_tokens", "queue_growth", "itl"),

@@ -12,9 +12,9 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.domain.measured.loads import PastArrivals
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
+from reconciler.metrics.quantities import Name
+from reconciler.metrics.queries import QueryNeeds, queries_for
 
 PROMETHEUS = PrometheusSettings(url="http://p")
 CLUSTER = ClusterSettings(name="prod", prometheus=PROMETHEUS)

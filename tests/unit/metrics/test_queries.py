@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.errors import ConfigurationError
+from reconciler.metrics.answers import clusters_seen
 from reconciler.metrics.engines import SOURCES
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import CONFIGURABLE_QUANTITIES, Name
-from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
-from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
-from reconciler.metrics.queries.expressions import alternatives_in, quote
-from reconciler.metrics.queries.selectors import add_matchers, cut_at_or
-from reconciler.metrics.reading.decoding import clusters_seen
+from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, QUANTITIES, SATURATION_QUANTITIES, Name
+from reconciler.metrics.queries import QueryNeeds, add_matchers, alternatives_in, cut_at_or, queries_for, quote
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.domain.settings import Settings
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
 
 SIZE, BYTES = "flow_control_queue_size", "flow_control_queue_bytes"
 

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.metrics.answers import grid_of
 from reconciler.metrics.engines.serving_engine import SELDOM
-from reconciler.metrics.grids import grid_of
-from reconciler.metrics.quantities.history import HISTORY, SATURATION_HISTORY, TRACED_HISTORY
-from reconciler.metrics.quantities.kubernetes import OWNERSHIP
-from reconciler.metrics.quantities.loads import QUANTITIES
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
-from reconciler.metrics.queries.cluster import QueryNeeds, queries_for
-from reconciler.metrics.queries.expressions import duration
-from reconciler.metrics.queries.ranges import history_queries
+from reconciler.metrics.quantities import (
+    HISTORY,
+    OWNERSHIP,
+    QUANTITIES,
+    SATURATION_HISTORY,
+    SATURATION_QUANTITIES,
+    TRACED_HISTORY,
+    Name,
+)
+from reconciler.metrics.queries import QueryNeeds, duration, history_queries, queries_for
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 NOW_S = 1_790_000_007.5

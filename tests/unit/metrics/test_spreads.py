@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from reconciler.metrics.reading.spreads import LARGEST_SPREAD, USUAL_SPREAD, WORTH, spread_of
+from reconciler.metrics.loads import LARGEST_SPREAD, USUAL_SPREAD, WORTH, spread_of
 
 WINDOW_S = 300.0
 BOUNDS = [float(digit * 10**power) for power in range(6) for digit in (1, 2, 5)]

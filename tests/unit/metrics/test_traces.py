@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
 from tests.servers.traces import read_traces
 
 START_S, END_S, STEP_S = 1_789_999_980.0, 1_790_000_040.0, 15.0

@@ -29,8 +29,8 @@ from reconciler.domain.declared.tracking import (
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.tracked.histories import read_tracked
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.tracked_histories import read_tracked
+from reconciler.metrics.tracked_queries import tracking_queries
 
 NAN = float("nan")
 NOW_S = 1_790_000_000.0

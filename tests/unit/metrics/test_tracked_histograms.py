@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.metrics.grids import Grid
-from reconciler.metrics.reading.readings import ObjectName
-from reconciler.metrics.tracked.grid import Floats, Table
-from reconciler.metrics.tracked.histograms import Bucket, percentile_since, percentiles_of, recent_percentiles
+from reconciler.metrics.answers import Floats, Grid, Table
+from reconciler.metrics.readings import ObjectName
+from reconciler.metrics.tracked_pods import Bucket, percentile_since, percentiles_of, recent_percentiles
 
 NAN = float("nan")
 POD = ObjectName("llm", "chat-0")

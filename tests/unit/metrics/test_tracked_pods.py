@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.domain.declared.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.domain.identity import ResourceKey
-from reconciler.metrics.reading.readings import ObjectName
-from reconciler.metrics.tracked.pods import PodLabels, find_pods, is_selected
+from reconciler.metrics.readings import ObjectName
+from reconciler.metrics.tracked_pods import PodLabels, find_pods, is_selected
 
 NAME, ENTRY, ROLE = (f"modelserving.volcano.sh/{each}" for each in ("name", "entry", "role"))
 NO_LABELS = PodLabels(of_pod={}, exports=frozenset(), changed=frozenset())

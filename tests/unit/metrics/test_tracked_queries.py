@@ -27,7 +27,7 @@ from reconciler.domain.declared.tracking import (
 )
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.tracked_queries import tracking_queries
 
 NOW_S = 1_790_000_000.0
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090/x"))

@@ -8,7 +8,7 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.settings import Settings
-from reconciler.metrics.reading.observed import read_observed
+from reconciler.metrics.observed import read_observed
 
 UNNAMED = ""
 

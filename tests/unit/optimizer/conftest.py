@@ -12,7 +12,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
 from reconciler.domain.solutions import Solution
-from reconciler.optimizer.objectives import transition_value
+from reconciler.optimizer.separable import transition_value
 
 NAMES = ("a", "b", "c", "d")
 ACCELERATORS = ("A100", "H100", "L4", "MI300X")

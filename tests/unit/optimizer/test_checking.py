@@ -18,7 +18,7 @@ from reconciler.domain.requirements import (
     Requirement,
     Segment,
 )
-from reconciler.optimizer.checking import exceeded, violations
+from reconciler.optimizer.device_use import exceeded, violations
 
 MODEL = ModelKey(cluster="prod", namespace="llm", model_id="llama")
 

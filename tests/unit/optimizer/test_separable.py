@@ -10,7 +10,8 @@ import pytest
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Problem
 from reconciler.domain.solutions import SolveStatus
-from reconciler.optimizer import SOLVERS, cover
+from reconciler.optimizer import SOLVERS
+from reconciler.optimizer import separable as cover
 from reconciler.optimizer.separable import SeparableSolver
 
 SOLVER = SeparableSolver()

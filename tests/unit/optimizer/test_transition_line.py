@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.optimizer.objectives import transition_line, transition_value
+from reconciler.optimizer.separable import transition_line, transition_value
 
 PRICE = st.floats(min_value=0, max_value=1000)
 COUNT = st.integers(min_value=0, max_value=500)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.optimizer.objectives import transition_value
+from reconciler.optimizer.separable import transition_value
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"
 

@@ -12,7 +12,7 @@ from reconciler.domain.proposals import ProposedChange
 from reconciler.forge.local.pull_requests import Local
 from reconciler.forge.marker import MarkerState, read_marker, write_marker
 from reconciler.forge.pull_requests import PullRequestState
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
 from tests.servers.answers import Replica, answering

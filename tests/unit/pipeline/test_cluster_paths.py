@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS

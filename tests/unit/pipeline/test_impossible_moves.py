@@ -8,7 +8,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.recording import ManifestFile
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 CASES = Path(__file__).parents[2] / "testdata" / "layouts"
 DEPLOYMENT = "llm/llama.yaml"

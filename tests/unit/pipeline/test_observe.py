@@ -11,10 +11,16 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local.pull_requests import Local
 from reconciler.forge.pull_requests import PullRequest
-from reconciler.metrics.quantities.history import PAST, SATURATION_HISTORY, TRACED_HISTORY, USUAL
-from reconciler.metrics.quantities.loads import CLUSTER_LABEL, QUANTITIES
-from reconciler.metrics.quantities.quantity import Name
-from reconciler.metrics.quantities.saturation import SATURATION_QUANTITIES
+from reconciler.metrics.quantities import (
+    CLUSTER_LABEL,
+    PAST,
+    QUANTITIES,
+    SATURATION_HISTORY,
+    SATURATION_QUANTITIES,
+    TRACED_HISTORY,
+    USUAL,
+    Name,
+)
 from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.recording import read_recording

@@ -11,7 +11,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.pipeline.validation import disk, known_names, synced_configuration, validate
 from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths
 from reconciler.resources import undecided
-from reconciler.snapshot.variants import cost_order
+from reconciler.snapshot import variants as cost_order
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS
 

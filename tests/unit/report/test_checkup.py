@@ -2,7 +2,7 @@
 
 from reconciler.domain.identity import Place
 from reconciler.domain.reported.checkup import Cause, Check, Level, warning, well
-from reconciler.report.checkup import checkup_json, checkup_text
+from reconciler.report.findings import checkup_json, checkup_text
 
 CHECKS = (
     well("git", "push", "main at 3f9c2ab, may push reconciler/*"),

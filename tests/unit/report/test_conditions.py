@@ -9,8 +9,8 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import GroupPlan, Plan
 from reconciler.domain.proposals import ConditionFlip, Part
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.conditions import conditions_commit_view, conditions_view, fewer_rows
 from reconciler.report.document import plan_json
+from reconciler.report.pull_request import conditions_commit_view, conditions_view, fewer_rows
 from reconciler.report.text import plan_text
 
 BODY = "pull_request/conditions.md.j2"

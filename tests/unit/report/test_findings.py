@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.identity import Finding, Place, Severity, name_findings
 from reconciler.report.findings import findings_json, findings_text, summary_line
-from reconciler.report.plain import display_width
+from reconciler.report.formatting import display_width
 
 HOSTILE = "\x1b]0;owned\x07 \x1b[31mred\n::error file=x::forged\r\n\u202eback\u2028next"
 SUMMARY = "2 files, 1 resource: 1 error, 1 warning"

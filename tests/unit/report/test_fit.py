@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.profiles import FittedModel, Fitting, KeptProfiles, Learning, PerformanceProfile, UnusedVariant
 from reconciler.report.fit import fit_json, fit_text
-from reconciler.report.plain import display_width
+from reconciler.report.formatting import display_width
 
 PATH = ".reconciler/profiles.yaml"
 SEEN = "batch 1–131, tokens 480–560 → 150"

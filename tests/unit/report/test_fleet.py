@@ -9,7 +9,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Plan, TotalCost
 from reconciler.domain.solutions import Sensitivity, SharedUse
 from reconciler.report.explain import explain_text
-from reconciler.report.fleet import fleet_lines, prices
+from reconciler.report.summary import fleet_lines, prices
 from reconciler.report.text import plan_text
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.report import numbers
+from reconciler.report import formatting as numbers
 
 
 @pytest.mark.parametrize(

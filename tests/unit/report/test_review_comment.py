@@ -5,7 +5,7 @@ from reconciler.domain.plan import TotalCost
 from reconciler.domain.reported.review import Review
 from reconciler.forge.review_marker import ReviewMarker, read_review_marker, write_review_marker
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.review_comment import comment_view, reductions
+from reconciler.report.review import comment_view, reductions
 
 LIMIT = 58_000
 MARKER = ReviewMarker(head="a" * 40, base="b" * 40, told="c" * 64, needed={})

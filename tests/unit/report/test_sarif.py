@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]  # its stubs are not among our tools
 
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.report.sarif import findings_sarif, uri_of
+from reconciler.report.findings import findings_sarif, uri_of
 
 URI = re.compile(r"(?:file://)?(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+")
 TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}

@@ -20,8 +20,6 @@ from reconciler.pipeline.init.configuration import ConfigurationView
 from reconciler.pipeline.init.jobs import JobView
 from reconciler.rendering.filters import FILTERS
 from reconciler.rendering.renderer import Renderer, shipped_templates
-from reconciler.report.conditions import ConditionsView
-from reconciler.report.delivery import FluxDeliveryView, ResourceEntryView, StatusDeliveryView
 from reconciler.report.entries import (
     EntriesView,
     FieldsView,
@@ -31,17 +29,18 @@ from reconciler.report.entries import (
     ReplicaEntryView,
     entries_view,
 )
-from reconciler.report.outcome import OutcomeView
 from reconciler.report.pull_request import (
     CommitView,
+    ConditionsView,
+    OutcomeView,
     PullRequestView,
     commit_view,
     plan_view,
     pull_request_view,
     reductions,
 )
-from reconciler.report.review_comment import CommentView
-from reconciler.report.status import StatusView, status_view
+from reconciler.report.review import CommentView
+from reconciler.report.status import FluxDeliveryView, ResourceEntryView, StatusDeliveryView, StatusView, status_view
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"

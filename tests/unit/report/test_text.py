@@ -5,7 +5,7 @@ from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Se
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.provenance import Figure
 from reconciler.report.explain import Chain, SettingRow, explain_json, explain_text
-from reconciler.report.plain import display_width
+from reconciler.report.formatting import display_width
 from reconciler.report.text import plan_text
 
 

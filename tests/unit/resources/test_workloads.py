@@ -10,7 +10,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
-from reconciler.snapshot.variants.joining import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, join_variants
 
 Declare = Callable[..., Declaration]
 

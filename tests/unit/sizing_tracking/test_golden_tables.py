@@ -20,7 +20,7 @@ from reconciler.domain.declared.tracking import (
     RatioRange,
     Select,
 )
-from reconciler.metrics.tracked.histograms import percentile_since, references
+from reconciler.metrics.tracked_pods import percentile_since, references
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import aggregate_external, distribute, scaling_order

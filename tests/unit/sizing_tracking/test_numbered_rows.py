@@ -25,9 +25,9 @@ from reconciler.domain.declared.tracking import (
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.tracked.histograms import percentile_since, references
-from reconciler.metrics.tracked.histories import read_tracked
-from reconciler.metrics.tracked.queries import tracking_queries
+from reconciler.metrics.tracked_histories import read_tracked
+from reconciler.metrics.tracked_pods import percentile_since, references
+from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
 from reconciler.sizing.tracking.groups import aggregate_external, distribute, is_share, scaling_order
 from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule

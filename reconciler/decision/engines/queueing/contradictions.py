@@ -15,7 +15,7 @@ from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import START_DELAY_S, SYNC_DELAY_S
-from reconciler.metrics.queries.cluster import HISTORY_S
+from reconciler.metrics.queries import HISTORY_S
 from reconciler.sizing.learning.contradiction import (
     Contradiction,
     Forecast,

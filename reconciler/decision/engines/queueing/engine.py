@@ -27,7 +27,7 @@ from reconciler.domain.measured.replicas import is_usual_churn
 from reconciler.domain.profiles import DECODE_ONLY
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
-from reconciler.metrics.quantities.kubernetes import LIVE_WINDOW_S
+from reconciler.metrics.quantities import LIVE_WINDOW_S
 from reconciler.sizing.learning.correction import Correction, correct
 from reconciler.sizing.learning.coverage import why_outside
 

@@ -17,7 +17,7 @@ from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Candidate
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.sizing.saturation.answer import SaturationAnswer
 
 _REPLICA_FIELDS = (

@@ -12,7 +12,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.loads import PastArrivals
 from reconciler.domain.measured.replicas import Role, Trace
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.saturation.thresholds import Thresholds
 

@@ -13,7 +13,7 @@ from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.replicas import Trace, UpstreamQueue, role_of
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
 from reconciler.sizing.saturation.capacities import MeanLengths
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities

@@ -8,7 +8,7 @@ from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
 from reconciler.domain.snapshot import Snapshot
-from reconciler.metrics.quantities.quantity import Name
+from reconciler.metrics.quantities import Name
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.wva.latency_windows import ThroughputSample
 from reconciler.sizing.wva.throughput import ThroughputReadings

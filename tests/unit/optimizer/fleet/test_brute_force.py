@@ -11,7 +11,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import violations
+from reconciler.optimizer.device_use import violations
 
 
 class Reached(Protocol):

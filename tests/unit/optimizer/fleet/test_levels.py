@@ -12,10 +12,10 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
 from reconciler.domain.solutions import Solution
 from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import violations
-from reconciler.optimizer.fleet import levels
-from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.sparse import Floats
+from reconciler.optimizer import scarcity as levels
+from reconciler.optimizer.device_use import violations
+from reconciler.optimizer.formulation import Formulation
+from reconciler.optimizer.highs import Floats
 
 Build = Callable[..., Any]
 SHARING = levels._sharing

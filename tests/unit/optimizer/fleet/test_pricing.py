@@ -12,18 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.requirements import Problem
-from reconciler.optimizer.fleet.formulating import formulate
-from reconciler.optimizer.fleet.formulation import UNBOUNDED, Formulation
-from reconciler.optimizer.fleet.generation import GAP, generate
-from reconciler.optimizer.fleet.mixed_integer import FleetProgramme, solve_mixed_integer
-from reconciler.optimizer.fleet.mixes import best_mixes
-from reconciler.optimizer.fleet.pairs import BestCounts, Pairs, least_by_row
-from reconciler.optimizer.fleet.parts import part_of
-from reconciler.optimizer.fleet.planning import FleetPlan, plan_directly, value_of
-from reconciler.optimizer.fleet.pricing import Pricing
-from reconciler.optimizer.fleet.regrets import Regrets
-from reconciler.optimizer.fleet.rounding import round_shares
-from reconciler.optimizer.sparse import Floats
+from reconciler.optimizer.columns import GAP, generate
+from reconciler.optimizer.enumeration import BestCounts, Pairs, best_mixes, least_by_row
+from reconciler.optimizer.formulation import UNBOUNDED, Formulation, formulate, part_of
+from reconciler.optimizer.highs import Floats
+from reconciler.optimizer.mixed_integer import FleetProgramme, solve_mixed_integer
+from reconciler.optimizer.planning import FleetPlan, plan_directly, value_of
+from reconciler.optimizer.pricing import Pricing, Regrets
+from reconciler.optimizer.rounding import round_shares
 
 Draw = Callable[[int], Problem]
 SEEDS = range(60)

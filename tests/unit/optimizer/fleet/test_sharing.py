@@ -2,11 +2,10 @@
 
 import pytest
 
-from reconciler.optimizer.fleet.formulating import formulate
-from reconciler.optimizer.fleet.formulation import Formulation
-from reconciler.optimizer.fleet.levels import shed
-from reconciler.optimizer.fleet.mixed_integer import solve_mixed_integer
-from reconciler.optimizer.fleet.planning import FleetPlan, Planned, plan_by_columns, value_of
+from reconciler.optimizer.formulation import Formulation, formulate
+from reconciler.optimizer.mixed_integer import solve_mixed_integer
+from reconciler.optimizer.planning import FleetPlan, Planned, plan_by_columns, value_of
+from reconciler.optimizer.scarcity import shed
 from tests.bench.problems import Instance, draw
 
 PARTS = 0.01

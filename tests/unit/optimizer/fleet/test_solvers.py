@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from reconciler.domain.requirements import Budget, Problem, Ratio
-from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.checking import violations
-from reconciler.optimizer.fleet import choosing, mixed_integer, planning, pricing, regrets, rounding, solvers
-from reconciler.optimizer.fleet.formulating import formulate
-from reconciler.optimizer.fleet.greedy import plan_greedily
-from reconciler.optimizer.fleet.planning import value_of
+from reconciler.optimizer import SOLVERS, mixed_integer, planning, pricing, rounding
+from reconciler.optimizer import fleet as solvers
+from reconciler.optimizer import pricing as regrets
+from reconciler.optimizer import rounding as choosing
+from reconciler.optimizer.device_use import violations
+from reconciler.optimizer.formulation import formulate
+from reconciler.optimizer.planning import plan_greedily, value_of
 from tests.bench.problems import Instance, draw
 
 Build = Callable[..., Any]
@@ -131,7 +132,7 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are over before they began."""
     monkeypatch.setattr(planning, "_NODES", 1)
     monkeypatch.setattr(rounding, "MOST_DIRECT", 0)
-    monkeypatch.setattr(rounding, "SMALL", 0)
+    monkeypatch.setattr(rounding, "SMALL_OF_ROUNDING", 0)
     monkeypatch.setattr(choosing, "NODES", 1)
     monkeypatch.setattr(rounding, "LARGEST", 1)
     monkeypatch.setattr(pricing, "_NODES", 1)

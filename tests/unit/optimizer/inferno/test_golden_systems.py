@@ -18,7 +18,7 @@ from reconciler.optimizer.inferno.best_effort import SaturationPolicy
 from reconciler.optimizer.inferno.exact import exact_optimum
 from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
 from reconciler.optimizer.inferno.servers import Grants, Offer, Server
-from reconciler.optimizer.objectives import transition_value
+from reconciler.optimizer.separable import transition_value
 from reconciler.sizing.queueing.targets import Targets, mean_limit_s
 from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, size
 

@@ -1,0 +1,214 @@
+"""Devices: what nodes offer and what pods hold, as kube-state-metrics reports it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Absence, NoAnswer, Query, Sample
+from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.settings import ClusterSettings
+from reconciler.domain.snapshot import Variant
+from reconciler.metrics.answers import is_usable, printable
+from reconciler.metrics.quantities import Name, Quantity
+from reconciler.metrics.queries import LabelNames, exported_label, label_names, matchers, render
+from reconciler.metrics.readings import Attribution, MetricReadings, ObjectName, ReplicaSeries, target_of
+
+# --- was reconciler/metrics/queries/devices.py:
+# What is asked about devices: what nodes offer and what pods hold, in two queries a cluster whatever its size. All of
+# it is of kube-state-metrics. Series that a scrape renamed (`exported_node`) are left alone: under the names of its
+# target they would all be one node.
+
+SETTLED_S = 600.0
+"""So long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""
+FACT = "fact"
+OFFERS, LABELS, CORDONED, NOT_READY, SEEN = "offers", "labels", "cordoned", "not ready", "seen"
+"""What a series of the answer about nodes tells, in its label `fact`."""
+EVERY_NODE_OFFERS = "cpu"
+"""Asked beside devices: a node that offers none of them still reports this."""
+SCRAPED_NODE = 'exported_node=""'
+EXPORTED_NAMESPACE = "exported_namespace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNames:
+    """What to look for: resources of containers (regular expressions as they are exported), and labels of nodes."""
+
+    resources: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def device_queries(cluster: ClusterSettings, names: DeviceNames, now_s: float) -> tuple[Query, ...]:
+    """The two queries, at `now_s` (Unix seconds); empty without a Prometheus. ConfigurationError for wrong labels."""
+    settings = cluster.prometheus
+    if settings is None:
+        return ()
+    spelled = label_names(settings)
+    where = ",".join(filter(None, (matchers(settings), SCRAPED_NODE)))
+    held = where if spelled.namespace == EXPORTED_NAMESPACE else f'{where},{EXPORTED_NAMESPACE}=""'
+    texts = (
+        (Name.NODES, render(_nodes(names), spelled, where)),
+        (Name.DEVICE_REQUESTS, render(_requests(names), spelled, held)),
+    )
+    return tuple(
+        Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts
+    )
+
+
+def _nodes(names: DeviceNames) -> Quantity:
+    """Five facts of each node. What a node said within the hour counts until it says something else."""
+    offered = f'kube_node_status_allocatable{{resource=~"{_any((*names.resources, EVERY_NODE_OFFERS))}",$where}}'
+    labels = ", ".join(("node", *dict.fromkeys(map(exported_label, names.labels))))
+    ready = 'kube_node_status_condition{condition="Ready",status="true",$where}'
+    return Quantity(
+        name=Name.NODES,
+        unit="devices",
+        reason="what nodes offer, what they are, and whether they all say it",
+        by=("node",),
+        candidates=(
+            _fact(OFFERS, f"max by (node, resource) (max_over_time({offered}[$window]))", _last(offered, "resource")),
+            _fact(
+                LABELS,
+                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[$window]))",
+                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[1h]))",
+            ),
+            _fact(CORDONED, "min by (node) (min_over_time(kube_node_spec_unschedulable{$where}[$window])) == 1"),
+            _fact(NOT_READY, f"max by (node) (max_over_time({ready}[$window])) == 0"),
+            _fact(SEEN, "max by (node) (max_over_time(timestamp(kube_node_info{$where})[1h:1m]))"),
+        ),
+        window_s=SETTLED_S,
+    )
+
+
+def _requests(names: DeviceNames) -> Quantity:
+    """What each pod on a node holds; two exporters that tell the same must not count twice."""
+    asked = f'kube_pod_container_resource_requests{{resource=~"{_any(names.resources)}",node!="",$where}}'
+    over = 'kube_pod_status_phase{phase=~"Failed|Succeeded",$where} == 1'
+    held = f"sum by ($place, node, resource) (max by ($place, container, node, resource) ({asked}))"
+    return Quantity(
+        name=Name.DEVICE_REQUESTS,
+        unit="devices",
+        reason="what pods hold, ours and those of others",
+        by=("namespace", "pod", "node", "resource"),
+        candidates=(f"{held} unless on ($place) ({over})",),
+    )
+
+
+def _fact(fact: str, *alternatives: str) -> str:
+    return f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
+
+
+def _last(selector: str, label: str) -> str:
+    return f"max by (node, {label}) (last_over_time({selector}[1h]))"
+
+
+def _any(resources: Sequence[str]) -> str:
+    return "|".join(dict.fromkeys(resources))
+
+
+# --- was reconciler/metrics/reading/devices.py:
+# Devices that nodes of a cluster offer and pods hold, by kube-state-metrics; a doubtful number is None.
+
+
+def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: LabelNames, now_s: float) -> DevicesSeen:
+    """What the answers of one cluster say at `now_s` (Unix seconds)."""
+    nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
+    variant_of = _membership(variants, readings)
+    return DevicesSeen(
+        nodes=nodes if isinstance(nodes, NoAnswer) else _read_nodes(nodes, now_s),
+        holdings=requests
+        if isinstance(requests, NoAnswer)
+        else tuple(_holding(sample, names, variant_of) for sample in requests),
+    )
+
+
+def _answered(name: Name, readings: MetricReadings) -> Sequence[Sample] | NoAnswer:
+    if name in readings.failed:
+        return readings.failed[name]
+    if name not in readings.answered:
+        return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
+    return readings.devices.get(name, ())
+
+
+def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, ...] | NoAnswer:
+    told: dict[str, dict[str, list[Sample]]] = {}
+    for sample in samples:
+        facts = told.setdefault(sample.labels.get(FACT, ""), {})
+        facts.setdefault(sample.labels.get("node", ""), []).append(sample)
+    offers, seen = told.get(OFFERS, {}), told.get(SEEN, {})
+    doubt = _doubt(offers, seen, now_s)
+    if doubt is not None:
+        return doubt
+    return tuple(_node(name, told, now_s) for name in sorted({*offers, *seen}))
+
+
+def _doubt(offers: Mapping[str, object], seen: Mapping[str, Sequence[Sample]], now_s: float) -> NoAnswer | None:
+    """Why the nodes that are known may not be all there are; None when they are."""
+    for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
+        if not found:
+            reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
+            return NoAnswer(absence=Absence.MISSING, reason=reason)
+    times_s = {name: samples[0].value for name, samples in seen.items()}
+    broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
+    if broken:
+        reason = f"kube_node_info of node {printable(broken[0])} has no time that could be read"
+        return NoAnswer(absence=Absence.NAN, reason=reason)
+    silent_s = now_s - max(times_s.values())
+    if silent_s > SETTLED_S:
+        reason = f"kube-state-metrics told nothing of any node for {silent_s / 60:.0f} min"
+        return NoAnswer(absence=Absence.STALE, reason=reason)
+    return None
+
+
+def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> ClusterNode:
+    def of(fact: str) -> Sequence[Sample]:
+        return told.get(fact, {}).get(name, ())
+
+    labels: dict[str, set[str]] = {}
+    for sample in of(LABELS):
+        for label, value in sample.labels.items():
+            if label.startswith("label_") and value:
+                labels.setdefault(label, set()).add(value)
+    return ClusterNode(
+        name=printable(name),
+        offers={sample.labels.get("resource", ""): _count(sample.value) for sample in of(OFFERS)},
+        labels={label: min(values) for label, values in labels.items() if len(values) == 1},
+        is_changed=any(len(values) > 1 for values in labels.values()),
+        closed=" and ".join(fact for fact in (CORDONED, NOT_READY) if of(fact)),
+        is_silent=all(now_s - sample.value > SETTLED_S for sample in of(SEEN)) and bool(of(SEEN)),
+    )
+
+
+def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[ObjectName], ResourceKey | None]) -> Holding:
+    label = sample.labels.get
+    pod = ObjectName(label(names.namespace, ""), label(names.pod, ""))
+    return Holding(
+        namespace=printable(pod.namespace),
+        node=printable(label("node", "")),
+        resource=label("resource", ""),
+        devices=_count(sample.value),
+        variant=variant_of(pod),
+    )
+
+
+def _count(value: float) -> int | None:
+    return int(value) if is_usable(value) else None
+
+
+def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
+    """Finds a pod's variant; where two variants share a scale target either will do: its devices are ours."""
+    ours = list(variants)
+    attribution = Attribution(
+        by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},
+        by_target={target_of(variant): variant.key for variant in ours},
+        by_model={},
+        readings=readings,
+    )
+
+    def variant_of(pod: ObjectName) -> ResourceKey | None:
+        # of a replica that is a group of pods, only the first is named as the others are found by
+        group, _, number = pod.name.rpartition("-")
+        names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
+        found = (attribution.variant_of(ReplicaSeries(pod.namespace, name, "", "")) for name in names)
+        return next(filter(None, found), None)
+
+    return variant_of

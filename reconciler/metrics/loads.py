@@ -1,0 +1,494 @@
+"""The load of each model, the part of it that each variant has, and what waits before its replicas."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.measured.answers import Absence, NoAnswer
+from reconciler.domain.measured.loads import ArrivalSource, Load, Observation
+from reconciler.domain.measured.replicas import UpstreamQueue
+from reconciler.domain.snapshot import Variant
+from reconciler.metrics.answers import is_usable, printable
+from reconciler.metrics.quantities import WINDOW_S, Name
+from reconciler.metrics.readings import MetricReadings, ObjectName, ReplicaSeries, Served, grouped, served_by, total
+from reconciler.metrics.replicas import Sightings, is_beyond_noise
+
+# --- was reconciler/metrics/reading/spreads.py:
+# How far the lengths of prompts differ, by the buckets of a histogram.
+
+USUAL_SPREAD = 1.0
+"""What is expected before any request was seen; conversations and code of public traces have 0.9, long ones 1.7."""
+WORTH = 1000.0
+"""Requests that the expectation weighs: of heavy tails fewer say little, and a spread that flickers moves replicas."""
+LARGEST_SPREAD = 20.0
+Buckets = Mapping[float, float]
+"""Observations a second of at most so many tokens, by that bound; the last bound is infinite."""
+
+
+def spread_of(buckets: Buckets, window_s: float) -> float | None:
+    """The variance of what fell into the buckets over its squared mean; None where nothing did or they contradict.
+
+    Inside a bucket lengths are taken to lie evenly, and those beyond the last bound on it: a longer one is never told.
+    Of a bucket of width h, in logarithms, that is h^2 / 6 too much of their variance: half of it by the grouping
+    (Sheppard), half by the evenness.
+    """
+    bounds = sorted(bound for bound, rate in buckets.items() if bound >= 0 and is_usable(rate))
+    whole = buckets.get(math.inf, math.nan)
+    if not bounds or bounds[-1] != math.inf or not 0 < whole < math.inf:
+        return None
+    first = second = widths = 0.0
+    for low, high in pairwise((0.0, *bounds)):
+        part = buckets[high] - buckets.get(low, 0.0)
+        if part < 0:
+            return None
+        top = high if math.isfinite(high) else low
+        first += part * (low + top) / 2
+        second += part * (low * low + low * top + top * top) / 3
+        widths += part * math.log(top / low) ** 2 if low > 0 else 0.0
+    if not (0 < first * first < math.inf and second * whole < math.inf):
+        return None
+    seen = min(max(second * whole / (first * first) * math.exp(-widths / whole / 6) - 1, 0.0), LARGEST_SPREAD)
+    return (seen * whole * window_s + USUAL_SPREAD * WORTH) / (whole * window_s + WORTH)
+
+
+# --- was reconciler/metrics/reading/demand.py:
+# The load of one model: its arrivals, who counted them and how long requests are, or why it is not known.
+
+SEEN_BY_PICKER = 0.5
+"""When the picker counts less than this part of completions, most requests reach replicas around it."""
+NEGLIGIBLE_PER_S = 1e-9
+Arrivals = tuple[float, ArrivalSource]
+"""Requests per second, and who counted them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Mean tokens of a request, None where nobody told them."""
+
+    output_tokens: float | None = None
+    input_tokens: float | None = None
+
+
+UNKNOWN_LENGTHS = Lengths()
+
+
+def load_of(
+    served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths = UNKNOWN_LENGTHS
+) -> Load | NoAnswer:
+    """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown.
+
+    Where none of its requests has finished lately, as of a few that take long, they are as long as those of `before`.
+    """
+    counted = _arrivals(served, replicas, readings)
+    if isinstance(counted, NoAnswer):
+        return counted
+    rate_per_s, source = counted
+    if rate_per_s <= NEGLIGIBLE_PER_S:
+        return _idle(served, replicas, readings, source, before)
+    output = mean_length(Name.OUTPUT_TOKENS, served, readings)
+    read_input = mean_length(Name.INPUT_TOKENS, served, readings)
+    if output is None:
+        return _no(
+            Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
+        )
+    if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
+        output, read_input = before.output_tokens, before.input_tokens
+    if not is_usable(output) or output == 0:
+        reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
+        return _no(Absence.NAN, reason)
+    return Load(
+        arrival_rate_per_s=rate_per_s,
+        output_tokens=output,
+        input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
+        input_spread=_input_spread(served, readings),
+        window_s=WINDOW_S,
+        arrivals_from=source,
+    )
+
+
+def mean_length(name: Name, served: Sequence[Served], readings: MetricReadings) -> float | None:
+    """Mean over the replicas, weighted by what each finished; NaN when all are idle, None without a series."""
+    values = readings.of_pods(name)
+    known = {series: values[series] for one in served for series in readings.members(name, one)}
+    if not known:
+        return None
+    busy = {series: mean for series, mean in known.items() if not math.isnan(mean)}
+    if not all(map(is_usable, busy.values())):
+        return math.nan
+    if len(busy) < 2:
+        return next(iter(busy.values()), math.nan)
+    weights = {series: _finished(series, readings) for series in busy}
+    weight = total(list(weights.values()))
+    return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
+
+
+def _input_spread(served: Sequence[Served], readings: MetricReadings) -> float | None:
+    told: dict[float, float] = {}
+    for one in served:
+        for bound, rate in readings.buckets.get(one, {}).items():
+            told[bound] = told.get(bound, 0.0) + rate
+    return spread_of(told, WINDOW_S)
+
+
+def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:
+    # a series without a pod speaks for all replicas of its model, as those of older recordings do
+    finished = (
+        readings.of_pods(Name.COMPLETIONS).get(series)
+        if series.pod
+        else readings.of_model(Name.COMPLETIONS, Served(series.namespace, series.model))
+    )
+    return finished or 0.0
+
+
+def _arrivals(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
+    return (
+        _configured(served, readings)
+        or _endpoint_picker(served, replicas, readings)
+        or _completions_and_growth(served, replicas, readings)
+    )
+
+
+def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
+    # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
+    if Name.ARRIVALS_CONFIGURED in readings.failed:
+        return readings.failed[Name.ARRIVALS_CONFIGURED]
+    return _counted(Name.ARRIVALS_CONFIGURED, served, readings, ArrivalSource.CONFIGURED)
+
+
+def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer | None:
+    counted = _counted(Name.ARRIVALS_ENDPOINT_PICKER, served, readings, ArrivalSource.ENDPOINT_PICKER)
+    completed = _sum(Name.COMPLETIONS, served, readings)
+    if not isinstance(counted, tuple) or completed is None or not is_usable(completed):
+        return counted
+    if counted[0] < SEEN_BY_PICKER * completed:
+        return None
+    return _disagreement(counted[0], completed, served, replicas, readings) or counted
+
+
+def _disagreement(
+    picked_per_s: float, completed_per_s: float, served: Sequence[Served], replicas: int, readings: MetricReadings
+) -> NoAnswer | None:
+    """Why the picker is not believed beside replicas that all report; more is told by it where requests wait."""
+    growths = [readings.of_model(Name.QUEUE_GROWTH, one) or 0.0 for one in served]
+    growth = max(0.0, sum(growths)) if all(is_usable(abs(each)) for each in growths) else 0.0
+    taken_per_s = completed_per_s + (growth if picked_per_s > completed_per_s else 0.0)
+    reporting = {series.pod for one in served for series in readings.members(Name.RUNNING, one)}
+    queued = _sum(Name.WAITING, served, readings)
+    if picked_per_s > taken_per_s and (len(reporting) < replicas or queued is None or queued >= len(reporting)):
+        return None
+    if not is_beyond_noise(picked_per_s, taken_per_s):
+        return None
+    reason = (
+        f"the endpoint picker counts {picked_per_s:.4g} req/s for {_named(served)} and its replicas "
+        f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else"
+    )
+    return _no(Absence.CONTRADICTORY, reason)
+
+
+def _counted(
+    name: Name, served: Sequence[Served], readings: MetricReadings, source: ArrivalSource
+) -> Arrivals | NoAnswer | None:
+    rate_per_s = _sum(name, served, readings)
+    if rate_per_s is None:
+        return None
+    if not is_usable(rate_per_s):
+        return _no(Absence.NAN, f"{source} of {_named(served)} is not a finite rate")
+    return rate_per_s, source
+
+
+def _completions_and_growth(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
+    finished = _sum(Name.COMPLETIONS, served, readings)
+    if finished is None:
+        return _no(Absence.MISSING, _why_uncounted(served, replicas))
+    if Name.QUEUE_GROWTH in readings.failed:
+        return readings.failed[Name.QUEUE_GROWTH]
+    completing = [one for one in served if readings.of_model(Name.COMPLETIONS, one) is not None]
+    growths = [readings.of_model(Name.QUEUE_GROWTH, one) for one in completing]
+    known = [growth for growth in growths if growth is not None]
+    if len(known) < len(growths):
+        return _no(Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not")
+    if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
+        return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
+    # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
+    return finished + max(0.0, sum(known)), ArrivalSource.REPLICAS
+
+
+def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
+    if replicas == 0:
+        return f"no replica of {_named(served)} runs and no endpoint picker counts its requests"
+    return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
+
+
+def _idle(
+    served: Sequence[Served], replicas: int, readings: MetricReadings, source: ArrivalSource, before: Lengths
+) -> Load | NoAnswer:
+    """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
+    under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
+    if not is_usable(under_way) or under_way > 0:
+        reason = f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m"
+        return _no(Absence.NAN, reason)
+    output = mean_length(Name.OUTPUT_TOKENS, served, readings)
+    if output is None and replicas > 0:
+        return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
+    return Load(
+        arrival_rate_per_s=0.0,
+        output_tokens=before.output_tokens or 0.0,
+        input_tokens=before.input_tokens if before.output_tokens else 0.0,
+        window_s=WINDOW_S,
+        arrivals_from=source,
+    )
+
+
+def _sum(name: Name, served: Sequence[Served], readings: MetricReadings) -> float | None:
+    found = [readings.of_model(name, one) for one in served]
+    values = [value for value in found if value is not None]
+    return total(values) if values else None
+
+
+def _named(served: Sequence[Served]) -> str:
+    return "model " + " or ".join(f'"{printable(one.model)}"' for one in served)
+
+
+def _no(absence: Absence, reason: str) -> NoAnswer:
+    return NoAnswer(absence=absence, reason=reason)
+
+
+# --- was reconciler/metrics/reading/loads.py:
+# Every model's load, and the part of it that each of its variants has.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model with its variants and served names; `obstacle` says why its replicas must not be counted.
+
+    `share` is the fraction of what is counted under these names that its variants get.
+    """
+
+    key: ModelKey
+    members: tuple[Variant, ...]
+    served: tuple[Served, ...]
+    obstacle: NoAnswer | None
+    share: float = 1.0
+
+
+def models_of(
+    variants: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
+) -> Iterator[Model]:
+    """Every model that has a variant."""
+    claims = _claims(variants)
+    routed = grouped((variant.model.whole, variant) for variant in variants if variant.share is not None)
+    for key, members in grouped((variant.model, variant) for variant in variants).items():
+        share = members[0].share
+        counted = members if share is None else routed[key.whole]
+        served = tuple(sorted({one for variant in counted for one in served_by(variant)}))
+        obstacle = (
+            _silent(counted, sightings, observations)
+            or _misnamed(counted, served, sightings)
+            or _claimed_twice(served, claims)
+        )
+        yield Model(
+            key=key, members=tuple(members), served=served, obstacle=obstacle, share=1.0 if share is None else share
+        )
+
+
+def loads_of(
+    models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
+) -> dict[ModelKey, Load | NoAnswer]:
+    """The load of each model, or why it is not known; `before` is how long its requests were within `payback`."""
+    return {model.key: model.obstacle or _load(model, readings, before[model.key]) for model in models}
+
+
+def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
+    whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings, before)
+    if isinstance(whole, NoAnswer):
+        return whole
+    told = {
+        readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
+        for one in model.served
+        for series in readings.members(Name.COMPLETIONS, one)
+    }
+    whole = replace(whole, alternatives=tuple(sorted(told - {""})))
+    if model.share == 1:
+        return whole
+    if model.share == 0:
+        return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
+    return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
+
+
+def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, float | NoAnswer]:
+    """How many requests each model finished within the retention period; empty when nobody asked."""
+    if Name.REQUESTS_IN_RETENTION not in readings.answered:
+        return {}
+    return {model.key: model.obstacle or _requests(model.served, readings) for model in models}
+
+
+def _requests(served: Sequence[Served], readings: MetricReadings) -> float | NoAnswer:
+    if Name.REQUESTS_IN_RETENTION in readings.failed:
+        return readings.failed[Name.REQUESTS_IN_RETENTION]
+    found = [readings.of_model(Name.REQUESTS_IN_RETENTION, one) for one in served]
+    counted = [value for value in found if value is not None]
+    names = " or ".join(f'"{printable(one.model)}"' for one in served)
+    if not counted:
+        return NoAnswer(absence=Absence.MISSING, reason=f"no series counted requests of model {names}")
+    if not is_usable(total(counted)):
+        return NoAnswer(absence=Absence.NAN, reason=f"the requests of model {names} are not a finite number")
+    return total(counted)
+
+
+def _silent(
+    members: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
+) -> NoAnswer | None:
+    """Why a variant does not report: without its part the load would look smaller than it is."""
+    for variant in sorted(members, key=lambda variant: variant.key):
+        absence = observations[variant.key].absence
+        # pods of no variant are counted by their model all the same, unless they name none
+        if absence and (absence.absence is not Absence.UNATTRIBUTED or variant.key in sightings.unnamed):
+            whose = "" if len(members) == 1 else f"{printable(variant.key.name)}: "
+            return NoAnswer(absence=absence.absence, reason=f"{whose}{absence.reason}")
+    return None
+
+
+def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: Sightings) -> NoAnswer | None:
+    """Why requests would go uncounted: replicas of the model report a name that it is not served under."""
+    for variant in members:
+        for one in sightings.series_of.get(variant.key, ()):
+            if one in sightings.reporting and Served(one.namespace, one.model) not in served:
+                reason = (
+                    f'replicas of {printable(variant.key.name)} report model "{printable(one.model)}", which is none '
+                    f"of its served names: set models[].servedNames"
+                )
+                return NoAnswer(absence=Absence.MISSING, reason=reason)
+    return None
+
+
+def _claims(variants: Sequence[Variant]) -> Mapping[Served, set[str]]:
+    claims: dict[Served, set[str]] = {}
+    for variant in variants:
+        for served in served_by(variant):
+            claims.setdefault(served, set()).add(variant.model.model_id)
+    return claims
+
+
+def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) -> NoAnswer | None:
+    for one in served:
+        if len(claims[one]) > 1:
+            models = " and ".join(printable(model) for model in sorted(claims[one]))
+            reason = f'name "{printable(one.model)}" in namespace {printable(one.namespace)} is served by {models}'
+            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=f"{reason}: give each its own served name")
+    return None
+
+
+def with_arrivals(
+    variants: Sequence[Variant],
+    readings: MetricReadings,
+    sightings: Sightings,
+    observations: Mapping[ResourceKey, Observation],
+    loads: Mapping[ModelKey, Load | NoAnswer],
+) -> Iterator[tuple[ResourceKey, Observation]]:
+    """The observations with each variant's part of its model's arrivals, in proportion to what it finished."""
+    finished = readings.of_pods(Name.COMPLETIONS)
+    finished_by = {
+        variant.key: total([finished[one] for one in sightings.series_of.get(variant.key, ()) if one in finished])
+        for variant in variants
+    }
+    finished_of: dict[ModelKey, float] = {}
+    for variant in variants:
+        finished_of[variant.model] = finished_of.get(variant.model, 0.0) + finished_by[variant.key]
+    for variant in variants:
+        load, observation = loads[variant.model], observations[variant.key]
+        whole = finished_of[variant.model]
+        if isinstance(load, Load) and is_usable(whole) and (whole > 0 or load.arrival_rate_per_s == 0):
+            part = finished_by[variant.key] / whole if whole > 0 else 0.0
+            observation = replace(observation, arrival_rate_per_s=load.arrival_rate_per_s * part)
+        yield variant.key, observation
+
+
+# --- was reconciler/metrics/reading/queues.py:
+# What waits before an endpoint picker: its series may lack a namespace, and in old versions a model.
+
+ModelName = tuple[str, str]
+"""Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """The sum of a model's series, or why it is not known."""
+
+    value: float = 0.0
+    reason: str = ""
+
+
+Meant = Mapping[Served, frozenset[ModelName]]
+"""Models that a series may be about, by its namespace and model label; a series may lack either."""
+
+
+def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:
+    """The queue of each model that a picker tells of; a reason for all when the picker could not be asked."""
+    keys = sorted({variant.model for variant in variants})
+    if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
+        failed = UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason)
+        return dict.fromkeys(keys, failed)
+    names = _names(variants)
+    sizes = _parts(Name.FLOW_CONTROL_QUEUE_SIZE, names, readings)
+    lengths = _parts(Name.FLOW_CONTROL_QUEUE_BYTES, names, readings)
+    unread = readings.failed.get(Name.FLOW_CONTROL_QUEUE_BYTES)
+    unread_part = _Part(reason=unread.reason) if unread else None
+    shares = {variant.model: variant.share for variant in variants if variant.share is not None}
+    return {
+        key: _queue(sizes.get(_model_name(key)), lengths.get(_model_name(key)) or unread_part, shares.get(key, 1.0))
+        for key in keys
+        if _model_name(key) in sizes or _model_name(key) in lengths
+    }
+
+
+def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQueue:
+    parts = [part for part in (size, length) if part]
+    return UpstreamQueue(
+        num_waiting=size.value * share if size and not size.reason else None,
+        waiting_bytes=length.value * share if length and not length.reason else None,
+        reason="; ".join(dict.fromkeys(part.reason for part in parts if part.reason)),
+    )
+
+
+def _parts(name: Name, names: Meant, readings: MetricReadings) -> dict[ModelName, _Part]:
+    parts: dict[ModelName, _Part] = {}
+    for series, value in sorted(readings.per_model.get(name, {}).items()):
+        meant = names.get(series, frozenset())
+        reason = _why_unknown(name, series, value, meant)
+        for model in meant:
+            part = parts.setdefault(model, _Part())
+            part.reason = part.reason or reason
+            part.value += 0.0 if reason else value
+    return parts
+
+
+def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[ModelName]) -> str:
+    if not is_usable(value):
+        return f"the endpoint picker reports {value} as {name}"
+    if len(meant) < 2 or value == 0:
+        return ""  # where nothing waits, nothing waits for any of them
+    lacks = "namespace" if series.model else "model"
+    whose = " and ".join(printable(f"{namespace}/{model}") for namespace, model in sorted(meant))
+    return f"the endpoint picker's queue names no {lacks}: it may be that of {whose}, so it counts for none"
+
+
+def _names(variants: Sequence[Variant]) -> Meant:
+    models: dict[Served, set[ModelName]] = {}
+    for variant in variants:
+        for served in served_by(variant):
+            for alike in _less_and_less(served):
+                models.setdefault(alike, set()).add(_model_name(variant.model))
+    return {served: frozenset(found) for served, found in models.items()}
+
+
+def _less_and_less(served: Served) -> Iterator[Served]:
+    yield served
+    yield served._replace(namespace="")
+    yield served._replace(model="")
+    yield Served("", "")
+
+
+def _model_name(key: ModelKey) -> ModelName:
+    return key.namespace, key.model_id

@@ -1,0 +1,187 @@
+"""Reads a run's answers into one record of models, variants, replicas and devices."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any, TypeVar
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, no_prometheus
+from reconciler.domain.measured.observed import DevicesSeen, Observed
+from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.snapshot import Variant
+from reconciler.metrics.answers import is_of_a_part
+from reconciler.metrics.devices import devices_seen
+from reconciler.metrics.history import (
+    PAST_SERVED,
+    USUAL_SERVED,
+    Histories,
+    PastReadings,
+    histories_by_grid,
+    lengths_in,
+    live_of,
+    past_of,
+    read_live,
+    read_past,
+    trace,
+    usual_of,
+)
+from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals
+from reconciler.metrics.queries import LabelNames, names_in
+from reconciler.metrics.readings import (
+    Attribution,
+    MetricReadings,
+    attribution_of,
+    grouped,
+    name_models,
+    read,
+    served_by,
+)
+from reconciler.metrics.replicas import (
+    instances_in,
+    observe,
+    ready_replicas,
+    replicas_of,
+    sight,
+    stored_capacities,
+    unobserved,
+    unschedulable_pods,
+)
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
+    """What was observed at `now_s` (Unix seconds), cluster by cluster, one answer in memory at a time."""
+    answers_of = grouped((answer.query.cluster, answer) for answer in answers)
+    variants_of = grouped((variant.key.cluster, variant) for variant in variants)
+    configured = {cluster.name: cluster for cluster in settings.clusters}
+    parts = []
+    for name in sorted({*variants_of, *answers_of}):
+        mine, asked = variants_of.get(name, []), answers_of.get(name, [])
+        if asked:
+            parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
+        else:
+            unasked = _unasked(name, configured.get(name))
+            unseen = {name: DevicesSeen(nodes=unasked, holdings=unasked)}
+            refusals = (f"{name}: {unasked.reason}",) if mine and unasked.absence is Absence.MISSING else ()
+            parts.append(replace(_blind(mine, unasked), devices=unseen, refusals=refusals))
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Observed]) -> Observed:
+    """The parts of all clusters together: each field is a mapping or a tuple."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(Observed)):
+        found = [getattr(part, name) for part in (Observed(), *parts)]
+        values[name] = tuple(chain(*found)) if isinstance(found[0], tuple) else _merged(found)
+    return Observed(**values)
+
+
+def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
+    return dict(chain.from_iterable(part.items() for part in parts))
+
+
+def _read_cluster(
+    name: str, variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, names: LabelNames
+) -> Observed:
+    readings = read(answers, names)
+    attribution = attribution_of(variants, readings)
+    first_names = {variant.key: served_by(variant)[0] for variant in variants}
+    name_models(readings, attribution, first_names)
+    histories, live = histories_by_grid(answers, names), read_live(answers, names)
+    past, usual = (
+        read_past(answers, names, attribution, first_names, served_of) for served_of in (PAST_SERVED, USUAL_SERVED)
+    )
+    seen = _look(variants, readings, attribution, past, usual, now_s)
+    failed = [*(each for history in histories for each in history.failed), *live.failed]
+    failed += [*past.failed.values(), *usual.failed.values()]
+    refused = [answer.reason for answer in answers if answer.status is AnswerStatus.REFUSED]
+    warnings = [*(history.warnings for history in histories), live.warnings, past.warnings, usual.warnings]
+    told = _merged([readings.warnings, *warnings])
+    lost = [each for history in histories if history.tells_fullness for each in history.failed]
+    lacking = next((each for each in told if is_of_a_part(each)), "")
+    return replace(
+        seen,
+        failures=_first(name, [reason for reason in _reasons(readings, failed) if reason not in refused]),
+        refusals=_first(name, refused),
+        warnings=tuple(f"{name}: {warning}" for warning in told),
+        incomplete={name: lacking} if lacking else {},
+        lost={name: lost[0]} if lost else {},
+        queues=queues_of(variants, readings),
+        quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
+        traces=_traces(variants, histories, attribution),
+        live=live_of(variants, live),
+        queries={name: _texts(answers)},
+        devices={name: devices_seen(variants, readings, names, now_s)},
+    )
+
+
+def _look(
+    variants: Sequence[Variant],
+    readings: MetricReadings,
+    attribution: Attribution,
+    past: PastReadings,
+    usual: PastReadings,
+    now_s: float,
+) -> Observed:
+    if readings.obstacle:
+        return _blind(variants, readings.obstacle)
+    sightings = sight(readings, attribution, now_s)
+    observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
+    models = tuple(models_of(variants, sightings, observations))
+    loads = loads_of(models, readings, {model.key: lengths_in(model, past) for model in models})
+    return Observed(
+        loads=loads,
+        observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
+        past=past_of(models, loads, past),
+        usual=usual_of(models, usual),
+        replicas=replicas_of(variants, instances_in(readings), readings, sightings),
+        ready=ready_replicas(variants, readings, attribution),
+        unschedulable=unschedulable_pods(readings, attribution),
+        requests=requests_of(models, readings),
+        stored_kv_tokens=stored_capacities(readings, attribution),
+    )
+
+
+def _unasked(name: str, cluster: ClusterSettings | None) -> NoAnswer:
+    if cluster is None or cluster.prometheus is None:
+        return NoAnswer(absence=Absence.MISSING, reason=no_prometheus(name))
+    return NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
+
+
+def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
+    return Observed(
+        loads={variant.model: absence for variant in variants},
+        observations={variant.key: unobserved(absence) for variant in variants},
+    )
+
+
+def _reasons(readings: MetricReadings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
+    yield from (readings.failed[quantity].reason for quantity in sorted(readings.failed))
+    yield from (failed.reason for failed in over_time)
+
+
+def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
+    """One sentence for a cluster: its first reason, and how many more there are."""
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return tuple(f"{name}: {reason}{more}" for reason in reasons[:1])
+
+
+def _traces(
+    variants: Sequence[Variant], histories: Sequence[Histories], attribution: Attribution
+) -> dict[ResourceKey, tuple[Trace, ...]]:
+    """The traces of every variant that was asked about; none is not nobody asked."""
+    asked = {variant.key for variant in variants} if any(history.tells_fullness for history in histories) else set()
+    found = [trace(history, attribution) for history in histories]
+    keys = sorted(asked | {variant for traces in found for variant in traces})
+    return {key: tuple(chain.from_iterable(traces.get(key, ()) for traces in found)) for key in keys}
+
+
+def _texts(answers: Sequence[Answer]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for answer in answers:
+        texts.setdefault(answer.query.quantity, answer.query.text)
+    return texts

@@ -1,1 +1,0 @@
-"""PURE. The quantities a run asks for: name, unit, labels and the PromQL that engines offer for each."""

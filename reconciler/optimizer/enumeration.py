@@ -1,0 +1,672 @@
+"""The best configurations of many models at once, by exact enumeration: one, two or more variants of a model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.optimizer.configurations import (
+    Configurations,
+    choice_value,
+    configurations_of,
+    idle_value,
+    replicas_for,
+    shortage,
+)
+from reconciler.optimizer.formulation import TOLERANCE, UNBOUNDED, Formulation
+from reconciler.optimizer.highs import Flags, Floats, Integers
+
+# --- was reconciler/optimizer/fleet/narrowing.py:
+# Which counts of a choice can be in a configuration that is worth looking at: a bound by the price of demand.
+# Whatever x >= 0 a unit of covered demand is worth, a configuration of a row costs at least idle + x * must + sum of
+# amounts * min(price, x) + sum over its choices of d(n) with d(n) = cost * n + start * max(n - standing, 0) + what
+# else it costs at least - x * carried * n and d is convex: of one choice only an interval of counts keeps the sum
+# below a limit. The best x is where supply meets demand when replicas are divisible; the bound is then off by about
+# one replica.
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """By choice d: its constant, its slope up to the standing count and beyond, and its least; by row what is left.
+
+    `left` is how much the d of a row's choices may sum up to.
+    """
+
+    _standing: Floats
+    _constant: Floats
+    _running: Floats
+    _starting: Floats
+    _least: Floats
+    _left: Floats
+    _covered: Floats
+
+    @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
+    def of(cls, priced: Formulation, limit: Floats) -> "Narrowing":
+        """For configurations that cost at most `limit`, by row."""
+        choices, variants, rows = priced.choices, priced.variants, priced.rows
+        price = _clearing(priced)
+        covered = price * rows.must + (rows.amounts * np.minimum(rows.prices, price[:, None])).sum(axis=1)
+        standing = choices.standing.astype(np.float64)
+        running = choices.cost - price[choices.row] * choices.carried
+        starting = running + choices.start
+        spared = (~choices.is_standing).astype(np.float64) - variants.was_active[choices.variant]
+        constant = choices.fixed + variants.touch[choices.variant] * spared
+        fewest = np.maximum(choices.lowest, 1).astype(np.float64)
+        kink = np.clip(standing, fewest, np.maximum(choices.highest, fewest))
+        ends = [
+            constant + running * count + choices.start * np.maximum(count - standing, 0.0)
+            for count in (fewest, kink, np.maximum(choices.highest, fewest))
+        ]
+        room = TOLERANCE * (np.abs(limit) + covered)
+        return cls(
+            _standing=standing,
+            _constant=constant,
+            _running=running,
+            _starting=starting,
+            _least=np.minimum.reduce(ends),
+            _left=(limit - covered - idle_value(priced) + room)[choices.row],
+            _covered=covered,
+        )
+
+    def bound(self, priced: Formulation) -> Floats:
+        """By row what any configuration costs at least, whichever variants serve."""
+        served = np.bincount(priced.variants.row, self.least(priced), minlength=len(self._covered))
+        total: Floats = self._covered + idle_value(priced) + served
+        return np.where(np.isfinite(total), total - TOLERANCE * np.abs(total), -np.inf)
+
+    def least(self, priced: Formulation) -> Floats:
+        """By variant the least d of its choices, or of none of them."""
+        choices, variants = priced.choices, priced.variants
+        least = np.full(len(variants.keys), np.inf)
+        is_open = choices.highest >= np.maximum(choices.lowest, 1)
+        np.minimum.at(least, choices.variant, np.where(is_open, self._least, np.inf))
+        return np.where(variants.is_forced, least, np.minimum(least, 0.0))
+
+    def lost(self, choice: Integers, count: Integers) -> Floats:
+        """The d of so many replicas, at least one."""
+        started = np.maximum(count - self._standing[choice], 0.0)
+        running = self._constant[choice] + self._running[choice] * count
+        total: Floats = running + (self._starting[choice] - self._running[choice]) * started
+        return total
+
+    def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:
+        """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first.
+
+        `other` -1 is none.
+        """
+        return self.within(choice, self._left[choice] - np.where(other >= 0, self._least[other], 0.0), most)
+
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
+    def within(self, choice: Integers, left: Floats, most: Integers) -> tuple[Integers, Integers]:
+        """The first and last of 1 to `most` of `choice` whose d is at most `left`; none where last < first."""
+        left = left - self._constant[choice]
+        running, starting, standing = self._running[choice], self._starting[choice], self._standing[choice]
+        spare = left - running * standing  # at the standing count
+        by_running, by_starting = left / running, standing + spare / starting
+        is_kept = spare >= 0
+        last = np.where(is_kept, np.where(starting > 0, by_starting, UNBOUNDED), np.where(running > 0, by_running, 0.0))
+        first = np.where(running < 0, by_running, 1.0)
+        # Ever more replicas are ever better: then nothing is known.
+        first, last = np.where(starting < 0, 1.0, first), np.where(starting < 0, UNBOUNDED, last)
+        first, last = first - TOLERANCE * np.abs(first), last + TOLERANCE * np.abs(last)
+        first, last = np.where(np.isnan(first), 1.0, first), np.where(np.isnan(last), UNBOUNDED, last)
+        return np.clip(np.ceil(first), 1, UNBOUNDED).astype(np.int64), np.clip(np.floor(last), 0, most).astype(np.int64)
+
+
+def _clearing(priced: Formulation) -> Floats:
+    """By row the price of demand at which divisible replicas would cover just what is worth it."""
+    choices, rows = priced.choices, priced.rows
+    width = rows.amounts.shape[1]
+    row = np.concatenate([choices.row, choices.row, np.repeat(np.arange(len(rows.must)), width)])
+    starting = np.maximum(choices.highest - choices.standing, 0)
+    running, started = choices.cost / choices.carried, (choices.cost + choices.start) / choices.carried
+    price = np.concatenate([running, started, rows.prices.ravel()])
+    supplied = [choices.carried * choices.standing, choices.carried * starting]
+    amount = np.minimum(np.concatenate([*supplied, rows.amounts.ravel()]), rows.demand[row])
+    order = np.lexsort((price, row))
+    row, price, total = row[order], price[order], np.cumsum(amount[order])
+    begins = np.searchsorted(row, np.arange(len(rows.must)))
+    before = np.concatenate([[0.0], total])[begins]
+    is_met = total - before[row] >= rows.demand[row] * (1 - TOLERANCE)
+    found = np.zeros(len(rows.must))
+    # The first price at which it is met, else the highest there is.
+    for chosen in (np.arange(len(row)), np.flatnonzero(is_met)[::-1]):
+        found[row[chosen]] = price[chosen]
+    return np.where(np.isfinite(found * rows.demand), found, 0.0)
+
+
+# --- was reconciler/optimizer/fleet/pairs.py:
+# The best configurations of many models at once, where at most two variants of a model serve: exact enumeration. With
+# one variant the best count is known in closed form: value is convex in it, so the integers next to where the
+# marginal cost meets the marginal price of the demand, besides the standing count, where touching costs something.
+# With two, every useful count of the one that needs fewer is tried, and the other is known again. All models are
+# evaluated together, as flat arrays of (model, pair, count).
+
+LONGEST = 4096
+"""Counts that are tried of a pair's smaller side; a model that needs more is looked at as one of many variants."""
+
+_CHUNK = 400_000
+"""Entries evaluated at once: some 100 MB of arrays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestCounts:
+    """The best configuration of each single choice and each pair, in row order; `second` is -1 for a single.
+
+    `value` is infinite where none is feasible. A row's configuration without replicas has both choices -1.
+    """
+
+    row: Integers
+    first: Integers
+    first_count: Integers
+    second: Integers
+    second_count: Integers
+    value: Floats
+
+    def at(self, chosen: Integers | Flags) -> "BestCounts":
+        """Those of an index or a mask."""
+        return BestCounts(
+            row=self.row[chosen],
+            first=self.first[chosen],
+            first_count=self.first_count[chosen],
+            second=self.second[chosen],
+            second_count=self.second_count[chosen],
+            value=self.value[chosen],
+        )
+
+
+def merged(parts: list[BestCounts]) -> BestCounts:
+    """All of several."""
+    return BestCounts(
+        row=np.concatenate([each.row for each in parts]),
+        first=np.concatenate([each.first for each in parts]),
+        first_count=np.concatenate([each.first_count for each in parts]),
+        second=np.concatenate([each.second for each in parts]),
+        second_count=np.concatenate([each.second_count for each in parts]),
+        value=np.concatenate([each.value for each in parts]),
+    )
+
+
+class Pairs:
+    """What does not depend on prices: which singles and pairs there are, and which counts are worth trying.
+
+    Of the rows of `is_paired` these are all configurations. Of those of `is_mixed` more variants may serve, and these
+    are most of what is any good; all others belong to the general search.
+    """
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self.is_paired, self._is_lone = _is_paired(formulation)
+        choices, variants = formulation.choices, formulation.variants
+        count = len(formulation.rows.requirements)
+        self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
+        is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
+        self._singles = np.flatnonzero(self._is_lone[choices.row] & is_alone_allowed)
+        pairs = self._pairs_of(formulation)
+        is_long = np.minimum(pairs.most_left, pairs.most_right) > LONGEST
+        self.is_paired[choices.row[pairs.left[is_long]]] = False
+        self._pairs = pairs.at(~is_long)
+        self.is_mixed: Flags = self._is_lone & ~self.is_paired
+
+    @property
+    def is_listed(self) -> Flags:
+        """Rows of which no configuration needs the general search, unless there are too many of them."""
+        return self.is_paired | self.is_mixed
+
+    def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> BestCounts:
+        """The best of each single and pair under the costs of `priced`, which is this fleet with prices added.
+
+        Pairs that are worse than the best of their row by more than the fraction `near` and `regret` may be missing.
+        """
+        parts = [self._idle(priced), self._alone(priced)]
+        tried = self._tried(priced, _limit(least_by_row(priced, merged(parts)), near, regret))
+        parts += [_together(priced, part) for part in tried.parts()]
+        return merged(parts)
+
+    def _pairs_of(self, formulation: Formulation) -> "_Sides":
+        """Choices of two variants of one row, and how many counts of each are of any use."""
+        choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+        allowed = self._is_lone & (rows.active_limit >= 2)
+        left, right = _within_rows(formulation, allowed)
+        is_apart = choices.variant[left] != choices.variant[right]
+        forced = variants.is_forced[choices.variant[left]].astype(np.int64)
+        forced += variants.is_forced[choices.variant[right]]
+        is_usable = (choices.highest[left] > 0) & (choices.highest[right] > 0)
+        keep = is_apart & is_usable & (forced == self._forced[choices.row[left]])
+        left, right = left[keep], right[keep]
+        return _Sides(left, right, self._useful(left, right), self._useful(right, left))
+
+    def _tried(self, priced: Formulation, limit: Floats) -> "_Tried":
+        """The counts to try of one side of each pair: of the side that has fewer."""
+        pairs, narrowing = self._pairs, Narrowing.of(priced, limit)
+        first_left, last_left = narrowing.counts(pairs.left, pairs.right, pairs.most_left)
+        first_right, last_right = narrowing.counts(pairs.right, pairs.left, pairs.most_right)
+        swap = last_right - first_right < last_left - first_left
+        one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
+        begin, end = np.where(swap, first_right, first_left), np.where(swap, last_right, last_left) + 1
+        is_open = begin < end
+        return _Tried(one[is_open], other[is_open], begin[is_open], (end - begin)[is_open])
+
+    def _useful(self, choice: Integers, other: Integers) -> Integers:
+        """The largest count worth trying beside at least one replica of the other."""
+        choices, demand = self._formulation.choices, self._formulation.rows.demand
+        rest = np.maximum(demand[choices.row[choice]] - choices.carried[other], 0.0)
+        needed = replicas_for(rest, choices.carried[choice])
+        needed = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
+        return np.minimum(needed, choices.highest[choice])
+
+    def _idle(self, priced: Formulation) -> BestCounts:
+        """No replicas at all, where nothing is forced or must be covered."""
+        rows = priced.rows
+        is_allowed = self._is_lone & (self._forced == 0) & (rows.must <= 0)
+        row = np.flatnonzero(is_allowed)
+        none = np.full(len(row), -1)
+        value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
+        zero = np.zeros(len(row), dtype=np.int64)
+        return BestCounts(row=row, first=none, first_count=zero, second=none, second_count=zero, value=value)
+
+    def _alone(self, priced: Formulation) -> BestCounts:
+        choice = self._singles
+        row = priced.choices.row[choice]
+        nothing = np.zeros(len(choice))
+        count, value = fill(priced, choice, nothing)
+        value = value + idle_value(priced)[row]
+        return BestCounts(
+            row=row,
+            first=choice,
+            first_count=count,
+            second=np.full(len(choice), -1),
+            second_count=np.zeros(len(choice), dtype=np.int64),
+            value=value,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Pairs of choices, with the largest count of each side that is of use beside the other."""
+
+    left: Integers
+    right: Integers
+    most_left: Integers
+    most_right: Integers
+
+    def at(self, chosen: Flags) -> "_Sides":
+        return _Sides(self.left[chosen], self.right[chosen], self.most_left[chosen], self.most_right[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """Pairs of choices, and the counts to try of the first: so many from the lowest."""
+
+    first: Integers
+    second: Integers
+    lowest: Integers
+    counts: Integers
+
+    def parts(self) -> Iterator["_Tried"]:
+        """Slices that fit into memory."""
+        for part in slices(self.counts):
+            yield _Tried(self.first[part], self.second[part], self.lowest[part], self.counts[part])
+
+
+def slices(sizes: Integers) -> Iterator[slice]:
+    """Neighbours that together have not many more entries than are evaluated at once."""
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(ends):
+        before = ends[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), begin + 1)
+        yield slice(begin, end)
+        begin = end
+
+
+def _together(priced: Formulation, tried: _Tried) -> BestCounts:
+    """The best count of both sides of each pair."""
+    choices = priced.choices
+    pair = np.repeat(np.arange(len(tried.first)), tried.counts)
+    begins = np.cumsum(tried.counts) - tried.counts
+    number = np.arange(len(pair)) + (tried.lowest - begins)[pair]
+    one, other = tried.first[pair], tried.second[pair]
+    count, value = fill(priced, other, choices.carried[one] * number)
+    value = value + choice_value(priced, one, number)
+    value[number < choices.lowest[one]] = np.inf
+    least = np.minimum.reduceat(value, begins)
+    found = np.flatnonzero(value == least[pair])
+    winner = found[np.searchsorted(pair[found], np.arange(len(begins)))]
+    row = choices.row[tried.first]
+    return BestCounts(
+        row=row,
+        first=tried.first,
+        first_count=number[winner],
+        second=tried.second,
+        second_count=count[winner],
+        value=least + idle_value(priced)[row],
+    )
+
+
+def least_by_row(priced: Formulation, best: BestCounts) -> Floats:
+    """The least value of each row; infinite where it has none."""
+    least = np.full(len(priced.rows.requirements), np.inf)
+    np.minimum.at(least, best.row, best.value)
+    return least
+
+
+def _limit(least: Floats, near: float, regret: float) -> Floats:
+    """What is near enough to be looked at: all where nothing is known."""
+    magnitude = np.where(np.isfinite(least), np.abs(least), 0.0)
+    limit: Floats = least + near * magnitude + regret
+    return limit
+
+
+def _is_paired(formulation: Formulation) -> tuple[Flags, Flags]:
+    """Rows that no ratio joins to others, of which at most two variants serve at once; and without that condition."""
+    rows, variants = formulation.rows, formulation.variants
+    count = len(rows.requirements)
+    is_lone = np.bincount(formulation.block_of_row, minlength=formulation.blocks)[formulation.block_of_row] == 1
+    members = np.bincount(variants.row, minlength=count)
+    return is_lone & (np.minimum(members, rows.active_limit) <= 2), is_lone
+
+
+def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, Integers]:
+    """Every two choices of one row, the earlier on the left, for the rows that are allowed."""
+    starts = formulation.choice_starts
+    size = np.where(allowed, np.diff(starts), 0)
+    later = np.repeat(starts[1:], size)
+    left = np.concatenate([np.arange(a, a + n) for a, n in zip(starts[:-1], size, strict=True)] or [np.zeros(0, int)])
+    partners = later - left - 1
+    one = np.repeat(left, partners)
+    begins = np.cumsum(partners) - partners
+    other = np.arange(len(one)) - np.repeat(begins, partners) + one + 1
+    return one.astype(np.int64), other.astype(np.int64)
+
+
+def fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Integers, Floats]:
+    """The best count of `choice`, at least one, beside what is covered already, and what both are worth from there.
+
+    The value is the choice's own and the shortage's; infinite where the bounds leave no count.
+    """
+    choices, rows = priced.choices, priced.rows
+    row, carried = choices.row[choice], choices.carried[choice]
+    needed = replicas_for(rows.must[row] - covered, carried)
+    least = np.maximum(needed, np.maximum(choices.lowest[choice], 1))
+    most = choices.highest[choice]
+    is_open = least <= most
+    best, value = least, np.full(len(choice), np.inf)
+    for count in _counts(priced, choice, covered, least, most):
+        worth = choice_value(priced, choice, count) + shortage(priced, row, covered + carried * count)
+        is_better = is_open & (worth < value)
+        best, value = np.where(is_better, count, best), np.where(is_better, worth, value)
+    return best, value
+
+
+def _counts(
+    priced: Formulation, choice: Integers, covered: Floats, least: Integers, most: Integers
+) -> Iterator[Integers]:
+    choices, rows = priced.choices, priced.rows
+    standing = np.clip(choices.standing[choice], least, np.maximum(most, least))
+    yield standing
+    if not rows.amounts.size:
+        yield least
+        return
+    carried = choices.carried[choice]
+    running, starting = _wanted(priced)
+    kept = np.minimum((running[choice] - covered) / carried, choices.standing[choice])
+    ideal = np.clip(np.maximum(kept, (starting[choice] - covered) / carried), 0, UNBOUNDED)
+    for count in (np.floor(ideal + TOLERANCE), np.ceil(ideal - TOLERANCE)):
+        yield np.clip(count.astype(np.int64), least, np.maximum(most, least))
+
+
+def _wanted(priced: Formulation) -> tuple[Floats, Floats]:
+    """By choice how much demand is worth its running cost, and how much is worth starting a replica too."""
+    choices, rows = priced.choices, priced.rows
+    amounts, prices = rows.amounts[choices.row], rows.prices[choices.row]
+    gain = prices * choices.carried[:, None]
+    running = rows.must[choices.row] + (amounts * (gain > choices.cost[:, None])).sum(axis=1)
+    starting = rows.must[choices.row] + (amounts * (gain > (choices.cost + choices.start)[:, None])).sum(axis=1)
+    return running, starting
+
+
+# --- was reconciler/optimizer/fleet/mixes.py:
+# Configurations of models of which more than two variants may serve at once, of many models together. Variant by
+# variant, every count is tried that may still lead to a cost below a known limit: a bound by the price of demand says
+# which. Where only the best is asked for, a beginning that covers no more than another of its model and costs no less
+# is dropped, and the last variant's best count is known in closed form.
+
+MOST, MOST_LISTED = 20_000, 100_000
+"""Beginnings of one model that are looked at for its best, and for all; one with more is left to others."""
+
+_LIMITS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+"""Above the least that a model can cost, as a fraction of it: up to where its best is looked for, one after the other,
+where nothing is known of it or too much may be better than that."""
+
+_TOGETHER = 500
+"""Models that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """Configurations with their row and value, and the rows that have too many to look at: of these there is none."""
+
+    configurations: Configurations
+    row: Integers
+    value: Floats
+    lost: Integers
+
+
+def best_mixes(priced: Formulation, known: Floats, rows: Integers) -> Iterator[Mixed]:
+    """The cheapest configuration of each of these rows, where it costs at most what is known of it (infinite: nothing).
+
+    Rows that are in no answer have too many to look at, or none.
+    """
+    bound = Narrowing.of(priced, known).bound(priced)
+    left = rows[np.isfinite(bound[rows])]
+    for above in (0.0, *_LIMITS):
+        limit = np.minimum(known, bound + above * np.abs(bound)) if above else known
+        for mixed in _mixes(priced, limit, left[np.isfinite(limit[left])], is_best=True):
+            left = np.setdiff1d(left, np.concatenate([mixed.row, mixed.lost]) if above else mixed.row)
+            yield mixed
+
+
+def all_mixes(priced: Formulation, limit: Floats, rows: Integers) -> Iterator[Mixed]:
+    """All configurations of these rows that cost at most the `limit` of the row and hold no replica in vain."""
+    return _mixes(priced, limit, rows, is_best=False)
+
+
+def _mixes(priced: Formulation, limit: Floats, rows: Integers, *, is_best: bool) -> Iterator[Mixed]:
+    if not len(rows):
+        return
+    walk = _Walk(priced, limit, is_best=is_best)
+    for begin in range(0, len(rows), _TOGETHER):
+        yield walk.over(rows[begin : begin + _TOGETHER])
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Beginnings: their row, what they cover and cost, how many variants serve, and how much may still be lost."""
+
+    row: Integers
+    covered: Floats
+    cost: Floats
+    active: Integers
+    left: Floats
+
+    def at(self, chosen: Integers | Flags) -> "_Begun":
+        return _Begun(self.row[chosen], self.covered[chosen], self.cost[chosen], self.active[chosen], self.left[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Of each beginning the one that it continues, and the choice (-1 is none) and count by which."""
+
+    before: Integers
+    choice: Integers
+    count: Integers
+
+    def at(self, chosen: Integers | Flags) -> "_Step":
+        return _Step(self.before[chosen], self.choice[chosen], self.count[chosen])
+
+
+class _Walk:
+    """From the first variant of each model to its last."""
+
+    def __init__(self, priced: Formulation, limit: Floats, *, is_best: bool) -> None:
+        variants, choices = priced.variants, priced.choices
+        self._priced, self._limit, self._is_best = priced, limit, is_best
+        self._narrowing = Narrowing.of(priced, limit)
+        self._least = self._narrowing.least(priced)
+        self._bound = self._narrowing.bound(priced)
+        self._variants = np.searchsorted(variants.row, np.arange(len(limit) + 1))
+        self._choices = np.searchsorted(choices.variant, np.arange(len(variants.keys) + 1))
+        self._idle = idle_value(priced)
+        members = np.diff(self._variants)
+        self._is_limited = priced.rows.active_limit < members
+
+    def over(self, rows: Integers) -> Mixed:
+        """What there is of these rows."""
+        variants = self._by_width(rows)
+        place = np.full(len(self._limit), -1)
+        place[rows] = np.arange(len(rows))
+        nothing = np.zeros(len(rows))
+        left = self._limit[rows] - self._bound[rows]
+        left = left + TOLERANCE * np.abs(self._limit[rows])
+        begun = _Begun(rows, nothing, self._idle[rows], np.zeros(len(rows), dtype=np.int64), left)
+        is_lost = np.zeros(len(self._limit), dtype=np.bool_)
+        steps: list[_Step] = []
+        for column in range(variants.shape[1] - self._is_best):
+            step, begun = self._continued(begun, variants[place[begun.row], column], is_lost)
+            if self._is_best:
+                kept = self._undominated(begun)
+                step, begun = step.at(kept), begun.at(kept)
+            steps.append(step)
+        if self._is_best:
+            step, value = self._closed(begun, variants[place[begun.row], -1])
+            row = begun.row[step.before]
+            order = np.lexsort((value, row))
+            found = order[np.searchsorted(row[order], np.unique(row))]
+            found = found[value[found] <= self._limit[row[found]]]
+            steps.append(step.at(found))
+            row, value = row[found], value[found]
+        else:
+            row, value = begun.row, self._value(begun)
+            found = np.flatnonzero((value <= self._limit[row]) & ~self._is_in_vain(begun, steps))
+            steps.append(_Step(found, np.full(len(found), -1), np.zeros(len(found), dtype=np.int64)))
+            row, value = row[found], value[found]
+        return Mixed(
+            configurations=self._configurations(row, steps), row=row, value=value, lost=np.flatnonzero(is_lost)
+        )
+
+    def _by_width(self, rows: Integers) -> Integers:
+        """By row its variants (-1 is none), the one with most counts that may be worth it at the end."""
+        choices, rows_of = self._priced.choices, self._priced.rows
+        useful = replicas_for(rows_of.demand[choices.row], choices.carried)
+        left = (self._limit - self._bound)[choices.row] + self._least[choices.variant]
+        first, last = self._narrowing.within(np.arange(len(choices.keys)), left, np.maximum(useful, 1))
+        width = np.bincount(choices.variant, np.maximum(last - first + 1, 0), minlength=len(self._least))
+        begins, sizes = self._variants[rows], self._variants[rows + 1] - self._variants[rows]
+        found = np.full((len(rows), int(sizes.max(initial=0))), -1)
+        owner = np.repeat(np.arange(len(rows)), sizes)
+        offset = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        variant = begins[owner] + offset
+        order = np.lexsort((variant, width[variant], owner))
+        found[owner, found.shape[1] - sizes[owner] + offset] = variant[order]
+        return found
+
+    def _continued(self, begun: _Begun, variant: Integers, is_lost: Flags) -> tuple[_Step, _Begun]:
+        """Each beginning with none of a variant, and with every count of every choice that may be worth it."""
+        choices = self._priced.choices
+        left = begun.left + np.where(variant >= 0, self._least[variant], 0.0)
+        may_idle = (variant < 0) | ~self._priced.variants.is_forced[variant]
+        idle = np.flatnonzero(may_idle & (left >= 0))
+        owner, choice = self._offered(begun, variant)
+        rest = np.maximum(self._priced.rows.demand[begun.row[owner]] - begun.covered[owner], 0.0)
+        needed = replicas_for(rest, choices.carried[choice])
+        most = np.maximum.reduce([needed, choices.lowest[choice], choices.standing[choice], np.ones_like(needed)])
+        first, last = self._narrowing.within(choice, left[owner], np.minimum(most, choices.highest[choice]))
+        first = np.maximum(first, choices.lowest[choice])
+        counts = np.maximum(last - first + 1, 0)
+        size = np.bincount(begun.row[owner], counts, minlength=len(is_lost))
+        is_lost |= size > (MOST if self._is_best else MOST_LISTED)
+        counts[is_lost[begun.row[owner]]] = 0
+        idle = idle[~is_lost[begun.row[idle]]]
+        entry = np.repeat(np.arange(len(owner)), counts)
+        count = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts) + first[entry]
+        owner, choice = owner[entry], choice[entry]
+        step = _Step(
+            np.concatenate([idle, owner]),
+            np.concatenate([np.full(len(idle), -1), choice]),
+            np.concatenate([np.zeros(len(idle), dtype=np.int64), count]),
+        )
+        before, none = begun.at(step.before), np.zeros(len(idle))
+        return step, _Begun(
+            before.row,
+            before.covered + np.concatenate([none, choices.carried[choice] * count]),
+            before.cost + np.concatenate([none, choice_value(self._priced, choice, count)]),
+            before.active + (step.choice >= 0),
+            left[step.before] - np.concatenate([none, self._narrowing.lost(choice, count)]),
+        )
+
+    def _offered(self, begun: _Begun, variant: Integers) -> tuple[Integers, Integers]:
+        """By beginning the choices of a variant, where one more may serve."""
+        is_open = (variant >= 0) & (begun.active < self._priced.rows.active_limit[begun.row])
+        begins = self._choices[variant]
+        sizes = np.where(is_open, self._choices[variant + 1] - begins, 0)
+        owner = np.repeat(np.arange(len(variant)), sizes)
+        return owner, begins[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+    def _undominated(self, begun: _Begun) -> Integers:
+        """Beginnings that cover more than all cheaper ones of their model, of as many variants where that counts."""
+        rows = self._priced.rows
+        covered = np.minimum(begun.covered, rows.demand[begun.row])
+        group = begun.row * (len(self._least) + 1) + np.where(self._is_limited[begun.row], begun.active, 0)
+        order = np.lexsort((begun.cost, -covered, group))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[np.argsort(begun.cost[order], kind="stable")] = np.arange(len(order))
+        # A later group's ranks are all below those of the groups before it.
+        rank -= group[order] * len(order)
+        kept: Integers = np.sort(order[rank == np.minimum.accumulate(rank)])
+        return kept
+
+    def _closed(self, begun: _Begun, variant: Integers) -> tuple[_Step, Floats]:
+        """With the best count of each choice of the last variant, and none of it, and what that is worth."""
+        owner, choice = self._offered(begun, variant)
+        count, value = fill(self._priced, choice, begun.covered[owner])
+        idle = np.flatnonzero((variant < 0) | ~self._priced.variants.is_forced[variant])
+        step = _Step(
+            np.concatenate([idle, owner]),
+            np.concatenate([np.full(len(idle), -1), choice]),
+            np.concatenate([np.zeros(len(idle), dtype=np.int64), count]),
+        )
+        return step, np.concatenate([self._value(begun.at(idle)), begun.cost[owner] + value])
+
+    def _value(self, begun: _Begun) -> Floats:
+        """What whole configurations cost; infinite where they cover less than they must."""
+        rows = self._priced.rows
+        value = begun.cost + shortage(self._priced, begun.row, begun.covered)
+        return np.where(begun.covered < rows.must[begun.row] * (1 - TOLERANCE), np.inf, value)
+
+    def _is_in_vain(self, begun: _Begun, steps: list[_Step]) -> Flags:
+        """Whether one replica less of some choice covers as much: that costs no more and takes no more of anything."""
+        choices = self._priced.choices
+        spare = begun.covered - self._priced.rows.demand[begun.row]
+        found = np.zeros(len(spare), dtype=np.bool_)
+        for choice, count in zip(*_history(np.arange(len(spare)), steps), strict=True):
+            # The standing count may be worth it all the same: it changes nothing.
+            is_free = (count > np.maximum(choices.lowest[choice], 1)) & (count != choices.standing[choice])
+            found |= (choice >= 0) & is_free & (choices.carried[choice] <= spare)
+        return found
+
+    def _configurations(self, row: Integers, steps: list[_Step]) -> Configurations:
+        chosen, counts = _history(np.arange(len(row)), steps)
+        block = self._priced.block_of_row[row]
+        return configurations_of(block, chosen, counts, len(self._priced.choices.keys))
+
+
+def _history(found: Integers, steps: list[_Step]) -> tuple[list[Integers], list[Integers]]:
+    """By step the choices and counts that led to what was found in the last."""
+    chosen, counts = [], []
+    for step in reversed(steps):
+        chosen.append(step.choice[found])
+        counts.append(step.count[found])
+        found = step.before[found]
+    return chosen, counts

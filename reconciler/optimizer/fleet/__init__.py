@@ -1,1 +1,0 @@
-"""PURE. All models together: pools, budgets, priorities and what a change costs, with a bound on any better plan."""
