@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.measured.answers import Absence, NoAnswer
 
 
@@ -128,3 +128,17 @@ NOT_ASKED = Hold(kind=HoldKind.METRICS_MISSING, words="no metrics were asked for
 def hold_of(absence: NoAnswer) -> Hold:
     """The hold that the lack of an answer amounts to."""
     return Hold(kind=_OF_ABSENCES[absence.absence], words=absence.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenResource:
+    """A resource that cannot be used, and why: shown as held, its scale target counted as it stands."""
+
+    key: ResourceKey
+    place: Place
+    reason: str
+
+    @property
+    def hold(self) -> Hold:
+        """Why nothing can be decided about it."""
+        return Hold(kind=HoldKind.RESOURCE_UNREADABLE, words=self.reason, place=self.place)

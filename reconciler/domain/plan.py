@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -14,6 +13,7 @@ from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, Proposed
 from reconciler.domain.provenance import Figure
 from reconciler.domain.reported.pages import AskedPrometheus
 from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.variant_forms import StatusShape
 
 RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""

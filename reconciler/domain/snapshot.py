@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.declared.declarations import BrokenResource, Form, StatusShape
-from reconciler.domain.declared.places import Condition, DeliveryPlace, DocumentRef, EntryPlace
+from reconciler.domain.declared.places import DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.declared.tracking import TrackedHistory, TrackedTarget
 from reconciler.domain.declared.workloads import Workload
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
 from reconciler.domain.measured.observed import Observed
@@ -17,6 +16,7 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import Settings
+from reconciler.domain.variant_forms import Condition, Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.written_counts import WrittenCounts
 

@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, finding_of
 from reconciler.domain.inventory import Allocation
@@ -14,6 +13,7 @@ from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import name_field

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from reconciler.domain.declared.declarations import StatusShape
-from reconciler.domain.declared.places import Condition
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import RATE, Decision, Outcome
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
+from reconciler.domain.variant_forms import Condition, StatusShape
 from reconciler.report.formatting import one_line
 
 # --- was reconciler/report/status.py:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import MOST_NAMED, name_first
 

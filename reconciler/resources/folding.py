@@ -5,24 +5,19 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import (
-    BrokenResource,
-    Declaration,
-    IgnoredNamespace,
-    ListedClass,
-    ListedCost,
-    VariantResource,
-)
-from reconciler.domain.declared.saturation_settings import UpstreamNamespace
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.inference.folding import FoldedInference, fold_inference
 from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
 from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
+from reconciler.resources.llmd.entries import UpstreamSettings
 from reconciler.resources.llmd.scopes import choose_in_force
-from reconciler.resources.objects import Piece, UpstreamSettings
+from reconciler.resources.objects import Piece
+from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)

@@ -6,19 +6,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import (
-    BrokenResource,
-    IgnoredNamespace,
-    ListedClass,
-    ListedCost,
-    VariantResource,
-)
-from reconciler.domain.declared.inference import InferenceModel, InferenceObjective, InferencePool, ModelRewrite
-from reconciler.domain.declared.kthena import BindingResource, ModelResource, PolicyResource, ServingResource
-from reconciler.domain.declared.llmaz import BackendRuntime, GlobalConfig, InferenceService, OpenModel, Playground
 from reconciler.domain.declared.places import DocumentRef
-from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
-from reconciler.domain.declared.workloads import ReplicaOwner, Workload
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import name_field
@@ -28,43 +17,8 @@ DEFAULT_NAMESPACE = "default"
 # Substitution by Flux, by a Helm chart, by Kustomize's old vars: what stands there is not what is applied.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """One ConfigMap of the upstream autoscaler with the entries of it that can be used."""
-
-    cluster: str
-    namespace: str
-    name: str
-    place: Place
-    saturation: tuple[SaturationEntry, ...] = ()
-    zero: tuple[ZeroEntry, ...] = ()
-
-
-Piece: TypeAlias = (
-    VariantResource
-    | PolicyResource
-    | BindingResource
-    | ModelResource
-    | ServingResource
-    | Workload
-    | ReplicaOwner
-    | ListedClass
-    | ListedCost
-    | IgnoredNamespace
-    | UpstreamNamespace
-    | UpstreamSettings
-    | BrokenResource
-    | Finding
-    | OpenModel
-    | Playground
-    | InferenceService
-    | BackendRuntime
-    | GlobalConfig
-    | InferencePool
-    | InferenceObjective
-    | InferenceModel
-    | ModelRewrite
-)
+Piece: TypeAlias = object
+"""A record of what an object declares, or a finding about it: every kind has records of its own."""
 Name = Annotated[str, Field(min_length=1, max_length=253, description="a name")]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote

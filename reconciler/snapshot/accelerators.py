@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import Form, ListedCost, VariantResource
-from reconciler.domain.declared.llmaz import Flavor, FlavorChoice
 from reconciler.domain.declared.workloads import NodeTerm, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
@@ -15,8 +13,10 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, PoolSettings
 from reconciler.domain.snapshot import Option
+from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.resources.llmaz.flavors import order_flavors, recognise_flavor
+from reconciler.resources.variants import Flavor, FlavorChoice, ListedCost, VariantResource
 
 # --- was reconciler/snapshot/catalogs.py:
 # The catalog of a cluster: what is configured, what upstream's ConfigMap lists, and common product names.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.domain.declared.declarations import BrokenResource, Declaration
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.globs import path_matches
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import ClusterSettings, Settings

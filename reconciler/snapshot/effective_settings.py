@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, TypeVar
 
-from reconciler.domain.declared.declarations import Declaration, Form, ListedClass, SloClassRef, VariantResource
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.places import Annotation
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.globs import path_matches
@@ -15,6 +15,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
+from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
@@ -28,6 +29,7 @@ from reconciler.domain.variant_settings import (
     SettingDefinition,
     VariantSettings,
 )
+from reconciler.resources.variants import ListedClass, SloClassRef, VariantResource
 
 # --- was reconciler/snapshot/variants/settings.py:
 # Effective variant settings: the first layer that says something wins, and what it displaced is kept.

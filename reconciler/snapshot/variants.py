@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.domain.declared.declarations import BrokenResource, Declaration, Form, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.kthena import ModelBackend, ModelResource
-from reconciler.domain.declared.llmaz import FlavorChoice, InferenceService
+from reconciler.domain.declared.llmaz import InferenceService
 from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.profiles import PerformanceProfile
@@ -18,6 +18,7 @@ from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Option, Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
@@ -31,6 +32,7 @@ from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.flavors import recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
+from reconciler.resources.variants import FlavorChoice, VariantResource
 from reconciler.snapshot.accelerators import (
     Running,
     build_catalog,
@@ -251,7 +253,7 @@ class _Index:
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration, proposals: Iterable[Proposal]) -> "_Index":
         chosen = {cluster.name for cluster in settings.clusters}
-        served = join_served_models(declaration)
+        served = join_served_models(declaration.llmaz, declaration.workloads, declaration.broken)
         tracked = settle_minimums(tracked_targets(declaration.kthena), proposals)
         others = (*kthena_variants(declaration, tracked), *llmaz_variants(served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))

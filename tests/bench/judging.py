@@ -12,13 +12,13 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.recording import Recording
 from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.pipeline.recording import read_recording, write_recording
 from reconciler.pipeline.run import prepare

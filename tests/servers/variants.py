@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from reconciler.domain.declared.declarations import Form, StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.kthena import KthenaResources
 from reconciler.domain.declared.llmaz import Llmaz
 from reconciler.domain.declared.places import DocumentRef
@@ -17,11 +17,13 @@ from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.folding import merge
+from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers
 from reconciler.snapshot.variants import build_catalogs, join_variants

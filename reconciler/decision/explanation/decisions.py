@@ -10,8 +10,7 @@ from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.shrinking import why_outage
 from reconciler.decision.staging.verdicts import verdict_of
 from reconciler.decision.variant_states import VariantState, is_counted
-from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.holds import Hold
+from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Observation, Performance

@@ -9,26 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.resources.variants import Flavor
 
 DEFAULT_BACKEND = "vllm"
 MODEL_LABEL = "llmaz.io/model-name"
 FAMILY_LABEL = "llmaz.io/model-family-name"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flavor:
-    """Accelerators that a replica may run on; `devices` counts them by resource."""
-
-    name: str
-    devices: Mapping[str, int] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    place: Place
-
-    @property
-    def instance_type(self) -> str:
-        """The machine it is on, as `INSTANCE-TYPE` says it in either case; empty when it does not."""
-        return next((value for key, value in self.params.items() if key.lower() == "instance-type"), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,29 +30,6 @@ class OpenModel:
     def find_flavor(self, name: str) -> Flavor | None:
         """The flavor of that name, as llmaz finds it: the first."""
         return next((flavor for flavor in self.flavors if flavor.name == name), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedFlavor:
-    """A flavor that a replica may run on, the preferred one at rank 0; `flavor` is None when the model lacks it."""
-
-    name: str
-    rank: int
-    flavor: Flavor | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlavorChoice:
-    """The flavors that `pods` pods of a replica may run on, and the field that says in which order.
-
-    `is_placed` says whether the pods run where a flavor's node selector wants them: None when nothing in Git tells the
-    scheduler.
-    """
-
-    ranked: tuple[RankedFlavor, ...]
-    field: tuple[str, ...]
-    pods: int
-    is_placed: bool | None
 
 
 class ModelRole(StrEnum):

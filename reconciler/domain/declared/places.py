@@ -12,18 +12,6 @@ PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A Kubernetes condition as it stands in Git."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str
-    observed_generation: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRef:
     """One object inside a file: the document's position, and the field path to it inside a `List`."""
 

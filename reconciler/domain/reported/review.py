@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.declared.declarations import BrokenResource
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, TotalCost

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DeliveryPlace, DocumentRef
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_forms import StatusShape
 from reconciler.errors import InputError
 from reconciler.manifests.edits import AppendDocument
 from reconciler.pipeline.drafting.open_documents import FileEdit, OpenSheet, Sheet

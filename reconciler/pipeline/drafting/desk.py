@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_forms import StatusShape
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
 from reconciler.pipeline.drafting.delivery import Deliverer, Delivery

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.inference import (
     EXPERIMENTAL_GROUP,
     ROUTER_GROUP,
@@ -15,6 +14,7 @@ from reconciler.domain.declared.inference import (
     ModelRewrite,
     PoolRef,
 )
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.duplicates import report_duplicate, split_duplicates

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.kthena import (
     BindingResource,
     KthenaResources,
@@ -14,6 +13,7 @@ from reconciler.domain.declared.kthena import (
     ServingResource,
 )
 from reconciler.domain.declared.tracking import Rate, Select
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.manifests.wording import join_words
 from reconciler.resources.duplicates import report_duplicate, split_duplicates

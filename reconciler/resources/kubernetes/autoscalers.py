@@ -10,14 +10,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import Form, StatusShape, VariantResource
 from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.identity import Severity
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.validation import LooseShape, NonEmpty, is_templated, validate
+from reconciler.resources.variants import VariantResource
 
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"

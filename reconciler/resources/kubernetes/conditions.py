@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.places import Condition
 from reconciler.domain.identity import Place, Severity
+from reconciler.domain.variant_forms import Condition
 from reconciler.resources.validation import Shape, validate
 
 _DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"

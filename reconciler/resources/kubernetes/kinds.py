@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from reconciler.domain.declared.declarations import IgnoredNamespace
-from reconciler.domain.declared.saturation_settings import UpstreamNamespace
 from reconciler.domain.variant_settings import IGNORE
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.kinds import GENERATED, Family, Kind
@@ -11,6 +9,7 @@ from reconciler.resources.kubernetes.autoscalers import read_autoscaler, read_sc
 from reconciler.resources.kubernetes.deployments import read_deployment, read_stateful_set
 from reconciler.resources.kubernetes.leader_workers import read_leader_worker_set
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
+from reconciler.resources.variants import IgnoredNamespace, UpstreamNamespace
 
 _OPTED_IN = "wva.llmd.ai/config-enabled"
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.llmaz import Flavor, ModelClaim, OpenModel, RankedFlavor
+from reconciler.domain.declared.llmaz import ModelClaim, OpenModel
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.inventory import Accelerator, Catalog
+from reconciler.resources.variants import Flavor, RankedFlavor
 
 # Where clouds and node discovery say what a node is, in the order they are looked at; other labels follow.
 _NODE_KEYS = (

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import BrokenResource
 from reconciler.domain.declared.llmaz import (
     BackendRuntime,
     GlobalConfig,
@@ -14,6 +13,7 @@ from reconciler.domain.declared.llmaz import (
     Playground,
 )
 from reconciler.domain.declared.workloads import ReplicaOwner
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.resources.duplicates import report_duplicate, split_duplicates
 from reconciler.resources.llmaz.served_models import find_owners

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.llmaz import Flavor, OpenModel
+from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kubernetes.conditions import Time
@@ -14,6 +14,7 @@ from reconciler.resources.llmaz.fields import Quantities, check_devices, check_n
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.specs import read_resource
 from reconciler.resources.validation import Shape
+from reconciler.resources.variants import Flavor
 
 _PROTOCOLS = ("oss", "s3", "gcs", "ollama", "host")
 _ADDRESSES: Mapping[str, tuple[re.Pattern[str], str]] = {

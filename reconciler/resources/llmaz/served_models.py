@@ -1,9 +1,8 @@
 """Playgrounds and Services joined with the models, runtimes and settings that they mean: what a variant is made of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import BrokenResource, Declaration
 from reconciler.domain.declared.llmaz import (
     FAMILY_LABEL,
     BackendRuntime,
@@ -11,15 +10,15 @@ from reconciler.domain.declared.llmaz import (
     Llmaz,
     OpenModel,
     Playground,
-    RankedFlavor,
     Serving,
 )
 from reconciler.domain.declared.workloads import ReplicaOwner, Workload
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.llmaz.flavors import place_on, rank_flavors
 from reconciler.resources.llmaz.launching import DEFAULT_CONFIG, SPECULATIVE_CONFIG, run_backend
+from reconciler.resources.variants import RankedFlavor
 
 SCHEDULER = "inftyai-scheduler"
 
@@ -92,12 +91,14 @@ class Shelf:
         return None if config is None else config.scheduler_name == SCHEDULER
 
 
-def join_served_models(declaration: Declaration) -> tuple[ServedModel, ...]:
+def join_served_models(
+    llmaz: Llmaz, workloads: Iterable[Workload], broken: Sequence[BrokenResource]
+) -> tuple[ServedModel, ...]:
     """Every Playground and Service whose scale target can be used, sorted by key."""
-    shelf = Shelf.of(declaration.llmaz, declaration.broken)
-    workloads = {workload.key: workload for workload in declaration.workloads}
-    servings = sorted(declaration.llmaz.servings, key=lambda serving: serving.key)
-    return tuple(_join(serving, workloads[serving.key], shelf) for serving in servings if serving.key in workloads)
+    shelf = Shelf.of(llmaz, tuple(broken))
+    by_key = {workload.key: workload for workload in workloads}
+    servings = sorted(llmaz.servings, key=lambda serving: serving.key)
+    return tuple(_join(serving, by_key[serving.key], shelf) for serving in servings if serving.key in by_key)
 
 
 def _join(serving: Serving, workload: Workload, shelf: Shelf) -> ServedModel:

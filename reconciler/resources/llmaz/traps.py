@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, RankedFlavor, Serving
+from reconciler.domain.declared.llmaz import Llmaz, OpenModel, Playground, Serving
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.kubernetes.command_lines import read_flags
@@ -11,6 +11,7 @@ from reconciler.resources.llmaz.fields import SKIP_LOADER
 from reconciler.resources.llmaz.flavors import rank_flavors
 from reconciler.resources.llmaz.launching import find_config
 from reconciler.resources.llmaz.served_models import SCHEDULER, Shelf
+from reconciler.resources.variants import RankedFlavor
 
 _UNLOADED = ("s3", "gcs")
 _TENSOR_PARALLEL = ("tensor-parallel-size", "tp", "tp-size")

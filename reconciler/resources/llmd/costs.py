@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
 
-from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.units import cost_per_hour_from_cents
 from reconciler.manifests.wording import describe
 from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.variants import ListedCost
 
 COSTS_CONFIG_MAP = "accelerator-unit-costs"
 _LARGEST_COST = 1e9

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.declarations import Form, StatusShape
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.manifests.wording import join_words
 from reconciler.resources.llmd.spec import FlatProfileSpec, NameSpec, ParmsProfileSpec, Spec, TargetSpec
 

@@ -9,17 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.domain.declared.saturation_settings import (
-    AnalyzerSettings,
-    LimiterSettings,
-    SaturationEntry,
-    ThresholdLayer,
-)
+from reconciler.domain.declared.saturation_settings import AnalyzerSettings, LimiterSettings, ThresholdLayer
 from reconciler.domain.identity import Finding
 from reconciler.domain.provenance import Source, SourceKind
 from reconciler.manifests.wording import quote
-from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries
-from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
+from reconciler.resources.llmd.entries import (
+    ConfigMapEntry,
+    EntryFields,
+    SaturationEntry,
+    UpstreamSettings,
+    read_entries,
+)
+from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, Shape
 
 SATURATION_CONFIG_MAPS = ("wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config")

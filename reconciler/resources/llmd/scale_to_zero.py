@@ -5,12 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.saturation_settings import ZeroEntry
 from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.wording import quote
 from reconciler.resources.kubernetes.quantities import parse_duration
-from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, read_entries
-from reconciler.resources.objects import KubernetesObject, Piece, UpstreamSettings
+from reconciler.resources.llmd.entries import ConfigMapEntry, EntryFields, UpstreamSettings, ZeroEntry, read_entries
+from reconciler.resources.objects import KubernetesObject, Piece
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.saturation_settings import SaturationEntry, UpstreamNamespace, ZeroEntry
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.resources.llmd.entries import SaturationEntry, UpstreamSettings, ZeroEntry
 from reconciler.resources.llmd.saturation import SATURATION_CONFIG_MAPS
-from reconciler.resources.objects import UpstreamSettings
+from reconciler.resources.variants import UpstreamNamespace
 
 _NOWHERE = Place(path="")
 

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import ListedClass
 from reconciler.domain.identity import Finding, Severity, finding_of
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.units import seconds_from_ms
@@ -13,6 +12,7 @@ from reconciler.errors import InputError
 from reconciler.resources.kubernetes.embedded import EmbeddedYaml, parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
+from reconciler.resources.variants import ListedClass
 
 CLASSES_CONFIG_MAP = "service-classes-config"
 _MARK = "slo-"

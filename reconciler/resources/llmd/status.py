@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.variant_forms import StatusShape
 from reconciler.resources.kubernetes.conditions import ConditionFields, Time
 from reconciler.resources.llmd.spec import Decimal
 from reconciler.resources.validation import Locate, NonEmpty, Shape, validate

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.domain.declared.declarations import SloClassRef, VariantResource
 from reconciler.domain.declared.places import Annotation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, Severity
@@ -27,6 +26,7 @@ from reconciler.resources.llmd.status import check_status
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated
 from reconciler.resources.specs import find_unknown_top, hold_templated
 from reconciler.resources.validation import Validated, validate
+from reconciler.resources.variants import SloClassRef, VariantResource
 
 _DEPLOYMENT = "Deployment"
 _DEFAULT_MAX_REPLICAS = 2

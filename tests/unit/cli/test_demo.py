@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import Part
 from reconciler.domain.settings import ClusterSettings
+from reconciler.domain.variant_forms import Form
 from reconciler.errors import ConfigurationError
 from reconciler.git.commits import create_bare
 from reconciler.pipeline.publish import Operation

@@ -12,20 +12,11 @@ import pytest
 
 from reconciler.decision.decide import decide
 from reconciler.decision.staging.branches import head_branch
-from reconciler.domain.declared.declarations import (
-    BrokenResource,
-    Declaration,
-    Form,
-    IgnoredNamespace,
-    ListedClass,
-    ListedCost,
-    StatusShape,
-    VariantResource,
-)
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.places import Annotation, DocumentRef
 from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Accelerator, DevicePool, Inventory, Measured
 from reconciler.domain.measured.answers import Absence, NoAnswer
@@ -39,7 +30,9 @@ from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.written_counts import WrittenCounts
+from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"

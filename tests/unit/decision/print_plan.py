@@ -3,7 +3,7 @@
 import hashlib
 
 from reconciler.decision.decide import decide
-from reconciler.domain.declared.declarations import Declaration, Form, StatusShape, VariantResource
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
@@ -14,6 +14,8 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants
 
 PRODUCT = "nvidia.com/gpu.product"

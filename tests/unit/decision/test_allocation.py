@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.plan import Outcome, VerdictKind
+from reconciler.domain.variant_forms import Form
 
 
 def test_replicas_follow_the_demand(fleet: Any) -> None:

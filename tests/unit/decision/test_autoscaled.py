@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.places import DocumentRef, WrittenField
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.plan import Outcome
+from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import WHEN_AUTOSCALED
 
 

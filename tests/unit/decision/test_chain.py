@@ -5,10 +5,10 @@ from typing import Any
 
 from reconciler.decision.decide import decide
 from reconciler.decision.explanation.chain import asked_queries
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
 from reconciler.domain.measured.answers import Absence
 from reconciler.domain.provenance import Figure
+from reconciler.domain.variant_forms import Form
 
 LAB = Holder(namespace="lab", pods=1, devices=10)
 

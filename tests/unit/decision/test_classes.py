@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import ListedClass, SloClassRef
 from reconciler.domain.plan import Outcome
 from reconciler.domain.service_classes import SloTarget
+from reconciler.resources.variants import ListedClass, SloClassRef
 
 UPSTREAM = "service-classes-config"
 

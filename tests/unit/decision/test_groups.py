@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decision.staging.branches import branches_of, head_branch, undivided_branch
-from reconciler.domain.declared.declarations import BrokenResource
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
 from reconciler.domain.proposals import Part
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decision.problem.devices import devices_drawn, pools_of
-from reconciler.domain.declared.declarations import ListedCost
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator, Catalog, DevicePool, Holder, Inventory
@@ -17,6 +16,7 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
+from reconciler.resources.variants import ListedCost
 from reconciler.snapshot.accelerators import build_catalog
 from reconciler.snapshot.inventory import device_names, take_inventory
 from tests.servers.variants import make_variant

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration, ListedCost
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.settings import PoolSettings
+from reconciler.resources.variants import ListedCost
 from reconciler.snapshot.variants import build_catalogs
 
 PRODUCT = "nvidia.com/gpu.product"

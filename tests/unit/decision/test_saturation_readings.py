@@ -8,11 +8,11 @@ import pytest
 
 from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.engines.wva.readings import read_upstream
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.measured.loads import ArrivalSource
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import Engine
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 600.0}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import Form
 from reconciler.domain.plan import Outcome
+from reconciler.domain.variant_forms import Form
 
 SHARES = "shares its model's load with llm/other, whose capacity is unknown: "
 

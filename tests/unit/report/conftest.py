@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -25,6 +24,7 @@ from reconciler.domain.plan import (
     VerdictKind,
 )
 from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.variant_forms import StatusShape
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view
 

@@ -10,12 +10,12 @@ import yaml
 from jinja2 import Environment, meta, nodes
 from markdown_it import MarkdownIt
 
-from reconciler.domain.declared.declarations import StatusShape
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
+from reconciler.domain.variant_forms import StatusShape
 from reconciler.pipeline.init.configuration import ConfigurationView
 from reconciler.pipeline.init.jobs import JobView
 from reconciler.rendering.filters import FILTERS

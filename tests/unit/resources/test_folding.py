@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration, Form
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Severity
+from reconciler.domain.variant_forms import Form
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.folding import FileDeclaration, merge
 from reconciler.resources.reading import read_file

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration, Form
+from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.identity import Place
+from reconciler.domain.variant_forms import Form
 from reconciler.resources.kubernetes.command_lines import find_served_names
 
 Declare = Callable[..., Declaration]

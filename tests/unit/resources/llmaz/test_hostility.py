@@ -35,7 +35,7 @@ def test_mutated_manifests_end_in_findings(text: str) -> None:
     except InputError:
         return
     declaration = merge([read_file("prod", "a.yaml", documents)])
-    served = join_served_models(declaration)
+    served = join_served_models(declaration.llmaz, declaration.workloads, declaration.broken)
     assert all(str(finding).isprintable() for finding in declaration.findings)
     assert all(broken.reason.isprintable() for broken in declaration.broken)
     assert all(str(each.hold or "").isprintable() for each in served)

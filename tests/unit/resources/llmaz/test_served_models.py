@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import Flavor, RankedFlavor
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator, Catalog
 from reconciler.resources.llmaz.flavors import list_spellings, order_flavors, recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
+from reconciler.resources.variants import Flavor, RankedFlavor
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -36,13 +36,17 @@ def flavor(name: str = "a", **fields: object) -> Flavor:
     return Flavor(**(values | fields))  # type: ignore[arg-type]  # fields are named by each test
 
 
+def join_all(declared: Declaration) -> tuple[ServedModel, ...]:
+    return join_served_models(declared.llmaz, declared.workloads, declared.broken)
+
+
 @pytest.fixture
 def join(load: Load, write: Write) -> Callable[..., ServedModel]:
     """The one Playground of a spec beside the model with four flavors, and other objects."""
 
     def _join(spec: str, *others: str) -> ServedModel:
         text = write("OpenModel", FLAVORS, name="llama") + write("Playground", spec, name="chat") + "".join(others)
-        (served,) = join_served_models(load(text))
+        (served,) = join_all(load(text))
         return served
 
     return _join
@@ -87,7 +91,7 @@ def test_a_service_injects_its_flavor_into_every_pod_of_a_group(load: Load, writ
     container = "{name: model-runner, resources: {limits: {nvidia.com/gpu: 2}}}"
     template = f"{{size: 3, workerTemplate: {{spec: {{containers: [{container}], nodeSelector: {{gpu: mine}}}}}}}}"
     spec = f"modelClaims: {{models: [{{name: llama}}], inferenceFlavors: [t4]}}\nworkloadTemplate: {template}"
-    (served,) = join_served_models(load(write("OpenModel", FLAVORS, name="llama") + write("Service", spec)))
+    (served,) = join_all(load(write("OpenModel", FLAVORS, name="llama") + write("Service", spec)))
     assert served.workload.devices == {"nvidia.com/gpu": 3 * 4}
     assert served.workload.node_selector == {"gpu": "mine"}
 
@@ -103,7 +107,7 @@ def test_a_service_injects_its_flavor_into_every_pod_of_a_group(load: Load, writ
 def test_without_its_model_or_flavor_nothing_can_be_decided(load: Load, write: Write, model: str, words: str) -> None:
     text = write("OpenModel", model, name="llama") if model else ""
     text += write("Playground", "modelClaim: {modelName: llama, inferenceFlavors: [t4]}")
-    (served,) = join_served_models(load(text))
+    (served,) = join_all(load(text))
     assert served.hold is not None
     assert (served.hold.kind, served.hold.words) == (HoldKind.REFERENCE_MISSING, words)
 

@@ -24,7 +24,11 @@ def model(shapes: Declaration, name: str) -> OpenModel:
 
 
 def served(shapes: Declaration, name: str) -> ServedModel:
-    return next(each for each in join_served_models(shapes) if each.serving.key.name == name)
+    return next(
+        each
+        for each in join_served_models(shapes.llmaz, shapes.workloads, shapes.broken)
+        if each.serving.key.name == name
+    )
 
 
 @pytest.mark.parametrize("name", ["integer-limit", "quoted-limit"])
