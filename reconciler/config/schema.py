@@ -45,7 +45,7 @@ from reconciler.config.values import (
 )
 from reconciler.domain.settings import DELIVER, GitSettings, PullRequestSettings, Settings
 from reconciler.policy.reading.files import PolicyFile
-from reconciler.resources.field_texts import described_fields
+from reconciler.resources.validation import described_fields
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"

@@ -7,10 +7,9 @@ from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.problem.terms import priority_of
 from reconciler.decision.variant_states import EngineChoice
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.saturation_settings import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
-from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.metric_targets import TrackedTarget
+from reconciler.domain.saturation_rules import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
@@ -18,6 +17,7 @@ from reconciler.metrics.history import watched_target
 from reconciler.metrics.queries import QueryNeeds
 from reconciler.policy.judging import RuleBook
 from reconciler.policy.subjects import Subject
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
 from reconciler.snapshot.variants import build_catalogs, join_variants
 

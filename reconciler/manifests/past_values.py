@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.domain.declared.places import FieldPath, WrittenField
+from reconciler.domain.places import FieldPath, WrittenField
 from reconciler.manifests.documents import parse_readable
 
 MISSING = object()

@@ -6,7 +6,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, NoAnswer, no_prometheus
+from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
     DEFAULT_URI,
     EVERY_POD,
@@ -20,8 +22,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, NoAnswer, no_prometheus
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.answers import Floats, Grid, Integers, Table, decode, grid_for, lone_values, printable, tabulate
 from reconciler.metrics.quantities import WORKLOAD_LABELS

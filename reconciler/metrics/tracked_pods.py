@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.measured.answers import Answer, NoAnswer
+from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
     DEFAULT_URI,
     LabelOperator,
@@ -17,7 +18,6 @@ from reconciler.domain.declared.tracking import (
     PodMetric,
     TrackedBackend,
 )
-from reconciler.domain.measured.answers import Answer, NoAnswer
 from reconciler.metrics.answers import Bools, Floats, Grid, Integers, Table, decode, printable
 from reconciler.metrics.queries import LabelNames, exported_label
 from reconciler.metrics.readings import ANY_ROLE, LONGEST_NAME, ObjectName

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.decision.questions import Asking, ask_by_cluster
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.measured.answers import Answer, AnswerStatus
 from reconciler.domain.proposals import Proposal
@@ -36,6 +35,7 @@ from reconciler.pipeline.unread import (
 from reconciler.pipeline.written_counts import read_written
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.paths import name_of
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import Commit, Skipped, clusters_example, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory import device_names
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.decision.after_merge.outcomes import judge_merges
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Draft, Edited
 from reconciler.domain.recording import Recording
@@ -31,6 +30,7 @@ from reconciler.pipeline.recording import fingerprint, write_recording
 from reconciler.pipeline.session import Doors
 from reconciler.pipeline.telling import tell_outcomes
 from reconciler.rendering.renderer import Renderer
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.questions import variants_with_past
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import WrittenField
+from reconciler.domain.places import WrittenField
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.written_counts import WrittenCounts
@@ -19,6 +18,7 @@ from reconciler.git.clone import Clone
 from reconciler.git.history import History, read_history
 from reconciler.git.repository import Repository
 from reconciler.manifests.past_values import MISSING, FileVersion, count_then
+from reconciler.resources.declaration import Declaration
 
 logger = logging.getLogger(__name__)
 

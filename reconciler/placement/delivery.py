@@ -1,6 +1,6 @@
 """How a status can reach the cluster: it is no part of what is applied, so a Job beside the object must bring it."""
 
-from reconciler.domain.declared.places import DeliveryPlace, DocumentRef
+from reconciler.domain.places import DeliveryPlace, DocumentRef
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject

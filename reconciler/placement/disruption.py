@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from reconciler.domain.declared.workloads import DisruptionBudget
 from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.workloads import DisruptionBudget
 from reconciler.manifests.composer import Value
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
-from reconciler.resources.kubernetes.selectors import selector_of
+from reconciler.resources.kubernetes.fields import selector_of
 
 KIND: Final = "PodDisruptionBudget"
 EMPTY_IS_NOBODY: Final = "policy/v1beta1"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from reconciler.domain.declared.places import EntryPlace, OverlayPatch, PatchPath, WrittenField
+from reconciler.domain.places import EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.manifests.wording import Field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject

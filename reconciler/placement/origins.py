@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from reconciler.domain.declared.places import DocumentRef, WrittenField
 from reconciler.domain.identity import Place
+from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document

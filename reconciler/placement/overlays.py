@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.declared.places import DocumentRef, OverlayPatch, PatchPath, WrittenField
 from reconciler.domain.identity import Place
+from reconciler.domain.places import DocumentRef, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document

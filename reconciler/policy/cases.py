@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, finding_of
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.provenance import Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.domain.declared.places import Annotation
 from reconciler.domain.identity import Finding
+from reconciler.domain.places import Annotation
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (
     IGNORE,

@@ -1,17 +1,29 @@
-"""One Kubernetes object inside a document, and the pieces of a declaration that are read from it."""
+"""One Kubernetes object inside a document, and the common steps of reading it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, TypeAlias
+from itertools import islice
+from typing import Annotated, Protocol, TypeAlias, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.places import DocumentRef, FieldPath
 from reconciler.manifests.documents import Document
-from reconciler.manifests.wording import name_field
-from reconciler.resources.validation import FILLED_IN, LooseShape, is_templated
+from reconciler.manifests.wording import MOST_NAMED, describe, name_field, name_first
+from reconciler.resources.validation import (
+    FILLED_IN,
+    MAX_FINDINGS,
+    LooseShape,
+    Validated,
+    describe_unknown,
+    is_templated,
+    validate,
+)
+
+# --- was reconciler/resources/objects.py:
+# One Kubernetes object inside a document, and the pieces of a declaration that are read from it.
 
 DEFAULT_NAMESPACE = "default"
 # Substitution by Flux, by a Helm chart, by Kustomize's old vars: what stands there is not what is applied.
@@ -108,3 +120,165 @@ def find_templated(value: object) -> tuple[str | int, ...] | None:
 def read_texts(values: Mapping[str, str | None] | None) -> Mapping[str, str]:
     """Labels or the like; the API server reads null as an empty text."""
     return {key: value or "" for key, value in values.items()} if values else {}
+
+
+# --- was reconciler/resources/specs.py:
+# The common steps of reading a custom resource: its spec validated, what is filled in later held, the rest told.
+
+Model = TypeVar("Model", bound=BaseModel)
+_TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+
+
+def read_resource(
+    source: KubernetesObject,
+    model: type[Model],
+    *,
+    named: Sequence[str],
+    check: Callable[[Model], Iterable[Finding]],
+    build: Callable[[Model], Iterator[Piece]],
+    ignored: Sequence[str] = (),
+    braced: Sequence[str] = (),
+    notes: Mapping[str, str] | None = None,
+) -> Iterator[Piece]:
+    """What `build` makes of the spec, or the broken resource, and all that must be said about it.
+
+    `named` are the fields that must not be filled in later, `ignored` those that the caller reads itself, `braced`
+    those whose `{{ }}` are the resource's own; `notes` say of unknown fields, by name, what became of them.
+    """
+    validated = _read_spec(source, model, ignored, notes or {})
+    path = _find_filled_in(source, validated, named, (*ignored, *braced))
+    if path:
+        yield from hold_templated(source, path)
+        return
+    checked = check(validated.value) if validated.value is not None else ()
+    findings = (*validated.findings, *checked)
+    broken = tuple(break_on(source, findings))
+    yield from broken
+    if validated.value is not None and len(broken) == len(findings):
+        yield from build(validated.value)
+
+
+def _read_spec(
+    source: KubernetesObject, model: type[Model], ignored: Sequence[str], notes: Mapping[str, str]
+) -> Validated[Model]:
+    """The spec as a model, without the fields that the caller reads itself; unknown fields are warnings."""
+    spec = source.fields.get("spec")
+    if not isinstance(spec, dict):
+        message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
+        return Validated(None, (*find_unknown_top(source, notes), source.complain(("spec",), message)))
+    fields = {name: value for name, value in spec.items() if name not in ignored} if ignored else spec
+    found = validate(
+        model, fields, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING, notes=notes
+    )
+    return Validated(found.value, (*find_unknown_top(source, notes), *found.findings))
+
+
+def find_unknown_top(source: KubernetesObject, notes: Mapping[str, str] | None = None) -> list[Finding]:
+    """The top-level fields that no custom resource has."""
+    names = [name for name in source.fields if name not in _TOP_LEVEL]
+    return [
+        source.complain((name,), describe_unknown(name, (), notes=notes), Severity.WARNING)
+        for name in names[:MAX_FINDINGS]
+    ]
+
+
+def hold_templated(source: KubernetesObject, path: tuple[str | int, ...]) -> Iterator[Piece]:
+    """The resource as one that cannot be read from Git: no mistake, but nothing to decide by."""
+    message = "filled in by a substitution: it cannot be read from Git"
+    finding = source.complain(path, message, Severity.WARNING)
+    yield finding
+    yield source.broken(f"{finding.place.field} is {message}")
+
+
+def _find_filled_in(
+    source: KubernetesObject, validated: Validated[Model], named: Sequence[str], exempt: Sequence[str]
+) -> tuple[str | int, ...]:
+    """The path of a text that is filled in later and matters; empty when there is none.
+
+    In a valid spec only the fields `named` matter, whose text is valid whatever it says; in another one any may be
+    the reason.
+    """
+    spec = source.fields.get("spec")
+    fields: Mapping[str, object] = spec if isinstance(spec, dict) else {}
+    if validated.value is not None:
+        fields = {name: value for name, value in fields.items() if name in named}
+    path = find_templated({name: value for name, value in fields.items() if name not in exempt})
+    return () if path is None else ("spec", *path)
+
+
+# --- was reconciler/resources/undecided.py:
+# Fields that are read and by which nothing is decided: whoever writes one is told so, by `validate` alone.
+
+RULE = "undecided-field"
+MEMBERS = "*"
+"""In a pattern: every item of a list, every value of a mapping."""
+
+
+def find_undecided(
+    source: KubernetesObject, undecided: Callable[[Mapping[str, object]], Mapping[str, str]]
+) -> Iterator[Finding]:
+    """A note for each field of the object that is written and decides nothing.
+
+    `undecided` makes of a spec the patterns of such fields, each with the reason.
+    """
+    spec = source.fields.get("spec")
+    for pattern, why in undecided(spec).items() if isinstance(spec, dict) else ():
+        for path in _written(spec, pattern.split("."), ("spec",)):
+            message = f"nothing decides by it: {why}"
+            yield Finding(place=source.locate(path), severity=Severity.NOTE, message=message, rule=RULE)
+
+
+def _written(value: object, pattern: Sequence[str], path: FieldPath) -> Iterator[FieldPath]:
+    if not pattern:
+        if value is not None:
+            yield path
+        return
+    first, *rest = pattern
+    if isinstance(value, dict):
+        for key in value if first == MEMBERS else (first,):
+            yield from _written(value.get(key), rest, (*path, key))
+    elif isinstance(value, list) and first == MEMBERS:
+        for index, item in enumerate(value):
+            yield from _written(item, rest, (*path, index))
+
+
+# --- was reconciler/resources/duplicates.py:
+# Objects of one kind and name in one cluster: none of them can be used, since nobody knows which one is applied.
+
+
+class Keyed(Protocol):
+    """A resource as written."""
+
+    @property
+    def key(self) -> ResourceKey:
+        """What names it."""
+
+    @property
+    def place(self) -> Place:
+        """Its first line."""
+
+
+Resource = TypeVar("Resource", bound=Keyed)
+
+
+def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], list[BrokenResource]]:
+    """The resources whose key nobody shares, and the others in all their places."""
+    by_key: dict[ResourceKey, list[Resource]] = {}
+    for resource in resources:
+        by_key.setdefault(resource.key, []).append(resource)
+    single = [same[0] for same in by_key.values() if len(same) == 1]
+    broken = [_break_duplicate(here, same) for same in by_key.values() if len(same) > 1 for here in same]
+    return single, broken
+
+
+def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
+    places = dict.fromkeys(each.place for each in same if each.place != here.place)
+    others = name_first([str(place) for place in islice(places, MOST_NAMED)], len(places))
+    where = f"again at {others}" if places else f"{len(same)} times in one place"
+    reason = f"{here.key.kind} {here.key.label} is declared {where}: keep one"
+    return BrokenResource(key=here.key, place=here.place, reason=reason)
+
+
+def report_duplicate(found: BrokenResource, severity: Severity = Severity.ERROR) -> Finding:
+    """The finding about one of several resources with one name."""
+    return Finding(place=replace(found.place, field="metadata.name"), severity=severity, message=found.reason)

@@ -8,13 +8,20 @@ from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Severity
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote
-from reconciler.resources.folding import FileDeclaration
+from reconciler.resources.declaration import FileDeclaration
 from reconciler.resources.kinds import Kind
 from reconciler.resources.kubernetes.autoscalers import read_foreign_scaler, scales_another
-from reconciler.resources.objects import DEFAULT_NAMESPACE, KubernetesObject, Metadata, Piece, break_on, read_texts
+from reconciler.resources.objects import (
+    DEFAULT_NAMESPACE,
+    KubernetesObject,
+    Metadata,
+    Piece,
+    break_on,
+    find_undecided,
+    hold_templated,
+    read_texts,
+)
 from reconciler.resources.registry import KINDS
-from reconciler.resources.specs import hold_templated
-from reconciler.resources.undecided import find_undecided
 from reconciler.resources.validation import LooseShape, is_templated, validate
 
 # What the API server accepts of the kinds above, namespaces included but for their dots.

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.manifests.wording import describe
-from reconciler.resources.inference.kinds import INFERENCE
+from reconciler.resources.inference import INFERENCE
 from reconciler.resources.kinds import Family, Kind
-from reconciler.resources.kthena.kinds import KTHENA
-from reconciler.resources.kubernetes.kinds import KUBERNETES
-from reconciler.resources.llmaz.kinds import LLMAZ
-from reconciler.resources.llmd.kinds import llmd_family
+from reconciler.resources.kthena import KTHENA
+from reconciler.resources.kubernetes import KUBERNETES
+from reconciler.resources.llmaz import LLMAZ
+from reconciler.resources.llmd import llmd_family
 from reconciler.resources.objects import (
     KubernetesObject,
     Piece,

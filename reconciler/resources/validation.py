@@ -1,19 +1,155 @@
-"""Plain values -> pydantic models, and every complaint of pydantic as a finding with its place."""
+"""Plain values -> pydantic models; every pydantic error becomes a finding with place and expectation."""
 
+import ast
+import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Generic, TypeAlias, TypeVar, cast
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
+from types import NoneType, UnionType
+from typing import Annotated, Generic, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic import Field as PydanticField
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.manifests.wording import MAX_SHOWN, describe, quote
-from reconciler.resources.expectations import describe_expected, is_secret, list_names
+from reconciler.manifests.wording import MAX_SHOWN, describe, join_words, quote
+
+# --- was reconciler/resources/field_texts.py:
+# The text below a field of a model, read from the source when an error or an editor asks for it. pydantic can do the
+# same (`use_attribute_docstrings`), for every model of the program and whenever a process starts.
+
+
+@cache
+def described_fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
+    """The fields of a model by the names that a file gives them, each with its description or the text below it."""
+    return {info.alias or name: _described(model, name, info) for name, info in model.model_fields.items()}
+
+
+def _described(model: type[BaseModel], name: str, info: FieldInfo) -> FieldInfo:
+    if info.description is None:
+        owner = next(base for base in model.__mro__ if name in inspect.get_annotations(base))
+        info = copy(info)
+        info.description = _texts_of(owner).get(name)
+    return info
+
+
+@cache
+def _texts_of(owner: type) -> Mapping[str, str]:
+    try:
+        source = inspect.getsource(owner)
+    except (OSError, TypeError):  # made by a function, from definitions that describe themselves
+        return {}
+    (body,) = (node.body for node in ast.parse(dedent(source)).body if isinstance(node, ast.ClassDef))
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+# --- was reconciler/resources/expectations.py:
+# What a pydantic model expects at a place, in words; taken from the model, so that it is written once.
+
+_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+_DEFAULT = re.compile(r" \(= .*\)$")
+
+
+def describe_expected(model: type[BaseModel], field: Sequence[str | int]) -> str:
+    """What stands at `field` in a valid document: its description, else the words for its type."""
+    words = dict.fromkeys(word for annotation in _resolve(model, field) for word in _describe(annotation))
+    return join_words(tuple(words)) or "another value"
+
+
+def list_names(model: type[BaseModel], field: Sequence[str | int]) -> tuple[str, ...]:
+    """The names of the fields that may stand in the mapping at `field`."""
+    models = (inner for annotation in _resolve(model, field) for inner, _ in _unwrap(annotation))
+    return tuple(name for inner in models if _is_model(inner) for name in described_fields(inner))
+
+
+def is_secret(model: type[BaseModel], field: Sequence[str | int]) -> bool:
+    """Whether a field on the way to `field` is declared with `repr=False`: what was found is not shown."""
+    return any(
+        info is not None and not info.repr
+        for depth in range(1, len(field) + 1)
+        for annotation in _resolve(model, field[:depth])
+        for _, info in _unwrap(annotation)
+    )
+
+
+def _resolve(model: type[BaseModel], field: Sequence[str | int]) -> tuple[object, ...]:
+    annotations: tuple[object, ...] = (model,)
+    for part in field:
+        inner = (inner for annotation in annotations for inner, _ in _unwrap(annotation))
+        annotations = tuple(child for annotation in inner for child in _children(annotation, part))
+    return annotations
+
+
+def _children(annotation: object, part: str | int) -> Iterator[object]:
+    if _is_model(annotation):
+        info = described_fields(annotation).get(str(part))
+        if info is not None:
+            yield Annotated[info.annotation, info]
+        return
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(origin, type) and arguments:
+        if issubclass(origin, Mapping):
+            yield arguments[1]
+        elif issubclass(origin, Sequence):
+            yield arguments[0]
+
+
+def _unwrap(annotation: object, info: FieldInfo | None = None) -> Iterator[tuple[object, FieldInfo | None]]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *extras = get_args(annotation)
+        infos = [extra for extra in extras if isinstance(extra, FieldInfo)]
+        yield from _unwrap(inner, _prefer_described(info, infos))
+    elif origin is Union or origin is UnionType:
+        for member in get_args(annotation):
+            yield from _unwrap(member, info)
+    elif annotation is not NoneType:
+        yield annotation, info
+
+
+def _prefer_described(outer: FieldInfo | None, infos: list[FieldInfo]) -> FieldInfo | None:
+    candidates = [*infos, *([outer] if outer is not None else [])]
+    return next((info for info in candidates if info.description or not info.repr), outer)
+
+
+def _describe(annotation: object) -> Iterator[str]:
+    for inner, info in _unwrap(annotation):
+        described = info.description if info is not None else None
+        # What a missing one defaults to is for an editor's help; it does not mend a wrong one.
+        yield _DEFAULT.sub("", described) if described else _describe_type(inner)
+
+
+def _describe_type(annotation: object) -> str:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return join_words([describe(value) for value in get_args(annotation)])
+    base = origin if isinstance(origin, type) else annotation
+    if not isinstance(base, type):
+        return "another value"
+    if base in _WORDS:
+        return _WORDS[base]
+    return "a list" if issubclass(base, Sequence) else "a mapping"
+
+
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+# --- was reconciler/resources/validation.py:
+# Plain values -> pydantic models, and every complaint of pydantic as a finding with its place.
 
 Field: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Field], Place]

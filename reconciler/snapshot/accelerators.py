@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.workloads import NodeTerm, Workload
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Catalog
@@ -15,7 +14,8 @@ from reconciler.domain.settings import ModelSettings, PoolSettings
 from reconciler.domain.snapshot import Option
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
-from reconciler.resources.llmaz.flavors import order_flavors, recognise_flavor
+from reconciler.domain.workloads import NodeTerm, Workload
+from reconciler.resources.llmaz.models import order_flavors, recognise_flavor
 from reconciler.resources.variants import Flavor, FlavorChoice, ListedCost, VariantResource
 
 # --- was reconciler/snapshot/catalogs.py:

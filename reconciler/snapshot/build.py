@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
-from reconciler.domain.declared.tracking import TrackedTarget
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
+from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.tracked_histories import read_tracked
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
-from reconciler.resources.llmd.entries import saturation_for, zero_for
+from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums

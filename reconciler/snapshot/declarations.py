@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.globs import path_matches
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings
@@ -29,7 +28,7 @@ from reconciler.placement.origins import texts_in
 from reconciler.placement.paths import directory_of, is_kustomization, resolve
 from reconciler.placement.repository import ManifestRepository
 from reconciler.placement.roots import find_used, is_below
-from reconciler.resources.folding import FileDeclaration, merge
+from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object

@@ -6,12 +6,10 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, TypeVar
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import Annotation
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.globs import path_matches
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.places import Annotation
 from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
 from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
@@ -29,6 +27,8 @@ from reconciler.domain.variant_settings import (
     SettingDefinition,
     VariantSettings,
 )
+from reconciler.domain.workloads import Workload
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedClass, SloClassRef, VariantResource
 
 # --- was reconciler/snapshot/variants/settings.py:

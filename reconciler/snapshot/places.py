@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import DocumentRef, FieldPath, WrittenField
-from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.places import DocumentRef, FieldPath, WrittenField
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variant_forms import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
+from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.placement.delivery import find_delivery
 from reconciler.placement.disruption import find_budgets, why_not_rolled
 from reconciler.placement.entries import EntryPlaces
@@ -24,6 +23,7 @@ from reconciler.placement.overlays import overlay_insertion
 from reconciler.placement.ownership import has_sets, owners_of, possible_owners
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
 from reconciler.placement.sync_holds import find_sync_holds
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import Layers

@@ -5,14 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.kthena import ModelBackend, ModelResource
-from reconciler.domain.declared.llmaz import InferenceService
-from reconciler.domain.declared.tracking import TrackedBackend, TrackedTarget
-from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
+from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Sourced
@@ -28,9 +24,12 @@ from reconciler.domain.variant_settings import (
     WHEN_AUTOSCALED,
     VariantSettings,
 )
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.priorities import Priorities
+from reconciler.resources.kthena.records import ModelBackend, ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
-from reconciler.resources.llmaz.flavors import recognise_flavor
+from reconciler.resources.llmaz.models import InferenceService, recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 from reconciler.resources.variants import FlavorChoice, VariantResource
 from reconciler.snapshot.accelerators import (

@@ -12,9 +12,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.recording import Recording
 from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Variant

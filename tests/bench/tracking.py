@@ -16,7 +16,9 @@ from typing import TypeVar
 from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
 from reconciler.decision.engines.tracking.engine import TRACKING
 from reconciler.decision.engines.tracking.following import track_targets
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     Behavior,
@@ -29,8 +31,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.metrics.tracked_queries import tracking_queries

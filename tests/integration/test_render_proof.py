@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.places import FieldPath
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.places import FieldPath
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import parse_documents, parse_readable
 from reconciler.placement.repository import ManifestRepository

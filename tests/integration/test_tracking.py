@@ -11,7 +11,9 @@ import pytest
 from reconciler.decision.engines import kthena
 from reconciler.decision.engines.tracking import engine as tracking
 from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import AnswerStatus
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     BackendHistory,
@@ -29,8 +31,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.tracked_histories import read_tracked

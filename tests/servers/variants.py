@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from reconciler.domain.declared.places import DocumentRef
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.workloads import Workload
 
 
 def make_variant(

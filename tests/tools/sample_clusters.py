@@ -7,12 +7,9 @@ from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.kthena import KthenaResources
-from reconciler.domain.declared.llmaz import Llmaz
-from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Allocation
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
@@ -22,7 +19,9 @@ from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import Declaration, merge
+from reconciler.resources.kthena.records import KthenaResources
+from reconciler.resources.llmaz.models import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers

@@ -6,24 +6,23 @@ All that may move goes to the second accelerator of `move`; what is `planned` ke
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import DocumentRef, FieldPath
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
+from reconciler.domain.places import DocumentRef, FieldPath
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.snapshot import Option, Variant
+from reconciler.domain.workloads import Workload
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.drafting.edits import Editor
 from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import Declaration, merge
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers
 from reconciler.snapshot.variants import build_catalogs, join_variants

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.measured.answers import Answer
 from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
@@ -14,6 +13,7 @@ from reconciler.metrics.queries import queries_for
 from reconciler.metrics.readings import target_of
 from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.variants import build_catalogs, join_variants
 from tests.servers.answers import Replica, answering

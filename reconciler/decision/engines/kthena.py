@@ -1,7 +1,7 @@
 """The engines `kthena-v0` and `kthena-v1`: metric targets as the releases follow them that read their generation."""
 
 from reconciler.decision.engines.tracking.engine import TrackingEngine
-from reconciler.domain.declared.tracking import Generation
+from reconciler.domain.metric_targets import Generation
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking.history import KTHENA_V0 as V0
 from reconciler.sizing.tracking.history import KTHENA_V0_CORRECTED as V0_CORRECTED

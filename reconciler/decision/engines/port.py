@@ -10,13 +10,13 @@ from reconciler.decision.problem.formulation import FormulatedProblem, ModelProb
 from reconciler.decision.problem.load_variation import LoadVariation
 from reconciler.decision.problem.needs import Allocations
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load, Performance
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.reported.review import HeadView, Objection, SettingRemark
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.workloads import Workload
 
 KEPT = "its replicas stay as they are, and nobody sizes them"
 UNREADABLE = "cannot be read any more"

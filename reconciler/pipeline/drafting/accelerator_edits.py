@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.declared.places import DocumentRef, EntryPlace, FieldPath, OverlayPatch, WrittenField
-from reconciler.domain.declared.workloads import PodPlace, Workload
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator
+from reconciler.domain.places import DocumentRef, EntryPlace, FieldPath, OverlayPatch, WrittenField
 from reconciler.domain.plan import Decision
 from reconciler.domain.products import PRODUCT_KEYS
 from reconciler.domain.snapshot import Option, Variant
+from reconciler.domain.workloads import PodPlace, Workload
 from reconciler.manifests.composer import Value
 from reconciler.manifests.edits import EditRefused
 from reconciler.manifests.wording import format_field

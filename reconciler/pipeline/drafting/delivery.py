@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from reconciler.domain.declared.places import DeliveryPlace, DocumentRef
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.places import DeliveryPlace, DocumentRef
 from reconciler.domain.plan import Decision
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_forms import StatusShape

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.declared.places import DocumentRef
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.snapshot import Snapshot, Variant

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.declared.places import WrittenField
 from reconciler.domain.inventory import Accelerator
+from reconciler.domain.places import WrittenField
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.snapshot import Variant
 from reconciler.pipeline.drafting.accelerator_edits import AcceleratorChange

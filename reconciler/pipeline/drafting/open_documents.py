@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.places import DocumentRef, FieldPath, OverlayPatch, PatchPath, WrittenField
+from reconciler.domain.places import DocumentRef, FieldPath, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.composer import Value
 from reconciler.manifests.documents import Document, OpenFile

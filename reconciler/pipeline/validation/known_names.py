@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.products import PRODUCTS
 from reconciler.domain.settings import Settings
+from reconciler.domain.workloads import Workload
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import ListedClasses

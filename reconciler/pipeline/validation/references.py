@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import Annotation
 from reconciler.domain.globs import path_matches
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.inventory import Catalog
+from reconciler.domain.places import Annotation
 from reconciler.domain.settings import ModelSettings, Setting, Settings
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import ACCELERATOR, SERVICE_CLASS
 from reconciler.manifests.wording import join_words, quote, suggest
 from reconciler.pipeline.validation.known_names import KnownNames, unknown
 from reconciler.pipeline.validation.synced_configuration import is_own
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import override_fits

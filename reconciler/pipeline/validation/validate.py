@@ -9,7 +9,6 @@ from reconciler.config.files import REPOSITORY_FILE, RepositoryReader
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
 from reconciler.config.policies import RepositoryFolder, preset_names, preset_path
 from reconciler.decision.problem.terms import priority_of
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Finding, Severity, name_findings
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
@@ -21,6 +20,7 @@ from reconciler.pipeline.validation.references import find_unknown_references
 from reconciler.pipeline.validation.synced_configuration import IGNORE_FILE, find_synced_configuration, is_own, may_tell
 from reconciler.policy.doubts import find_doubts
 from reconciler.policy.subjects import Subject
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import (
     Clusters,
     Commit,

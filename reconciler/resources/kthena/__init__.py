@@ -1,5 +1,100 @@
-"""PURE. Kthena: AutoscalingPolicy, AutoscalingPolicyBinding, Model, ModelBooster, ModelServing and ModelInfer.
+"""PURE. The kinds of Kthena, of every generation, and which of their fields decide nothing."""
 
-Groups, versions and kinds do not tell the generations apart (kthena.md 1): the fields that are there do.
-`tracked_targets` says what policies scale, of all that a commit declares.
-"""
+from collections.abc import Mapping
+
+from reconciler.resources.kinds import ROLE, Family, Kind
+from reconciler.resources.kthena.models import read_booster, read_model
+from reconciler.resources.kthena.policies import read_binding, read_policy
+from reconciler.resources.kthena.servings import read_serving
+
+# --- was reconciler/resources/kthena/kinds.py:
+# The kinds of Kthena, of every generation, and which of their fields decide nothing.
+
+_VERSIONS = ("workload.serving.volcano.sh/v1alpha1", "registry.volcano.sh/v1alpha1", "registry.matrixinfer.ai/v1alpha1")
+_MODEL_INFER_VERSIONS = ("workload.volcano.sh/v1alpha1", "workload.matrixinfer.ai/v1alpha1")
+_ENTRY_POD = f"-[0-9]+-{ROLE}-[0-9]+-0"
+"""Group, role and index of an entry pod."""
+
+_WEIGHTS = "where the weights come from changes no count"
+_SCHEDULED = "how its pods are scheduled changes no count"
+_BY_NAME = "its kind, namespace and name say what is meant"
+_ROUTED = "metrics tell requests apart by the model's name alone"
+_UNNAMED = "only an exact name is found in metrics"
+_FOLLOWED = "the metric targets of its policy are followed, whatever requests name"
+_BACKEND: Mapping[str, str] = {
+    "modelURI": _WEIGHTS,
+    "cacheURI": _WEIGHTS,
+    "envFrom": "what other objects hold is not read",
+    "schedulerName": _SCHEDULED,
+    "runtimeClassName": _SCHEDULED,
+    "config": "how the engine is started is read from workers[].config",
+    "loraAdapterRefs": "what its adapters are called in requests is not in it",
+    "loraAdapters.*.artifactURL": _WEIGHTS,
+    "workers.*.image": "the type of the backend says which engine it is",
+    "workers.*.tolerations": _SCHEDULED,
+}
+_MODEL: Mapping[str, str] = {
+    "owner": "it changes no count",
+    "modelMatch.headers": _ROUTED,
+    "modelMatch.uri": _ROUTED,
+    "modelMatch.body.model.prefix": _UNNAMED,
+    "modelMatch.body.model.regex": _UNNAMED,
+    **{f"backends.*.{field}": why for field, why in _BACKEND.items()},
+    **{f"backend.{field}": why for field, why in _BACKEND.items()},
+}
+_OF_SCALED: Mapping[str, str] = {
+    "modelMatch.body": _FOLLOWED,
+    "backends.*.routeWeight": _FOLLOWED,
+    "backends.*.loraAdapters.*.name": _FOLLOWED,
+}
+_OF_LONE: Mapping[str, str] = {"backends.*.routeWeight": "there is no other backend to route to"}
+_TARGET: Mapping[str, str] = {
+    **{f"targetRef.{field}": _BY_NAME for field in ("uid", "resourceVersion", "fieldPath")},
+    "metricSources.*.type": "pod or prometheus stands beside it",
+    "metricSources.*.prometheus.auth": "upstream ignores it, and this cluster's Prometheus is asked",
+}
+_POLICY: Mapping[str, str] = {
+    f"{where}.{field}": why
+    for where in ("homogeneousTarget.target", "heterogeneousTarget.params.*.target", "disaggregatedTarget")
+    for field, why in _TARGET.items()
+} | {f"disaggregatedTarget.roles.*.{field}": why for field, why in _TARGET.items() if field.startswith("metricSource")}
+_BINDING: Mapping[str, str] = {
+    f"{where}.target.{field}": why
+    for where in (
+        "scalingConfiguration",
+        "optimizerConfiguration.params.*",
+        "homogeneousTarget",
+        "heterogeneousTarget.params.*",
+    )
+    for field, why in {**_TARGET, "targetRef.apiVersion": _BY_NAME}.items()
+}
+
+
+def _undecided_of_model(spec: Mapping[str, object]) -> Mapping[str, str]:
+    """What decides nothing of a Model; more does not where it has a policy, or but one backend."""
+    reference, backends = spec.get("autoscalingPolicyRef"), spec.get("backends")
+    if spec.get("autoscalingPolicy") is not None or (isinstance(reference, dict) and reference.get("name")):
+        return {**_MODEL, **_OF_SCALED}
+    return {**_MODEL, **_OF_LONE} if isinstance(backends, list) and len(backends) == 1 else _MODEL
+
+
+KTHENA = Family(
+    kinds={
+        "AutoscalingPolicy": Kind(
+            versions=_VERSIONS, read=read_policy, declares_variants=True, undecided=lambda _: _POLICY
+        ),
+        "AutoscalingPolicyBinding": Kind(
+            versions=_VERSIONS, read=read_binding, ours_alone=True, declares_variants=True, undecided=lambda _: _BINDING
+        ),
+        "Model": Kind(versions=_VERSIONS[1:], read=read_model, declares_variants=True, undecided=_undecided_of_model),
+        "ModelBooster": Kind(
+            versions=_VERSIONS[:1],
+            read=read_booster,
+            ours_alone=True,
+            declares_variants=True,
+            undecided=_undecided_of_model,
+        ),
+        "ModelServing": Kind(versions=_VERSIONS[:1], read=read_serving, is_scale_target=True, pod_names=_ENTRY_POD),
+        "ModelInfer": Kind(versions=_MODEL_INFER_VERSIONS, read=read_serving, ours_alone=True, pod_names=_ENTRY_POD),
+    }
+)

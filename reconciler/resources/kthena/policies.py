@@ -1,25 +1,49 @@
-"""AutoscalingPolicy: with a target in it since v1.0, before that one that bindings name."""
+"""AutoscalingPolicy and AutoscalingPolicyBinding."""
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.domain.declared.kthena import PolicyResource, TargetSpec
-from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.identity import Finding
+from reconciler.domain.metric_targets import Generation
 from reconciler.manifests.wording import join_words
-from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
-from reconciler.resources.kthena.policy_specs import AnyPolicyFields, check_spec, read_spec
-from reconciler.resources.kthena.reading import Reader, Settings, SpecReader, read_with
-from reconciler.resources.kthena.references import tell_era
-from reconciler.resources.kthena.roles import check_disaggregated, read_disaggregated
-from reconciler.resources.kthena.scaled_targets import (
+from reconciler.resources.kthena.generations import (
+    BindingStatus,
+    Era,
+    PolicyStatus,
+    Reader,
+    Settings,
+    SpecReader,
+    read_with,
+    tell_era,
+)
+from reconciler.resources.kthena.policy_specs import (
+    AnyHeterogeneousFields,
+    AnyHomogeneousFields,
+    AnyPolicyFields,
+    BindingFields,
+    PolicyFieldsBeforeV1,
+    TargetPolicyFields,
+    check_spec,
+    read_spec,
+)
+from reconciler.resources.kthena.records import (
+    BindingResource,
+    HeterogeneousTarget,
+    HomogeneousTarget,
+    PolicyResource,
+    TargetSpec,
+)
+from reconciler.resources.kthena.targets import (
+    check_disaggregated,
     check_heterogeneous,
     check_homogeneous,
+    read_disaggregated,
     read_heterogeneous,
     read_homogeneous,
 )
-from reconciler.resources.kthena.statuses import PolicyStatus
-from reconciler.resources.kthena.target_fields import TargetPolicyFields
 from reconciler.resources.objects import KubernetesObject, Piece
+
+# --- was reconciler/resources/kthena/policies.py:
+# AutoscalingPolicy: with a target in it since v1.0, before that one that bindings name.
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
 _SPEC = ("spec",)
@@ -27,10 +51,10 @@ _SPEC = ("spec",)
 
 def read_policy(source: KubernetesObject) -> Iterator[Piece]:
     """The policy, or the broken resource, and all that must be said about it."""
-    yield from read_with(source, _tell)
+    yield from read_with(source, _policy_reader)
 
 
-def _tell(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+def _policy_reader(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
     targets = [name for name in _TARGETS if spec.get(name) is not None]
     names = metric_keys(spec)
     if targets and "metricName" in names:
@@ -38,9 +62,15 @@ def _tell(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | 
         return source.complain((*_SPEC, "metrics"), message)
     if targets or "name" in names:
         return Reader(
-            model=TargetPolicyFields, check=_check_targets, build=_build, status=PolicyStatus, decides=tuple(spec)
+            model=TargetPolicyFields,
+            check=_check_targets,
+            build=_build_policy,
+            status=PolicyStatus,
+            decides=tuple(spec),
         )
-    return Reader(model=PolicyFieldsBeforeV1, check=_check, build=_build, status=PolicyStatus, decides=tuple(spec))
+    return Reader(
+        model=PolicyFieldsBeforeV1, check=_check_policy, build=_build_policy, status=PolicyStatus, decides=tuple(spec)
+    )
 
 
 def metric_keys(spec: Mapping[str, object]) -> set[str]:
@@ -50,7 +80,7 @@ def metric_keys(spec: Mapping[str, object]) -> set[str]:
     return {key for entry in entries for key in ("name", "metricName") if key in entry}
 
 
-def _check(source: KubernetesObject, fields: PolicyFieldsBeforeV1) -> Iterator[Finding]:
+def _check_policy(source: KubernetesObject, fields: PolicyFieldsBeforeV1) -> Iterator[Finding]:
     yield from check_spec(source, fields, _SPEC)
 
 
@@ -72,7 +102,7 @@ def _check_targets(source: KubernetesObject, fields: TargetPolicyFields) -> Iter
         yield from check_disaggregated(source, roles, (*_SPEC, _TARGETS[2]), era, fields.metrics)
 
 
-def _build(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings) -> PolicyResource:
+def _build_policy(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings) -> PolicyResource:
     return PolicyResource(
         key=source.key,
         document=source.ref,
@@ -93,3 +123,74 @@ def _read_target(source: KubernetesObject, fields: TargetPolicyFields) -> Target
     if fields.disaggregated_target is not None:
         return read_disaggregated(source, fields.disaggregated_target, (*_SPEC, _TARGETS[2]), era)
     return None
+
+
+# --- was reconciler/resources/kthena/bindings.py:
+# AutoscalingPolicyBinding: the target of a policy, until v1.0 took it into the policy.
+
+_OLD = ("scalingConfiguration", "optimizerConfiguration")
+_NEW = ("homogeneousTarget", "heterogeneousTarget")
+
+
+def read_binding(source: KubernetesObject) -> Iterator[Piece]:
+    """The binding, or the broken resource, and all that must be said about it."""
+    yield from read_with(source, _binding_reader)
+
+
+def _binding_reader(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+    written = [name for name in (*_OLD, *_NEW) if spec.get(name) is not None]
+    if len(written) != 1:
+        found = f"got {join_words(written, 'and')}" if written else "found none"
+        return source.complain(("spec",), f"expected exactly one of {join_words((*_NEW, *_OLD), 'and')}, {found}")
+    return Reader(
+        model=BindingFields,
+        check=_check_binding,
+        build=_build_binding,
+        status=BindingStatus,
+        decides=tuple(spec),
+    )
+
+
+def _era_of(source: KubernetesObject, fields: BindingFields) -> Era:
+    is_new = fields.homogeneous_target is not None or fields.heterogeneous_target is not None
+    return tell_era(source, Generation.G3 if is_new else None)
+
+
+def _written(fields: BindingFields) -> tuple[str, AnyHomogeneousFields | AnyHeterogeneousFields]:
+    """The name and the value of the one target field that is written."""
+    single, group = fields.scaling_configuration, fields.optimizer_configuration
+    targets = zip((*_OLD, *_NEW), (single, group, fields.homogeneous_target, fields.heterogeneous_target), strict=True)
+    return next((name, target) for name, target in targets if target is not None)
+
+
+def _check_binding(source: KubernetesObject, fields: BindingFields) -> Iterator[Finding]:
+    era, (name, target) = _era_of(source, fields), _written(fields)
+    if isinstance(target, AnyHomogeneousFields):
+        yield from check_homogeneous(source, target, ("spec", name), era, None)
+    else:
+        yield from check_heterogeneous(source, target, ("spec", name), era, None)
+
+
+def _build_binding(source: KubernetesObject, fields: BindingFields, settings: Settings) -> BindingResource:
+    era = _era_of(source, fields)
+    return BindingResource(
+        key=source.key,
+        document=source.ref,
+        place=source.place,
+        generation=era.generation,
+        label_prefix=era.label_prefix,
+        policy=fields.policy_ref.name,
+        policy_place=source.locate(("spec", "policyRef")),
+        target=_read_bound_target(source, fields, era),
+        labels=source.labels,
+        settings=settings,
+    )
+
+
+def _read_bound_target(
+    source: KubernetesObject, fields: BindingFields, era: Era
+) -> HomogeneousTarget | HeterogeneousTarget:
+    name, target = _written(fields)
+    if isinstance(target, AnyHomogeneousFields):
+        return read_homogeneous(source, target, ("spec", name), era)
+    return read_heterogeneous(source, target, ("spec", name), era)

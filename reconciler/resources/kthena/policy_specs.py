@@ -1,12 +1,14 @@
-"""AutoscalingPolicySpec: both sets of defaults (kthena.md 1.2), and what a webhook finds in metrics and behavior."""
+"""What a policy asks for, with the schema of every generation."""
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from reconciler.domain.declared.kthena import PolicySpec
-from reconciler.domain.declared.places import FieldPath
-from reconciler.domain.declared.tracking import (
+from pydantic import AfterValidator, Field, model_validator
+
+from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
+    LONGEST_WINDOW_S,
     Behavior,
     MetricTarget,
     Panic,
@@ -14,21 +16,320 @@ from reconciler.domain.declared.tracking import (
     Rate,
     Select,
 )
-from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.places import FieldPath
 from reconciler.manifests.wording import describe, quote
-from reconciler.resources.kthena.fields import (
-    BehaviorFields,
-    MetricFields,
-    MetricFieldsBeforeV1,
-    PanicFields,
-    PolicyFields,
-    PolicyFieldsBeforeV1,
-    ScaleUpFields,
-    StableFields,
+from reconciler.resources.kthena.records import PolicySpec
+from reconciler.resources.kubernetes.fields import (
+    LocalReferenceFields,
+    Quantity,
+    ReferenceFields,
+    SelectorFields,
+    parse_duration,
+    read_quantity,
 )
-from reconciler.resources.kthena.target_fields import TargetPolicyFields
-from reconciler.resources.kubernetes.quantities import parse_duration, read_quantity
 from reconciler.resources.objects import KubernetesObject
+from reconciler.resources.validation import NonEmpty, Shape
+
+# --- was reconciler/resources/kthena/fields.py:
+# Fields that several of Kthena's resources share, with the limits of its schemas and webhooks.
+
+MAX_REPLICAS = 1_000_000
+_LARGEST_INT32 = 2**31 - 1
+_WINDOW = f"a duration from 0s to {LONGEST_WINDOW_S / 60:.0f}m"
+
+
+def _check_window(text: str) -> str:
+    try:
+        is_valid = 0 <= parse_duration(text) <= LONGEST_WINDOW_S
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"expected {_WINDOW}, got {quote(text)}")
+    return text
+
+
+Window: TypeAlias = Annotated[str, AfterValidator(_check_window), Field(description=_WINDOW)]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=_LARGEST_INT32)]
+Percent: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
+MinReplicas: TypeAlias = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
+MaxReplicas: TypeAlias = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+
+
+class StableFields(Shape):
+    """`stablePolicy` and `scaleDown`: how far a count may move in a period."""
+
+    instances: Count | None = None
+    percent: Percent | None = None
+    period: Window | None = None
+    select_policy: Literal["Or", "And"] | None = None
+    stabilization_window: Window | None = None
+
+
+class PanicFields(Shape):
+    """`panicPolicy`: when counts grow faster, and for how long.
+
+    The schema requires `period`; published examples leave it out.
+    """
+
+    percent: Percent | None = None
+    period: Window | None = None
+    panic_threshold_percent: Annotated[int, Field(ge=110, le=1000)] | None = None
+    panic_mode_hold: Window | None = None
+
+
+class ScaleUpFields(Shape):
+    """`scaleUp`: the usual growth, and the faster one of panic mode."""
+
+    stable_policy: StableFields | None = None
+    panic_policy: PanicFields | None = None
+
+
+class BehaviorFields(Shape):
+    """`behavior`: how a count may grow and shrink."""
+
+    scale_up: ScaleUpFields | None = None
+    scale_down: StableFields | None = None
+
+
+class MetricFields(Shape):
+    """A metric and how much of it one replica should see."""
+
+    name: NonEmpty
+    target_value: Quantity
+
+
+class MetricFieldsBeforeV1(Shape):
+    """A metric as it was written before v1.0."""
+
+    metric_name: NonEmpty
+    target_value: Quantity
+
+
+class PolicyFields(Shape):
+    """What every AutoscalingPolicySpec has."""
+
+    tolerance_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    behavior: BehaviorFields | None = None
+
+
+class PolicyFieldsBeforeV1(PolicyFields):
+    """An AutoscalingPolicySpec of G0 to G3, in a resource of its own or inside a Model."""
+
+    metrics: Annotated[list[MetricFieldsBeforeV1], Field(min_length=1)]
+
+
+class ReplicaBoundsFields(Shape):
+    """Between which replicas are scaled."""
+
+    min_replicas: MinReplicas
+    max_replicas: MaxReplicas
+
+
+# --- was reconciler/resources/kthena/target_fields.py:
+# What a policy scales, as each generation writes it: in a binding, and since v1.0 in the policy itself.
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class EndpointFields(Shape):
+    """Where pods export their metrics (G0 to G2)."""
+
+    uri: str | None = None
+    port: Port | None = None
+
+
+class EndpointFieldsG3(EndpointFields):
+    """Where those pods that a selector picks export their metrics (G3)."""
+
+    label_selector: SelectorFields | None = None
+
+
+class PodSourceFields(Shape):
+    """A metric that pods export; its name is that of the policy unless written."""
+
+    name: str | None = None
+    uri: Annotated[str, Field(pattern=r"^(/.*)?$", description='a path that begins with "/"')] | None = None
+    port: Port | None = None
+    label_selector: SelectorFields | None = None
+
+
+class PrometheusSourceFields(Shape):
+    """A total that a query answers. `auth` is a placeholder that upstream ignores."""
+
+    server_url: Annotated[
+        str,
+        Field(
+            alias="serverURL", pattern=r"^[hH][tT][tT][pP][sS]?://[^\s/]+", description="a URL like http://host:9090"
+        ),
+    ]
+    query: NonEmpty
+    auth: dict[str, object] | None = None
+
+
+class SourceFields(Shape):
+    """Where one metric is read."""
+
+    pod: PodSourceFields | None = None
+    prometheus: PrometheusSourceFields | None = None
+
+    @model_validator(mode="after")
+    def _check_union(self) -> "SourceFields":
+        if (self.pod is None) == (self.prometheus is None):
+            found = "found neither" if self.pod is None else "got both"
+            raise ValueError(f"expected exactly one of pod and prometheus, {found}")
+        return self
+
+
+class TypedSourceFields(SourceFields):
+    """Where one metric is read, as bindings wrote it for the few weeks that they had sources: with a type."""
+
+    type: str | None = None
+
+
+class TargetFieldsBeforeG3(Shape):
+    """A workload; G0 wrote `name`, `kind` and `metricFrom` where later ones have a whole reference."""
+
+    target_ref: ReferenceFields | None = None
+    name: str | None = None
+    kind: str | None = None
+    additional_match_labels: dict[str, str] | None = None
+    metric_endpoint: EndpointFields | None = None
+    metric_from: EndpointFields | None = None
+
+
+class SubTargetFields(Shape):
+    """A role of the workload; one object in spite of its plural key."""
+
+    kind: str | None = None
+    name: str | None = None
+
+
+class TargetFieldsG3(Shape):
+    """A workload, or a role of it."""
+
+    target_ref: ReferenceFields
+    sub_targets: SubTargetFields | None = None
+    metric_endpoint: EndpointFieldsG3 | None = None
+    metric_sources: dict[str, TypedSourceFields] | None = None
+
+
+class TargetFields(Shape):
+    """A workload, and where each of its metrics is read."""
+
+    target_ref: ReferenceFields
+    metric_sources: dict[str, SourceFields] | None = None
+
+
+AnyTargetFields = TargetFieldsBeforeG3 | TargetFieldsG3 | TargetFields
+
+
+class HomogeneousFieldsBeforeG3(ReplicaBoundsFields):
+    """`scalingConfiguration`."""
+
+    target: TargetFieldsBeforeG3
+
+
+class ParamFieldsBeforeG3(HomogeneousFieldsBeforeG3):
+    """One workload of a group in `optimizerConfiguration`, with what a replica of it costs."""
+
+    cost: Count | None = None
+
+
+class HeterogeneousFieldsBeforeG3(Shape):
+    """`optimizerConfiguration`."""
+
+    params: Annotated[list[ParamFieldsBeforeG3], Field(min_length=1)]
+    cost_expansion_rate_percent: Count | None = None
+
+
+class HomogeneousFieldsG3(ReplicaBoundsFields):
+    """`homogeneousTarget` of a binding."""
+
+    target: TargetFieldsG3
+
+
+class ParamFieldsG3(HomogeneousFieldsG3):
+    """One workload of a group in a binding's `heterogeneousTarget`, with what a replica of it costs."""
+
+    cost: Count | None = None
+
+
+class HeterogeneousFieldsG3(Shape):
+    """`heterogeneousTarget` of a binding."""
+
+    params: Annotated[list[ParamFieldsG3], Field(min_length=1)]
+    cost_expansion_rate_percent: Count | None = None
+
+
+class HomogeneousFields(ReplicaBoundsFields):
+    """`homogeneousTarget` of a policy."""
+
+    target: TargetFields
+
+
+class ParamFields(HomogeneousFields):
+    """One workload of a group in a policy's `heterogeneousTarget`, with what a replica of it costs."""
+
+    cost: Count | None = None
+
+
+class HeterogeneousFields(Shape):
+    """`heterogeneousTarget` of a policy."""
+
+    params: Annotated[list[ParamFields], Field(min_length=1)]
+    cost_expansion_rate_percent: Count | None = None
+
+
+AnyHomogeneousFields = HomogeneousFieldsBeforeG3 | HomogeneousFieldsG3 | HomogeneousFields
+AnyParamFields = ParamFieldsBeforeG3 | ParamFieldsG3 | ParamFields
+AnyHeterogeneousFields = HeterogeneousFieldsBeforeG3 | HeterogeneousFieldsG3 | HeterogeneousFields
+
+
+class RoleFields(ReplicaBoundsFields):
+    """How one role is scaled."""
+
+    metrics: Annotated[list[MetricFields], Field(min_length=1)] | None = None
+    metric_sources: dict[str, SourceFields] | None = None
+
+
+class RatioFields(Shape):
+    """Limits of how one role moves to another."""
+
+    numerator_role: NonEmpty
+    denominator_role: NonEmpty
+    min_ratio: Quantity
+    max_ratio: Quantity
+
+
+class DisaggregatedFields(Shape):
+    """`disaggregatedTarget`."""
+
+    target_ref: ReferenceFields
+    roles: Annotated[dict[str, RoleFields], Field(min_length=1, max_length=2)]
+    ratio_constraint: RatioFields | None = None
+
+
+class TargetPolicyFields(PolicyFields):
+    """AutoscalingPolicySpec since v1.0."""
+
+    metrics: list[MetricFields] | None = None
+    homogeneous_target: HomogeneousFields | None = None
+    heterogeneous_target: HeterogeneousFields | None = None
+    disaggregated_target: DisaggregatedFields | None = None
+
+
+class BindingFields(Shape):
+    """AutoscalingPolicyBindingSpec of all generations that had one."""
+
+    policy_ref: LocalReferenceFields
+    scaling_configuration: HomogeneousFieldsBeforeG3 | None = None
+    optimizer_configuration: HeterogeneousFieldsBeforeG3 | None = None
+    homogeneous_target: HomogeneousFieldsG3 | None = None
+    heterogeneous_target: HeterogeneousFieldsG3 | None = None
+
+
+# --- was reconciler/resources/kthena/policy_specs.py:
+# AutoscalingPolicySpec: both sets of defaults (kthena.md 1.2), and what a webhook finds in metrics and behavior.
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1
 AnyPolicyFields: TypeAlias = PolicyFieldsBeforeV1 | TargetPolicyFields

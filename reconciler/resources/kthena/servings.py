@@ -6,15 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.declared.kthena import ServingResource, ServingRole
-from reconciler.domain.declared.places import Annotation, FieldPath
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.places import Annotation, FieldPath
+from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kthena.reading import field_of
-from reconciler.resources.kthena.references import tell_era
-from reconciler.resources.kubernetes.pod_templates import (
+from reconciler.resources.kthena.generations import field_of, tell_era
+from reconciler.resources.kthena.records import ServingResource, ServingRole
+from reconciler.resources.kubernetes.pods import (
     MAX_REPLICAS,
     PodTemplate,
     TemplateFields,

@@ -1,10 +1,30 @@
-"""Policies joined with what they scale: one target for each workload, group of workloads or role."""
+"""Policies joined with what they scale, and what is wrong between them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from math import ceil
+from typing import TypeAlias, TypeVar
 
-from reconciler.domain.declared.kthena import (
+from reconciler.domain.holds import BrokenResource
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.metric_targets import (
+    Backend,
+    Generation,
+    MetricSource,
+    PodMetric,
+    Policy,
+    Rate,
+    RolePairing,
+    Select,
+    TrackedBackend,
+    TrackedTarget,
+)
+from reconciler.domain.variant_settings import MIN_REPLICAS
+from reconciler.domain.workloads import Workload
+from reconciler.manifests.wording import join_words, suggest
+from reconciler.resources.kthena.generations import SERVED_BY
+from reconciler.resources.kthena.policy_specs import describe_stuck
+from reconciler.resources.kthena.records import (
     DEFAULT_COST_EXPANSION_PERCENT,
     BindingResource,
     DisaggregatedTarget,
@@ -18,21 +38,123 @@ from reconciler.domain.declared.kthena import (
     PolicySpec,
     RoleTarget,
     ScaledTarget,
+    ServingResource,
+    TargetReference,
 )
-from reconciler.domain.declared.tracking import (
-    Backend,
-    Generation,
-    MetricSource,
-    PodMetric,
-    Policy,
-    RolePairing,
-    TrackedBackend,
-    TrackedTarget,
-)
-from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.variant_settings import MIN_REPLICAS
-from reconciler.manifests.wording import suggest
-from reconciler.resources.kthena.scale_targets import FoundTarget, Index, Missing, index_of, pod_labels, pods_of_backend
+from reconciler.resources.objects import report_duplicate, split_duplicates
+
+# --- was reconciler/resources/kthena/scale_targets.py:
+# What a policy scales, found among all that is in Git: where its number stands, and which pods are its own.
+
+_LEADER = "leader"
+_SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What is not in Git, in words: a mistake, or perhaps somewhere else."""
+
+    words: str
+    is_mistake: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTarget:
+    """What a reference means: the key that is scaled, its workload where Git has it, and pods of one replica."""
+
+    key: ResourceKey
+    workload: Workload | None
+    pods_per_replica: int = 1
+    missing: Missing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """The resources of a commit by what names them; `generated` are backends by the workload made from them."""
+
+    policies: Mapping[ResourceKey, PolicyResource]
+    servings: Mapping[ResourceKey, ServingResource]
+    generated: Mapping[ResourceKey, tuple[ModelResource, ModelBackend]]
+    broken: frozenset[ResourceKey]
+
+    def find(self, reference: TargetReference, near: ResourceKey, role: str, generation: Generation) -> FoundTarget:
+        """What `near`, a policy or binding, means by a reference, with a role of it."""
+        namespace = reference.namespace or near.namespace
+        key = ResourceKey(cluster=near.cluster, namespace=namespace, kind=reference.kind, name=reference.name)
+        serving = self.servings.get(key)
+        if serving is not None:
+            return _find_in_serving(serving, role, generation)
+        made = self.generated.get(key)
+        if made is not None and not role:
+            backend = made[1]
+            return FoundTarget(
+                key=backend.workload.key,
+                workload=backend.workload,
+                pods_per_replica=pods_of_backend(backend, generation),
+            )
+        missing = None if key in self.broken else self._missing(key)
+        return FoundTarget(key=replace(key, part=role), workload=None, missing=missing)
+
+    def _missing(self, key: ResourceKey) -> Missing:
+        beside = (each.name for each in (*self.servings, *self.generated) if replace(each, name=key.name) == key)
+        hint = suggest(key.name, beside)
+        return Missing(words=f"{key.kind} {key.label} is not in Git{hint}", is_mistake=bool(hint))
+
+
+def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:
+    """The index of all clusters; `broken` are objects that Git has but nobody can use."""
+    return Index(
+        policies={policy.key: policy for policy in resources.policies},
+        servings={serving.key: serving for serving in resources.servings},
+        generated={
+            replace(model.key, kind=SERVED_BY[model.key.kind], name=backend.serving): (model, backend)
+            for model in resources.models
+            for backend in model.backends
+        },
+        broken=broken,
+    )
+
+
+def _find_in_serving(serving: ServingResource, role_name: str, generation: Generation) -> FoundTarget:
+    if not role_name:
+        return FoundTarget(
+            key=serving.key, workload=serving.workload, pods_per_replica=_pods_of_group(serving, generation)
+        )
+    role = serving.role(role_name)
+    if role is None:
+        missing = Missing(words=f"{serving.key.kind} {serving.key.label} has no role {role_name}", is_mistake=True)
+        return FoundTarget(key=replace(serving.key, part=role_name), workload=None, missing=missing)
+    groups = serving.workload.replicas
+    return FoundTarget(
+        key=role.workload.key, workload=role.workload, pods_per_replica=max(1 if groups is None else groups, 1)
+    )
+
+
+def _pods_of_group(serving: ServingResource, generation: Generation) -> int:
+    """How many pods of a group have its generation's labels: those of the leader, since G3 each role's entry pods."""
+    if generation in (Generation.G1, Generation.G2):
+        leader = serving.role(_LEADER)
+        return max(leader.replicas * (1 + leader.worker_replicas), 1) if leader else 1
+    return max(sum(role.replicas for role in serving.roles), 1)
+
+
+def pods_of_backend(backend: ModelBackend, generation: Generation) -> int:
+    """How many pods with the labels of its generation one replica of a backend has; its server becomes the leader."""
+    if generation in (Generation.G1, Generation.G2):
+        return max(sum(worker.num_pods for worker in backend.workers if worker.type == _SERVER), 1)
+    return max(sum(1 if worker.replicas is None else worker.replicas for worker in backend.workers), 1)
+
+
+def pod_labels(prefix: str, serving: str, role: str, generation: Generation) -> dict[str, str]:
+    """The labels on every pod that counts (kthena.md 4)."""
+    if generation in (Generation.G1, Generation.G2):
+        return {f"{prefix}name": serving, f"{prefix}role": role or _LEADER}
+    labels = {f"{prefix}name": serving, f"{prefix}entry": "true"}
+    return labels | ({f"{prefix}role": role} if role else {})
+
+
+# --- was reconciler/resources/kthena/tracked_targets.py:
+# Policies joined with what they scale: one target for each workload, group of workloads or role.
 
 _POLICY = "AutoscalingPolicy"
 _SERVING_PREFIX = "modelserving.volcano.sh/"
@@ -272,3 +394,141 @@ def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Polic
         pods_per_replica=pods_of_backend(backend, model.generation),
         counts_at_minimum=annotation is None,
     )
+
+
+# --- was reconciler/resources/kthena/folding.py:
+# From the pieces of single files to all that Kthena declares, and what only shows when all of it is seen together.
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedKthena:
+    """What is declared, what cannot be used, and what is wrong between resources."""
+
+    declared: KthenaResources
+    broken: tuple[BrokenResource, ...]
+    findings: tuple[Finding, ...]
+
+
+def fold_kthena(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> FoldedKthena:
+    """Fold the pieces of all files; `broken` are the resources that cannot be used already."""
+    policies, broken_policies = split_duplicates(_pick(pieces, PolicyResource))
+    bindings, broken_bindings = split_duplicates(_pick(pieces, BindingResource))
+    models, broken_models = split_duplicates(_pick(pieces, ModelResource))
+    servings, broken_servings = split_duplicates(_pick(pieces, ServingResource))
+    doubled = (*broken_policies, *broken_bindings, *broken_models, *broken_servings)
+    declared = KthenaResources(
+        policies=tuple(policies), bindings=tuple(bindings), models=tuple(models), servings=tuple(servings)
+    )
+    found = find_contradictions(declared, (each.key for each in (*broken, *doubled)))
+    return FoldedKthena(
+        declared=declared,
+        broken=(*doubled, *found.broken),
+        findings=(*map(report_duplicate, doubled), *found.findings),
+    )
+
+
+def _pick(pieces: Sequence[object], kind: type[Kind]) -> list[Kind]:
+    return [piece for piece in pieces if isinstance(piece, kind)]
+
+
+_POLICY_KINDS = ("AutoscalingPolicy", "AutoscalingPolicyBinding")
+
+
+@dataclass(frozen=True, slots=True)
+class Contradictions:
+    """The resources that cannot be used because of others, and what is wrong between them."""
+
+    broken: tuple[BrokenResource, ...]
+    findings: tuple[Finding, ...]
+
+
+def find_contradictions(resources: KthenaResources, broken: Iterable[ResourceKey]) -> Contradictions:
+    """Everything that is wrong between the resources of a commit; `broken` are those it has but nobody can use."""
+    every = tuple(follow(resources, frozenset(broken)))
+    followed = [each for each in every if isinstance(each, Followed)]
+    findings = (*_report_unfollowed(every), *_report_missing(followed), *_report_rivals(followed))
+    return Contradictions(
+        broken=(
+            *(
+                BrokenResource(key=each.key, place=each.place, reason=each.reason)
+                for each in every
+                if isinstance(each, Unfollowed)
+            ),
+            *_without_targets(followed),
+        ),
+        findings=(*findings, *_report_stalls(followed)),
+    )
+
+
+def _report_unfollowed(every: Iterable[Following]) -> Iterator[Finding]:
+    for each in every:
+        if isinstance(each, Unfollowed) and not each.is_known:
+            severity = Severity.ERROR if each.is_mistake else Severity.WARNING
+            yield Finding(place=each.at, severity=severity, message=each.reason)
+
+
+def _report_missing(followed: Iterable[Followed]) -> Iterator[Finding]:
+    for each in followed:
+        for missing in each.missing:
+            severity = Severity.ERROR if missing.is_mistake else Severity.WARNING
+            yield Finding(place=_named(each.place), severity=severity, message=_without_target(missing.words))
+
+
+def _without_target(words: str) -> str:
+    return words if words.endswith("?") else f"{words}: nothing to write to"
+
+
+def _without_targets(followed: Iterable[Followed]) -> Iterator[BrokenResource]:
+    """What has nothing to scale would be seen nowhere in a plan."""
+    for each in followed:
+        if each.missing and len(each.missing) == len(each.target.backends):
+            yield BrokenResource(key=each.target.key, place=each.place, reason=each.missing[0].words)
+
+
+def _report_rivals(followed: Iterable[Followed]) -> Iterator[Finding]:
+    """Upstream lets two policies scale one workload, and both undo each other."""
+    claims: dict[ResourceKey, list[Followed]] = {}
+    for each in followed:
+        for key in dict.fromkeys(backend.scale_target for backend in each.target.backends):
+            claims.setdefault(key, []).append(each)
+    for key, rivals in claims.items():
+        for each in rivals if len(rivals) > 1 else ():
+            others = join_words([_name(other) for other in rivals if other is not each], "and")
+            message = f"{key.kind} {key.label} is scaled by {others} too: leave one of them"
+            yield Finding(place=_named(each.place), severity=Severity.ERROR, message=message)
+
+
+def _name(followed: Followed) -> str:
+    key = followed.target.key
+    owner = "" if key.kind in _POLICY_KINDS else "the policy of "
+    return f"{owner}{key.kind} {key.label} ({followed.place})"
+
+
+def _named(place: Place) -> Place:
+    return place if place.field else replace(place, field="spec")
+
+
+def _report_stalls(followed: Iterable[Followed]) -> Iterator[Finding]:
+    """An `And` of a small percentage moves nothing while that percentage is less than one replica."""
+    for each in followed:
+        backends = [backend.backend for backend in each.target.backends]
+        lowest, highest = sum(each.min_replicas for each in backends), sum(each.max_replicas for each in backends)
+        behavior = each.spec.policy.behavior
+        for rate, place in ((behavior.down, each.spec.down_place), (behavior.up, each.spec.up_place)):
+            first = _first_moving(rate)
+            if first > max(lowest, 1) and lowest < highest:
+                whole = "so it never moves" if highest < first else "so it stops there"
+                message = (
+                    f"And takes the tighter limit, and {rate.percent} % of fewer than {first} replicas round to none: "
+                    f"{each.target.key.kind} {each.target.key.label} has {lowest} to {highest}, {whole}"
+                )
+                yield Finding(place=place, severity=Severity.WARNING, message=message)
+
+
+def _first_moving(rate: Rate) -> int:
+    """The smallest count of which the percentage is one replica; 0 where the percentage does not limit."""
+    if rate.select is not Select.AND or rate.period_s <= 0 or describe_stuck(rate):
+        return 0
+    return ceil(100 / rate.percent)

@@ -1,18 +1,24 @@
-"""Service classes as ConfigMap keys list them: YAML in a string, milliseconds, and priority 1 first."""
+"""Upstream's ConfigMaps of service classes and of accelerator costs."""
 
+import json
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Annotated
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Severity, finding_of
 from reconciler.domain.service_classes import ServiceClass, SloTarget
-from reconciler.domain.units import seconds_from_ms
+from reconciler.domain.units import cost_per_hour_from_cents, seconds_from_ms
 from reconciler.errors import InputError
-from reconciler.resources.kubernetes.embedded import EmbeddedYaml, parse_embedded
+from reconciler.manifests.wording import describe
+from reconciler.resources.kubernetes.fields import EmbeddedYaml, parse_embedded
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
-from reconciler.resources.variants import ListedClass
+from reconciler.resources.variants import ListedClass, ListedCost
+
+# --- was reconciler/resources/llmd/service_classes.py:
+# Service classes as ConfigMap keys list them: YAML in a string, milliseconds, and priority 1 first.
 
 CLASSES_CONFIG_MAP = "service-classes-config"
 _MARK = "slo-"
@@ -119,3 +125,59 @@ def _as_listed(text: EmbeddedYaml, model_id: str, service_class: ServiceClass) -
 
 def _as_target(limit_ms: float | None, percentile: float | None) -> SloTarget | None:
     return SloTarget(limit_s=seconds_from_ms(limit_ms), percentile=percentile) if limit_ms else None
+
+
+# --- was reconciler/resources/llmd/costs.py:
+# Prices of accelerators as upstream's ConfigMap lists them: cents an hour, or plain numbers.
+
+COSTS_CONFIG_MAP = "accelerator-unit-costs"
+_LARGEST_COST = 1e9
+_LONGEST_ENTRY = 4096
+
+
+def read_costs(source: KubernetesObject, entries: Mapping[str, object]) -> Iterator[Piece]:
+    """The price of every entry that can be read, and what is wrong with the others."""
+    for accelerator, entry in entries.items():
+        path = ("data", accelerator)
+        try:
+            cost_per_hour, device = _parse_cost(entry)
+        except ValueError as error:
+            yield source.complain(path, str(error))
+            continue
+        if not accelerator:
+            yield source.complain(("data",), "expected the name of an accelerator as a key, found nothing")
+            continue
+        place = source.locate(path)
+        yield ListedCost(
+            accelerator=accelerator,
+            cost_per_hour=cost_per_hour,
+            device_label=device,
+            place=place,
+            namespace=source.namespace,
+        )
+
+
+def _parse_cost(entry: object) -> tuple[float, str]:
+    """A JSON object `{device, cost}` has cents an hour; a bare number is currency units an hour, as it was first."""
+    if not isinstance(entry, str):
+        raise ValueError(f"expected text, {'found' if entry is None else 'got'} {describe(entry)}")  # noqa: TRY004
+    try:
+        value: object = json.loads(entry) if len(entry) <= _LONGEST_ENTRY else None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        return _parse_number(entry, "a JSON object with device and cost, or a number"), ""
+    device, cost = value.get("device", ""), value.get("cost")
+    if not isinstance(device, str):
+        raise ValueError(f"expected a string in device, got {describe(device)}")  # noqa: TRY004
+    return cost_per_hour_from_cents(_parse_number(cost, "a number of cents in cost")), device
+
+
+def _parse_number(found: object, expected: str) -> float:
+    try:
+        number = float(found) if isinstance(found, str | int | float) and not isinstance(found, bool) else -1.0
+    except (ValueError, OverflowError):
+        number = -1.0
+    if not isfinite(number) or not 0 <= number <= _LARGEST_COST:
+        raise ValueError(f"expected {expected}, {'found' if found is None else 'got'} {describe(found)}")
+    return number

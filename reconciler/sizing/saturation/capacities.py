@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Figure
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound
 from reconciler.sizing.saturation.replicas import number_fault, screen_queue
 from reconciler.sizing.saturation.thresholds import Thresholds

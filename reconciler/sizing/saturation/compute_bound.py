@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from reconciler.domain.declared.workloads import LaunchSettings
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.variants import VariantFacts
 
 BUCKETS = ("short", "medium", "long")

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.provenance import Displaced, Figure, Source, Sourced, SourceKind
+from reconciler.domain.saturation_rules import ThresholdLayer
 
 PERCENT_UNITS = {
     "kv_cache_usage": "fraction",

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import Role
+from reconciler.domain.workloads import LaunchSettings
 
 # What a variant costs when its author says nothing (wva.md 1.1).
 DEFAULT_COST = 10.0

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from reconciler.domain.declared.tracking import LONGEST_WINDOW_S, Backend, Behavior, Rate
+from reconciler.domain.metric_targets import LONGEST_WINDOW_S, Backend, Behavior, Rate
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.history import History, Target
 

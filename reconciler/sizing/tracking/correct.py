@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import Behavior, Rate, Select
+from reconciler.domain.metric_targets import Behavior, Rate, Select
 from reconciler.sizing.arrays import Bools, Integers
 from reconciler.sizing.tracking.windows import Best, milliseconds
 

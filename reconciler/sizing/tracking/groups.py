@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import Backend
+from reconciler.domain.metric_targets import Backend
 from reconciler.sizing.arrays import Floats
 
 # Names of metrics that are shares, not amounts: a group takes their mean.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.domain.declared.tracking import Backend, Policy
+from reconciler.domain.metric_targets import Backend, Policy
 from reconciler.sizing.arrays import Floats
 
 

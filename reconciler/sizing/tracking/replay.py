@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import RatioRange
+from reconciler.domain.metric_targets import RatioRange
 from reconciler.sizing.arrays import Bools, Integers
 from reconciler.sizing.tracking.correct import (
     Behaviors,

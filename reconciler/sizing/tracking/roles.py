@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from reconciler.domain.declared.tracking import RatioRange
+from reconciler.domain.metric_targets import RatioRange
 
 # The schema's largest replica count: ratios beyond it or its inverse cannot be.
 MOST_OF_A_ROLE = 1_000_000

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.provenance import Figure
+from reconciler.domain.saturation_rules import AnalyzerSettings
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.capacities import capacity_figures, mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.thresholds import BUILT_IN, TOKEN_UNITS, Thresholds, threshold_figures

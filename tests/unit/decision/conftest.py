@@ -12,10 +12,6 @@ import pytest
 
 from reconciler.decision.decide import decide
 from reconciler.decision.staging.branches import head_branch
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import Annotation, DocumentRef
-from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.declared.workloads import PodPlace, ReplicaOwner, Workload
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Accelerator, DevicePool, Inventory, Measured
@@ -23,15 +19,19 @@ from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, PastArrivals, Performance
 from reconciler.domain.measured.observed import Observed
 from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics
+from reconciler.domain.places import Annotation, DocumentRef
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
 from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.workloads import PodPlace, ReplicaOwner, Workload
 from reconciler.domain.written_counts import WrittenCounts
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants
 

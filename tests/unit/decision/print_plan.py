@@ -3,18 +3,18 @@
 import hashlib
 
 from reconciler.decision.decide import decide
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import DocumentRef
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, Performance
 from reconciler.domain.measured.observed import Observed
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.workloads import Workload
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants
 

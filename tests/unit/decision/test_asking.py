@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.variant_forms import Form
-from reconciler.resources.llmd.entries import ZeroEntry
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmd.saturation import ZeroEntry
 
 
 def needs(fleet: Any, **fields: Any) -> Any:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.places import DocumentRef, WrittenField
-from reconciler.domain.declared.workloads import ReplicaOwner
+from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.domain.plan import Outcome
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import WHEN_AUTOSCALED
+from reconciler.domain.workloads import ReplicaOwner
 
 
 def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "HorizontalPodAutoscaler phi") -> None:

@@ -9,11 +9,11 @@ import pytest
 from reconciler.decision.decide import decide
 from reconciler.decision.explanation.chain import asked_queries
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.declared.places import DocumentRef, WrittenField
-from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.measured.answers import Absence
+from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.domain.plan import Outcome
 from reconciler.domain.variant_forms import Form
+from reconciler.domain.workloads import ReplicaOwner
 
 NAN = math.nan
 WINDOW = 13

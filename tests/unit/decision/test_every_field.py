@@ -23,7 +23,6 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.decision.decide import decide
 from reconciler.decision.questions import Asking, ask_by_cluster
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Severity
 from reconciler.domain.measured.answers import Query
 from reconciler.domain.plan import Decision
@@ -32,12 +31,12 @@ from reconciler.domain.settings import Settings
 from reconciler.manifests.wording import name_field
 from reconciler.metrics.queries import queries_for
 from reconciler.metrics.tracked_queries import tracking_queries
-from reconciler.resources.inference.objectives import ObjectiveFields
-from reconciler.resources.kthena.fields import PolicyFieldsBeforeV1
-from reconciler.resources.kthena.model_fields import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
-from reconciler.resources.kthena.target_fields import BindingFields, TargetPolicyFields
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.inference.gateway import ObjectiveFields
+from reconciler.resources.kthena.backends import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
+from reconciler.resources.kthena.policy_specs import BindingFields, PolicyFieldsBeforeV1, TargetPolicyFields
 from reconciler.resources.llmaz.models import OpenModelFields
-from reconciler.resources.llmd.spec import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec
+from reconciler.resources.llmd.variant_autoscaling import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
 from tests.servers.seen import Pod, Seen

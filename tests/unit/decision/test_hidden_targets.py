@@ -2,9 +2,9 @@
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import read_declaration
 from reconciler.snapshot.variants import build_catalogs, join_variants
 

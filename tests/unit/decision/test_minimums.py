@@ -4,15 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.tracking import (
-    Backend,
-    Generation,
-    MetricTarget,
-    Policy,
-    TrackedBackend,
-    TrackedTarget,
-)
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import Backend, Generation, MetricTarget, Policy, TrackedBackend, TrackedTarget
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.snapshot.variants import settle_minimums
 

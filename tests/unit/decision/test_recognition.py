@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.settings import PoolSettings
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedCost
 from reconciler.snapshot.variants import build_catalogs
 

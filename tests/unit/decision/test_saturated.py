@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules, ThresholdLayer
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.measured.answers import Absence, NoAnswer
 from reconciler.domain.measured.replicas import UpstreamQueue
 from reconciler.domain.plan import Outcome
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.saturation_rules import LimiterSettings, SaturationRules, ThresholdLayer
 from reconciler.domain.variant_forms import Form
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}

@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.engines.wva.readings import read_upstream
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.measured.loads import ArrivalSource
 from reconciler.domain.measured.replicas import Trace
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.saturation_rules import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import Engine
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from reconciler.decision.engines import kthena
 from reconciler.decision.engines.tracking import engine as tracking
 from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     BackendHistory,
@@ -29,7 +30,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, TrackingRule
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.metric_targets import (
     Backend,
     Generation,
     LabelOperator,
@@ -26,8 +28,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.metrics.tracked_queries import tracking_queries

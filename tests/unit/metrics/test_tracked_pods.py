@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declared.tracking import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.metrics.readings import ObjectName
 from reconciler.metrics.tracked_pods import PodLabels, find_pods, is_selected
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     Generation,
@@ -25,7 +26,6 @@ from reconciler.domain.declared.tracking import (
     TrackedBackend,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.tracked_queries import tracking_queries
 

@@ -10,7 +10,7 @@ from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.validation import disk, known_names, synced_configuration, validate
 from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths
-from reconciler.resources import undecided
+from reconciler.resources import objects as undecided
 from reconciler.snapshot import variants as cost_order
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS

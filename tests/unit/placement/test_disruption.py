@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.workloads import DisruptionBudget
 from reconciler.domain.identity import Place
+from reconciler.domain.workloads import DisruptionBudget
 from reconciler.placement.disruption import why_not_rolled
 from tests.unit.placement.conftest import Build
 

@@ -28,7 +28,7 @@ from reconciler.domain.rules import (
 from reconciler.domain.settings import Settings
 from reconciler.policy.reading.files import ReadPolicy, join_policies, read_policy
 from reconciler.policy.registry import KINDS
-from reconciler.resources.field_texts import described_fields
+from reconciler.resources.validation import described_fields
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
 SHIPPED = Path(__file__).parents[3] / "policies"

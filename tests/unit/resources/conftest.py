@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests.documents import parse_documents
-from reconciler.resources.folding import FileDeclaration, merge
+from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.identity import Place
 from reconciler.manifests.wording import name_field
-from reconciler.resources.kubernetes.quantities import IntOrString, Quantity, parse_duration, read_quantity
+from reconciler.resources.kubernetes.fields import IntOrString, Quantity, parse_duration, read_quantity
 from reconciler.resources.validation import Shape, validate
 
 

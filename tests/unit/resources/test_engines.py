@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.workloads import LaunchSettings
+from reconciler.domain.workloads import LaunchSettings
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 
 Declare = Callable[..., Declaration]

@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, Field, create_model
 
-from reconciler.resources.field_texts import described_fields
-from reconciler.resources.validation import Shape
+from reconciler.resources.validation import Shape, described_fields
 
 
 class Parent(Shape):

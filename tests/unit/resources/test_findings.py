@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests.wording import join_words
 from reconciler.resources.annotations import VARIANT_NAMES
+from reconciler.resources.declaration import Declaration
 
 CASES = ["profile-form", "target-form", "objects", "config-maps", "saturation"]
 

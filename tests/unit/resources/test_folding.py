@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Severity
 from reconciler.domain.variant_forms import Form
 from reconciler.manifests.documents import parse_documents
-from reconciler.resources.folding import FileDeclaration, merge
+from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.reading import read_file
 
 Declare = Callable[..., Declaration]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import merge
 from reconciler.resources.reading import read_file
 
 SAMPLES = sorted((Path(__file__).parents[2] / "testdata" / "resources" / "findings").glob("*.yaml"))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.places import Annotation
 from reconciler.domain.identity import Place
+from reconciler.domain.places import Annotation
 from reconciler.domain.variant_forms import Condition, Form, StatusShape
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import SloClassRef, VariantResource
 
 Declare = Callable[..., Declaration]

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.workloads import ReplicaOwner
 from reconciler.domain.identity import Place
 from reconciler.domain.variant_forms import Form
-from reconciler.resources.kubernetes.command_lines import find_served_names
+from reconciler.domain.workloads import ReplicaOwner
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.kubernetes.engines import find_served_names
 
 Declare = Callable[..., Declaration]
 

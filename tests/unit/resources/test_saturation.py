@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings, LimiterSettings, SaturationRules, ZeroRules
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.provenance import SourceKind
-from reconciler.resources.llmd.entries import SaturationEntry, entries_for, saturation_for, zero_for
+from reconciler.domain.saturation_rules import AnalyzerSettings, LimiterSettings, SaturationRules, ZeroRules
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmd.saturation import SaturationEntry, entries_for, saturation_for, zero_for
 
 Declare = Callable[..., Declaration]
 

@@ -2,15 +2,10 @@
 
 import pytest
 
-from reconciler.domain.declared.tracking import EVERY_POD, LabelOperator, LabelRequirement, LabelSelector
 from reconciler.domain.identity import Place
+from reconciler.domain.metric_targets import EVERY_POD, LabelOperator, LabelRequirement, LabelSelector
 from reconciler.manifests.wording import name_field
-from reconciler.resources.kubernetes.selectors import (
-    LocalReferenceFields,
-    ReferenceFields,
-    SelectorFields,
-    read_selector,
-)
+from reconciler.resources.kubernetes.fields import LocalReferenceFields, ReferenceFields, SelectorFields, read_selector
 from reconciler.resources.validation import Validated, validate
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.identity import Place
 from reconciler.domain.service_classes import SloTarget
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedClass
 
 Declare = Callable[..., Declaration]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
 from reconciler.sizing.saturation.compute_bound import WorkloadKey
 from reconciler.sizing.saturation.engine import size_saturation

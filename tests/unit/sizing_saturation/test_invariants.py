@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings, ThresholdLayer
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.saturation_rules import AnalyzerSettings, ThresholdLayer
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.answer import ZeroRule
 from reconciler.sizing.saturation.compute_bound import WorkloadKey
 from reconciler.sizing.saturation.engine import size_saturation

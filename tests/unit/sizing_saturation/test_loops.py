@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.measured.replicas import ReplicaMetrics
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.saturation_rules import ThresholdLayer
 from reconciler.sizing.saturation.engine import size_saturation
 from reconciler.sizing.saturation.thresholds import LayeredThresholds, layer_thresholds
 from reconciler.sizing.saturation.variants import VariantFacts

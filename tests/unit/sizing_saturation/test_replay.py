@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.compute_bound import BoundHistory, Origin, WorkloadKey
 from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
 from reconciler.sizing.saturation.thresholds import layer_thresholds

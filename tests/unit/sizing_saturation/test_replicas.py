@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, role_of
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.engine import size_saturation
 from reconciler.sizing.saturation.replicas import screen

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.saturation_settings import ThresholdLayer
 from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.saturation_rules import ThresholdLayer
 from reconciler.sizing.saturation.thresholds import layer_thresholds
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.saturation_settings import AnalyzerSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.saturation_rules import AnalyzerSettings
 from reconciler.sizing.saturation.variants import VariantFacts
 from reconciler.sizing.wva.ballot import Ballot, Signal
 from reconciler.sizing.wva.budgets import DeviceBudget

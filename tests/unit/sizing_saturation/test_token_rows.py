@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of
 from reconciler.sizing.saturation.thresholds import layer_thresholds

@@ -8,14 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from reconciler.domain.declared.tracking import (
-    Backend,
-    Behavior,
-    MetricTarget,
-    Panic,
-    Policy,
-    Rate,
-)
+from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate
 from reconciler.sizing.tracking.history import History, PodHistory, Target
 
 Rows: TypeAlias = list[dict[str, str]]

@@ -10,16 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from reconciler.domain.declared.tracking import (
-    Backend,
-    Behavior,
-    MetricTarget,
-    Panic,
-    Policy,
-    Rate,
-    RatioRange,
-    Select,
-)
+from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate, RatioRange, Select
 from reconciler.metrics.tracked_pods import percentile_since, references
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors

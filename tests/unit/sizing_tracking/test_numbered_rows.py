@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
+from reconciler.domain.metric_targets import (
     Backend,
     Behavior,
     Generation,
@@ -22,8 +24,6 @@ from reconciler.domain.declared.tracking import (
     TrackedBackend,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.metrics.tracked_pods import percentile_since, references

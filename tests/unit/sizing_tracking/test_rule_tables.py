@@ -6,14 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.domain.declared.tracking import (
-    DEFAULT_BEHAVIOR,
-    Backend,
-    Behavior,
-    Panic,
-    Rate,
-    RatioRange,
-)
+from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, Backend, Behavior, Panic, Rate, RatioRange
 from reconciler.sizing.tracking.groups import distribute, scaling_order
 from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule
 from reconciler.sizing.tracking.loads import stack_loads

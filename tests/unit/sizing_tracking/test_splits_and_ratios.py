@@ -6,10 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.tracking import (
-    Backend,
-    RatioRange,
-)
+from reconciler.domain.metric_targets import Backend, RatioRange
 from reconciler.sizing.tracking.groups import distribute, keep_at_least, scaling_order
 from reconciler.sizing.tracking.history import TRACKING, Target
 from reconciler.sizing.tracking.replay import RolePair

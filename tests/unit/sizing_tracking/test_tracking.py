@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     Behavior,

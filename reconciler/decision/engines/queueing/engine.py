@@ -18,13 +18,13 @@ from reconciler.decision.engines.queueing.requirements import QueueProblem
 from reconciler.decision.engines.queueing.weighing import weigh_variations
 from reconciler.decision.problem.load_variation import why_not_whole
 from reconciler.decision.variant_states import VariantState, lacks_profile, load_partial
-from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.loads import Load, Observation
 from reconciler.domain.measured.replicas import is_usual_churn
 from reconciler.domain.profiles import DECODE_ONLY
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
 from reconciler.metrics.quantities import LIVE_WINDOW_S

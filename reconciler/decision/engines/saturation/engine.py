@@ -19,9 +19,9 @@ from reconciler.decision.engines.saturation.readings import read_model
 from reconciler.decision.engines.saturation.stabilizing import stabilize
 from reconciler.decision.problem.load_variation import why_not_whole
 from reconciler.decision.problem.terms import payback_of
-from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.holds import NOT_ASKED, hold_of
 from reconciler.domain.measured.loads import Load
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.saturation.answer import ModelReadings, SaturationAnswer

@@ -7,10 +7,10 @@ from statistics import fmean
 
 from reconciler.decision.engines.saturation.past import COARSE_S
 from reconciler.decision.variant_states import is_counted
-from reconciler.domain.declared.saturation_settings import SaturationRules, ZeroRules
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.measured.answers import NoAnswer
 from reconciler.domain.measured.replicas import Trace, UpstreamQueue, role_of
+from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS
 from reconciler.metrics.quantities import Name

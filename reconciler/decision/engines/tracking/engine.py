@@ -15,15 +15,15 @@ from reconciler.decision.engines.port import (
 from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
 from reconciler.decision.problem.formulation import FormulatedProblem, ModelProblem
 from reconciler.decision.variant_states import VariantState
-from reconciler.domain.declared.saturation_settings import SaturationRules
-from reconciler.domain.declared.tracking import Generation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.measured.loads import Load
+from reconciler.domain.metric_targets import Generation
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.domain.requirements import Requirement, Segment
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.tracking.history import TRACKING as OUR_RULE

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.decision.engines.tracking.replay import replay_targets
-from reconciler.domain.declared.tracking import Generation, TrackedBackend, TrackedHistory, TrackedTarget
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import Generation, TrackedBackend, TrackedHistory, TrackedTarget
 from reconciler.domain.plan import Step
 from reconciler.domain.provenance import Figure
 from reconciler.sizing.tracking.history import TrackingRule

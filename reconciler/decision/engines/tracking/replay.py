@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import (
     SYNC_PERIOD_S,
     BackendHistory,
     PodTotals,
@@ -12,7 +13,6 @@ from reconciler.domain.declared.tracking import (
     TrackedHistory,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking.history import History, PodHistory, Target, TrackingRule
 from reconciler.sizing.tracking.outcome import TrackedOutcome

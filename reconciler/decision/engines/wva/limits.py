@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.decision.problem.devices import pool_of
-from reconciler.domain.declared.saturation_settings import LimiterSettings, SaturationRules
 from reconciler.domain.inventory import DevicePool
+from reconciler.domain.saturation_rules import LimiterSettings, SaturationRules
 from reconciler.domain.snapshot import Snapshot
 from reconciler.sizing.saturation.answer import ModelReadings
 from reconciler.sizing.saturation.variants import VariantFacts

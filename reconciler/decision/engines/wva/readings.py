@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
-from reconciler.domain.declared.saturation_settings import SaturationRules
 from reconciler.domain.measured.loads import Load
 from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
+from reconciler.domain.saturation_rules import SaturationRules
 from reconciler.domain.snapshot import Snapshot
 from reconciler.metrics.quantities import Name
 from reconciler.sizing.saturation.answer import ModelReadings

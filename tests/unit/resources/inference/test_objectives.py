@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.inference import Criticality, InferenceObjective
 from reconciler.domain.identity import Place
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.inference.gateway import Criticality, InferenceObjective
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.inference import InferencePool
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.inference.gateway import InferencePool
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.inference import Inference, InferenceObjective, InferencePool, PoolRef
-from reconciler.domain.declared.places import DocumentRef
-from reconciler.domain.declared.workloads import Workload
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.places import DocumentRef
 from reconciler.domain.provenance import Sourced, SourceKind
+from reconciler.domain.workloads import Workload
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.inference.gateway import Inference, InferenceObjective, InferencePool, PoolRef
 from reconciler.resources.inference.priorities import Priorities, list_pod_labels
 
 Load = Callable[[str], Declaration]

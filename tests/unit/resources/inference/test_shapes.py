@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents, parse_readable
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS

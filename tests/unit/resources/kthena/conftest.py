@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.tracking import TrackedTarget
+from reconciler.domain.metric_targets import TrackedTarget
+from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 KTHENA = Path(__file__).parents[3] / "testdata" / "resources" / "kthena"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.tracking import DEFAULT_BEHAVIOR, Behavior, MetricTarget, Panic, Rate, Select
+from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, Behavior, MetricTarget, Panic, Rate, Select
+from reconciler.resources.declaration import Declaration
 
 Declare = Callable[..., Declaration]
 

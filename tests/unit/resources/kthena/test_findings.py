@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
+from reconciler.resources.declaration import Declaration
 
 CASES = ["policies", "roles", "bindings", "models", "servings", "joined"]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.kthena import ModelResource
-from reconciler.domain.declared.places import Annotation
-from reconciler.domain.declared.tracking import Generation
-from reconciler.domain.declared.workloads import LaunchSettings
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.metric_targets import Generation
+from reconciler.domain.places import Annotation
+from reconciler.domain.workloads import LaunchSettings
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.kthena.records import ModelResource
 
 Sample = Callable[[str], Declaration]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.kthena import ServingResource
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.kthena.records import ServingResource
 
 Declare = Callable[..., Declaration]
 Sample = Callable[[str], Declaration]

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.kthena import DEFAULT_COST_EXPANSION_PERCENT
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,
     Generation,
@@ -20,7 +19,8 @@ from reconciler.domain.declared.tracking import (
     RolePairing,
     TrackedTarget,
 )
-from reconciler.domain.identity import ResourceKey
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.kthena.records import DEFAULT_COST_EXPANSION_PERCENT
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 Follow = Callable[[str], dict[str, TrackedTarget]]

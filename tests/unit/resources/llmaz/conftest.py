@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.manifests.documents import parse_readable
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS
 

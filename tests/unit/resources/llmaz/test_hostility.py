@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
-from reconciler.resources.folding import merge
+from reconciler.resources.declaration import merge
 from reconciler.resources.llmaz.served_models import join_served_models
 from reconciler.resources.reading import read_file
 

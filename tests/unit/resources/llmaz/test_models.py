@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.domain.identity import Place
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmaz.models import OpenModel
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

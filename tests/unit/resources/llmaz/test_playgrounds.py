@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import EnvVar, ModelRole, Playground
-from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.identity import Place
+from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmaz.models import EnvVar, ModelRole, Playground
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
+from reconciler.resources.declaration import Declaration
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

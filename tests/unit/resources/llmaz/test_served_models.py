@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.declared.declarations import Declaration
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator, Catalog
-from reconciler.resources.llmaz.flavors import list_spellings, order_flavors, recognise_flavor
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmaz.models import list_spellings, order_flavors, recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 from reconciler.resources.variants import Flavor, RankedFlavor
 

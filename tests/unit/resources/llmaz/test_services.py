@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import InferenceService
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmaz.models import InferenceService
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.llmaz import OpenModel
 from reconciler.manifests.documents import parse_readable
+from reconciler.resources.declaration import Declaration
+from reconciler.resources.llmaz.models import OpenModel
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 
 Load = Callable[[str], Declaration]

@@ -1,4 +1,4 @@
-"""What upstream's ConfigMaps say of saturation and of scaling to zero, and which entries hold for whom."""
+"""What upstream's ConfigMaps say for one model about saturation and scaling to zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from reconciler.domain.declared.places import Annotation, DocumentRef
-from reconciler.domain.declared.tracking import (
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.metric_targets import (
     EVERY_POD,
     Generation,
     LabelSelector,
@@ -14,13 +14,8 @@ from reconciler.domain.declared.tracking import (
     Policy,
     RatioRange,
 )
-from reconciler.domain.declared.workloads import NodeTerm, Workload
-from reconciler.domain.identity import Place, ResourceKey
-
-if TYPE_CHECKING:  # a declaration holds these nouns, and they hold some of its
-    from reconciler.domain.declared.places import Annotation, DocumentRef
-    from reconciler.domain.declared.workloads import Workload
-
+from reconciler.domain.places import Annotation, DocumentRef
+from reconciler.domain.workloads import NodeTerm, Workload
 
 DEFAULT_COST_EXPANSION_PERCENT = 200
 

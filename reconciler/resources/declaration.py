@@ -1,23 +1,61 @@
-"""From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found."""
+"""All that one commit declares: the files of all clusters merged, duplicates and contradictions found."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
-from reconciler.domain.declared.declarations import Declaration
-from reconciler.domain.declared.workloads import ReplicaOwner, Workload
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
-from reconciler.resources.duplicates import report_duplicate, split_duplicates
-from reconciler.resources.inference.folding import FoldedInference, fold_inference
-from reconciler.resources.kthena.folding import FoldedKthena, fold_kthena
-from reconciler.resources.llmaz.folding import FoldedLlmaz, fold_llmaz
-from reconciler.resources.llmd.entries import UpstreamSettings
-from reconciler.resources.llmd.scopes import choose_in_force
-from reconciler.resources.objects import Piece
+from reconciler.resources.inference.gateway import Inference
+from reconciler.resources.inference.priorities import FoldedInference, fold_inference
+from reconciler.resources.kthena.records import KthenaResources
+from reconciler.resources.kthena.tracked_targets import FoldedKthena, fold_kthena
+from reconciler.resources.llmaz.models import Llmaz
+from reconciler.resources.llmaz.served_models import FoldedLlmaz, fold_llmaz
+from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
+from reconciler.resources.objects import Piece, report_duplicate, split_duplicates
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
+
+# --- was reconciler/domain/declared/declarations.py:
+# What the repository declares, resource by resource, before anything is joined.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """All that one commit declares, in every cluster, with what must be fixed."""
+
+    variants: tuple[VariantResource, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    owners: tuple[ReplicaOwner, ...] = ()
+    classes: Mapping[str, tuple[ListedClass, ...]] = field(default_factory=dict)
+    """By cluster."""
+    costs: Mapping[str, tuple[ListedCost, ...]] = field(default_factory=dict)
+    """By cluster."""
+    saturation: Mapping[str, tuple[SaturationEntry, ...]] = field(default_factory=dict)
+    """By cluster."""
+    zero: Mapping[str, tuple[ZeroEntry, ...]] = field(default_factory=dict)
+    """By cluster."""
+    opted_in_namespaces: frozenset[tuple[str, str]] = frozenset()
+    """Cluster and name of each Namespace whose own ConfigMaps hold for it instead of the global ones."""
+    """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
+    ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
+    llmaz: Llmaz = field(default_factory=Llmaz)
+    inference: Inference = field(default_factory=Inference)
+    kthena: KthenaResources = field(default_factory=KthenaResources)
+    broken: tuple[BrokenResource, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    """What is worth telling whoever looks at the files, and no matter for a plan."""
+    shared_paths: frozenset[str] = frozenset()
+    """Files that two clusters reach: read, never edited."""
+    files: int = 0
+
+
+# --- was reconciler/resources/folding.py:
+# From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found.
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)

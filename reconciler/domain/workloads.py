@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.domain.declared.places import Annotation, DocumentRef, EntryPlace, FieldPath, WrittenField
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.places import Annotation, DocumentRef, EntryPlace, FieldPath, WrittenField
 
 _UNSET_BATCH_TOKENS = 2048
 _CHUNKED_BATCH_TOKENS = 8192

@@ -1,1 +1,0 @@
-"""PURE. What the repository declares, resource by resource, before anything is joined."""
